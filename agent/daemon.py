@@ -59,9 +59,10 @@ _PROGRESS_POLL_S: Final = 1.0
 """Longest pause in seconds while a runner works: how late its progress and a passed limit are noticed."""
 _DRAIN_S: Final = 2.0
 """Seconds to send the last messages before the exit. Results that are not sent stay in the journal."""
-_PREDECESSOR_PATIENCE_S: Final = 15.0
-"""Seconds that a new agent waits for the one before it, which needs up to 10 s to end its runners
-(`supervisor.REAP_LIMIT_S`). Smaller would make a restart fail; larger only delays the error."""
+_PREDECESSOR_PATIENCE_S: Final = 30.0
+"""Seconds that a new agent waits for the one before it, which gives its runners up to 12 s to judge what they
+have finished (`lifecycle.CONCLUDE_S`) and needs up to 10 s to end them (`supervisor.REAP_LIMIT_S`). Smaller
+would make a restart fail; larger only delays the error."""
 
 
 class Agent:

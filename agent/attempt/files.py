@@ -10,7 +10,9 @@ sensors           readings          process that reads the sensors -> runner
 labelled.json     LabelledReport    the process that runs on labelled data -> runner
 sustained.json    SustainedReport   the process that invokes without a pause -> runner
 throughput.json   ThroughputReport  the process that keeps several runs in flight -> runner
-cancelled         empty             agent -> runner: this arm's attempt was cancelled, the others go on
+cancelled         empty             agent -> runner: this arm is to end with the blocks that it has finished
+ending            empty             runner -> agent: it judges what is finished, and then ends
+left              empty             runner -> agent: a cancelled arm has ended without a result
 reference-<kind>.npz, references.json   references that the runner made (`agent.attempt.references`)
 log               stdout and stderr of all of them
 """
@@ -37,6 +39,8 @@ SAMPLES_FILE: Final = "samples.json"
 SENSORS_FILE: Final = "sensors"
 PROGRESS_FILE: Final = "progress"
 _CANCELLED_FILE: Final = "cancelled"
+_ENDING_FILE: Final = "ending"
+_LEFT_FILE: Final = "left"
 
 TURN_TEXT: Final = "waits for its turn"
 """The progress of an arm while a process of another arm runs."""
@@ -221,13 +225,33 @@ def outputs_path(folder: Path, index: int) -> Path:
 
 
 def mark_cancelled(folder: Path) -> None:
-    """Tell the runner that the arm of this folder was cancelled."""
+    """Tell the runner that the arm of this folder is to end with what it has finished."""
     (folder / _CANCELLED_FILE).touch()
 
 
 def is_cancelled(folder: Path) -> bool:
-    """Whether the arm of this folder was cancelled."""
+    """Whether the arm of this folder is to end."""
     return (folder / _CANCELLED_FILE).exists()
+
+
+def mark_ending(folder: Path) -> None:
+    """Tell the agent that the runner of this folder judges what it has finished."""
+    (folder / _ENDING_FILE).touch()
+
+
+def is_ending(folder: Path) -> bool:
+    """Whether the runner of this folder judges what it has finished."""
+    return (folder / _ENDING_FILE).exists()
+
+
+def mark_left(folder: Path) -> None:
+    """Tell the agent that the arm of this folder has ended without a result."""
+    (folder / _LEFT_FILE).touch()
+
+
+def has_left(folder: Path) -> bool:
+    """Whether the arm of this folder has ended without a result."""
+    return (folder / _LEFT_FILE).exists()
 
 
 def write_progress(folder: Path, phase: str) -> None:

@@ -18,6 +18,10 @@ CANCEL_GRACE_S = 2.0
 """Seconds from SIGTERM to SIGKILL where a person waits for the end. Larger makes the cancel of a runner that
 ignores SIGTERM slower; smaller gives drivers less time to close their devices."""
 
+CONCLUDE_S = 10.0
+"""Further seconds for a runner that has finished blocks to judge. Chosen: several times what judging takes.
+Larger lets a runner that hangs in it hold up the end for longer; smaller could lose finished blocks."""
+
 LEASE_PATIENCE_S = 3600.0
 """Seconds that an attempt waits for a device which another attempt, of any farm on this host, uses. One hour
 is four times the default limit of an attempt; smaller gives up while others still take their turns."""
@@ -54,14 +58,15 @@ class LeaseGranted:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed. `concludes`: the runner judges what it had finished when it was asked to end."""
 
     now_s: float
+    concludes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """The orchestrator wants the attempt to end."""
+    """The orchestrator wants the attempt to end with what it has finished."""
 
     now_s: float
 
@@ -96,6 +101,11 @@ class StartRunner:
 
 
 @dataclass(frozen=True, slots=True)
+class Conclude:
+    """Have the runner end what it is doing and sum up what it has finished: mark it, then `Terminate`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Terminate:
     """Send SIGTERM to the runner's session."""
 
@@ -118,7 +128,7 @@ class Report:
     reason: Reason
 
 
-Action: TypeAlias = StartRunner | Terminate | Kill | ReportResultFile | Report
+Action: TypeAlias = StartRunner | Conclude | Terminate | Kill | ReportResultFile | Report
 
 
 def step(attempt: Attempt, event: Event) -> tuple[Attempt, tuple[Action, ...]]:
@@ -132,12 +142,12 @@ def step(attempt: Attempt, event: Event) -> tuple[Attempt, tuple[Action, ...]]:
             return _end(attempt, _stop_reason(event))
         case Phase.RUNNING, Tick(now_s) if now_s - attempt.started_s >= attempt.soft_limit_s:
             kill_at = attempt.started_s + max(attempt.hard_limit_s, attempt.soft_limit_s)
-            return _stop(attempt, kill_at, _timeout(attempt))
+            return _stop(attempt, kill_at, _timeout(attempt), Terminate())
         case Phase.RUNNING, CancelAsked(now_s) | ShutdownAsked(now_s):
-            return _stop(attempt, now_s + CANCEL_GRACE_S, _stop_reason(event))
+            return _stop(attempt, now_s + CANCEL_GRACE_S, _stop_reason(event), Conclude())
         case Phase.STOPPING, CancelAsked(now_s) | ShutdownAsked(now_s):
             return _stop_sooner(attempt, event, now_s), ()
-        case Phase.STOPPING, Tick(now_s) if now_s >= attempt.kill_at_s:
+        case Phase.STOPPING, Tick(now_s, concludes) if now_s >= attempt.kill_at_s + CONCLUDE_S * concludes:
             return attempt, (Kill(),)
         case ((Phase.RUNNING | Phase.STOPPING), RunnerExited()):
             return _exited(attempt, event)
@@ -151,8 +161,10 @@ def _wait(attempt: Attempt, now_s: float) -> tuple[Attempt, tuple[Action, ...]]:
     return _end(attempt, Reason(code=ReasonCode.DEVICE_LOST, text=text))
 
 
-def _stop(attempt: Attempt, kill_at_s: float, reason: Reason) -> tuple[Attempt, tuple[Action, ...]]:
-    return replace(attempt, phase=Phase.STOPPING, kill_at_s=kill_at_s, stopped_for=reason), (Terminate(),)
+def _stop(
+    attempt: Attempt, kill_at_s: float, reason: Reason, how: Conclude | Terminate
+) -> tuple[Attempt, tuple[Action, ...]]:
+    return replace(attempt, phase=Phase.STOPPING, kill_at_s=kill_at_s, stopped_for=reason), (how,)
 
 
 def _stop_sooner(attempt: Attempt, event: CancelAsked | ShutdownAsked, now_s: float) -> Attempt:
@@ -171,9 +183,8 @@ def _end(attempt: Attempt, reason: Reason) -> tuple[Attempt, tuple[Action, ...]]
 
 
 def _exited(attempt: Attempt, event: RunnerExited) -> tuple[Attempt, tuple[Action, ...]]:
-    """A complete result counts, whatever stopped the runner, except in a cancelled attempt."""
-    cancelled = attempt.stopped_for is not None and attempt.stopped_for.code is ReasonCode.CANCELLED
-    if event.has_result and not cancelled:
+    """A complete result counts, whatever stopped the runner: a figure that was finished is not lost."""
+    if event.has_result:
         return replace(attempt, phase=Phase.ENDED), (ReportResultFile(),)
     why = exit_reason(event.returncode, "the runner", event.log, oom_killed=event.oom_killed)
     return _end(attempt, attempt.stopped_for or why)

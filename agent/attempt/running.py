@@ -6,6 +6,7 @@ a result of its own.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import time
@@ -21,9 +22,12 @@ from agent.attempt.files import (
     LEASE_VARIABLE,
     TURN_TEXT,
     AttemptFile,
+    has_left,
     is_cancelled,
+    is_ending,
     log_tail,
     mark_cancelled,
+    mark_left,
     read_progress,
 )
 from agent.attempt.lease import Lease, try_lease
@@ -76,18 +80,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How attempts end whose runner left no result, or whose results are not to count (`discard`)."""
+    """How attempts end whose runner left no result."""
 
     status: Status
     reason: Reason
-    discard: bool = False
 
 
 @dataclass(slots=True)
 class RunningAttempt:
     """A running attempt and its `arms`. Call `advance` when time has passed or a child has ended.
 
-    `outbox` collects messages for the link, `results` the results of those that have ended. Once it is
+    `outbox` collects messages for the link, `results` the results of those that have ended; `_asked` to end
+    while others go on were these. Once it is
     `ended`, none of its processes lives; the devices are leased until `release`.
     """
 
@@ -100,6 +104,7 @@ class RunningAttempt:
     outbox: list[Wire] = field(default_factory=list)
     results: list[JobResult] = field(default_factory=list)
     _open: dict[str, Member] = field(init=False)
+    _asked: set[str] = field(default_factory=set)
     _state: lifecycle.Attempt = field(init=False)
     _lease: Lease | None = None
     _runner: Runner | None = None
@@ -170,6 +175,7 @@ class RunningAttempt:
             self._lease = try_lease(self.config.leases, joint_group(groups) or self.device.exclusion_group)
             if self._lease is not None:
                 self.apply(lifecycle.LeaseGranted(time.monotonic()))
+        self._collect_cancelled()
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
             oom_killed = oom.kills() > self._oom_kills
@@ -177,7 +183,7 @@ class RunningAttempt:
             complete = all(has_result(self._folder(member)) for member in self._open.values())
             self.apply(lifecycle.RunnerExited(returncode, complete, log_end, oom_killed))
         else:
-            self.apply(lifecycle.Tick(time.monotonic()))
+            self.apply(lifecycle.Tick(time.monotonic(), is_ending(self.folder)))
         if not self.ended:
             self._send_heartbeat()
             self._send_output()
@@ -189,18 +195,23 @@ class RunningAttempt:
             self._perform(action)
 
     def cancel(self, attempt_id: str) -> None:
-        """Cancel one of the attempts. The others go on; with the last one everything ends."""
-        if list(self._open) == [attempt_id]:
+        """Have one of the attempts end with what it has finished. The others go on; with the last one
+        everything ends.
+        """
+        if attempt_id not in self._open or self._end is not None:
+            return
+        if self._open.keys() <= self._asked | {attempt_id}:
             self.apply(lifecycle.CancelAsked(time.monotonic()))
-        elif attempt_id in self._open and self._end is None:
-            member = self._open.pop(attempt_id)
-            folder = self._folder(member)
+        elif attempt_id not in self._asked:
+            self._asked.add(attempt_id)
+            folder = self._folder(self._open[attempt_id])
             folder.mkdir(parents=True, exist_ok=True)
             mark_cancelled(folder)
-            if self._runner is not None:
+            if self._runner is None:
+                mark_left(folder)
+                self._collect_cancelled()
+            else:
                 self._runner.signal(CANCEL_SIGNAL)
-            reason = Reason(code=ReasonCode.CANCELLED, text="by the user")
-            self.results.append(reported(self._outcome(member), Status.CANCELLED, reason))
 
     def report_again(self) -> None:
         """Send this attempt's state again: a new link, or a farm that repeats the job, may not know it."""
@@ -219,6 +230,10 @@ class RunningAttempt:
         match action:
             case lifecycle.StartRunner() if self._lease is not None:
                 self._start(self._lease)
+            case lifecycle.Conclude() if self._runner is not None:
+                for member in self._members:
+                    mark_cancelled(self._folder(member))
+                self._runner.terminate()
             case lifecycle.Terminate() if self._runner is not None:
                 self._runner.terminate()
             case lifecycle.Kill() if self._runner is not None:
@@ -228,8 +243,7 @@ class RunningAttempt:
                 self._collect(_End(Status.FAILED, _VANISHED))
             case lifecycle.Report(status, reason):
                 unkillable = self._reap()
-                cancelled = status is Status.CANCELLED
-                self._collect(_End(status, _with(reason, unkillable), discard=cancelled))
+                self._collect(_End(status, _with(reason, unkillable)))
 
     def _start(self, lease: Lease) -> None:
         """Write the job files and start the runner; a failure to start it becomes the attempts' result."""
@@ -315,23 +329,39 @@ class RunningAttempt:
         if self._made is None:
             self._made = self._reference_folder.keep(self.job, self.folder)
         for attempt_id, member in list(self._open.items()):
-            outcome = self._outcome(member)
             try:
-                if has_result(outcome.folder) and not end.discard:
-                    result = from_result_file(outcome, self.config.store)
-                else:
-                    result = reported(outcome, end.status, end.reason)
+                self._take_result(member, end, self._made)
             except NoRoomError as error:
                 if self._end is None:
                     log.error("attempt %s waits: %s; free some", attempt_id, error.strerror)
                 self._end = end
                 self._send_heartbeat()
                 return
-            if readings := workload.Reading.listed(result.facts):
-                workload.keep(self.config.workloads, member.device.device_id, readings)
-            self.results.append(result.model_copy(update={"references": self._made}))
             self._made = ()
-            del self._open[attempt_id]
+
+    def _collect_cancelled(self) -> None:
+        """Take the results of attempts that were cancelled while others go on, as soon as they have ended."""
+        if self._state.phase not in (lifecycle.Phase.WAITING, lifecycle.Phase.RUNNING):
+            return
+        end = _End(Status.CANCELLED, Reason(code=ReasonCode.CANCELLED, text="by the user"))
+        for member in [self._open[name] for name in self._asked & self._open.keys()]:
+            folder = self._folder(member)
+            if has_result(folder) or has_left(folder):
+                # Without room for its samples, it is taken together with the others.
+                with contextlib.suppress(NoRoomError):
+                    self._take_result(member, end)
+
+    def _take_result(self, member: Member, end: _End, made: tuple[ReferenceRecord, ...] = ()) -> None:
+        """Make a member's result of its file, or of `end`; it is no longer open. Raises `NoRoomError`."""
+        outcome = self._outcome(member)
+        if has_result(outcome.folder):
+            result = from_result_file(outcome, self.config.store)
+        else:
+            result = reported(outcome, end.status, end.reason)
+        if readings := workload.Reading.listed(result.facts):
+            workload.keep(self.config.workloads, member.device.device_id, readings)
+        self.results.append(result.model_copy(update={"references": made}))
+        del self._open[member.job.attempt_id]
 
     @property
     def _reference_folder(self) -> ReferenceFolder:

@@ -15,6 +15,7 @@ from agent.attempt.files import (
     ProcessReport,
     RunnerResult,
     is_cancelled,
+    mark_left,
     own_folder,
     report_path,
     write_progress,
@@ -32,7 +33,7 @@ from agent.runner.failures import failure_of
 from agent.runner.process import MeasuringProcess
 from agent.runner.reported import present_device
 from agent.runner.stopping import Stopped
-from agent.runner.tunings import cold_index, planned_tunings
+from agent.runner.tunings import cold_index, planned_tunings, timed
 from agent.runner.verdict import not_measured
 from agent.wire.measurement import BlockFigure
 from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
@@ -44,7 +45,8 @@ from runtime.errors import DelegateError, FarmRuntimeError
 
 @dataclass(slots=True, eq=False)
 class Arm:
-    """One arm: its processes and what they reported. `over`: it has ended, and takes part in no more blocks.
+    """One arm: its processes and what they reported. `over`: it has ended, and takes part in no more blocks;
+    `cancelled`: it is to end with what it has finished, and takes no further step.
 
     `allowed`: the CPUs that the runner may use, of which each arm takes its own number. `environments`: those
     of each tuning. `took_s`: how long each process ran in its own turns, by its number. `rounds`: the kept
@@ -67,6 +69,7 @@ class Arm:
     stopped: Stopped | None = None
     result: RunnerResult | None = None
     live: MeasuringProcess | None = None
+    cancelled: bool = False
     over: bool = False
 
     @classmethod
@@ -102,13 +105,20 @@ class Arm:
         """The processes that it runs before and after the timed ones."""
         return Children(self.attempt, self.job_file, self.folder, self.clock)
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether it has finished a block of its own."""
+        return bool(timed(self.reports))
+
     def do(self, step: Callable[[], None]) -> None:
-        """Take a step; a failure in it ends this arm alone."""
-        if self.over:
-            return
-        if is_cancelled(self.folder):
-            self.leave()
-            return
+        """Take a step; a failure in it ends this arm alone, and so does a cancel."""
+        if not self.over and is_cancelled(self.folder):
+            self.cancel()
+        if not self.over and not self.cancelled:
+            self.conclude(step)
+
+    def conclude(self, step: Callable[[], None]) -> None:
+        """Take a step although the arm may be cancelled: what it has finished is summed up."""
         if self.cpus:
             # For the processes that the step starts, which are bound to the CPUs of this one.
             os.sched_setaffinity(0, self.cpus)
@@ -117,7 +127,7 @@ class Arm:
             if not self.alone:
                 write_progress(self.folder, TURN_TEXT)
         except CancelledError:
-            self.leave()
+            self.cancel()
         except FailedError as error:
             self.end(not_measured(error.failure).model_copy(update={"environment": error.environment}))
 
@@ -145,6 +155,8 @@ class Arm:
             self.attempt, self.job_file, self.folder, index, tuning, who, self.clock, environment,
             lambda launch: self._bounded(launch, (own, self._caches(tuning))),
         )  # fmt: skip
+        # The signal may have come before there was a process to kill.
+        self.kill_if_cancelled()
         return self.live
 
     def _bounded(self, launch: Launch, own: tuple[Path, ...]) -> Launch:
@@ -180,10 +192,17 @@ class Arm:
             for report in self.reports
         ]  # fmt: skip
 
+    def cancel(self) -> None:
+        """Take no further step. What is finished is for `conclude`."""
+        self.cancelled = True
+        self.stopped = self.stopped or "cancelled"
+        self.drop_process()
+
     def leave(self) -> None:
-        """Take no part any more; nobody waits for a result."""
+        """End without a result."""
         self.over = True
         self.drop_process()
+        mark_left(self.folder)
 
     def drop_process(self) -> None:
         """End the live process."""

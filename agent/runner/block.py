@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -102,18 +102,24 @@ class BlockRun:
 
 
 def run_block(
-    arms: Sequence[Arm], asked: BlockAsked, seed: int, sensors: Telemetry, *, together: bool
+    arms: Sequence[Arm],
+    asked: BlockAsked,
+    seed: int,
+    sensors: Telemetry,
+    between: Callable[[], None],
+    *,
+    together: bool,
 ) -> BlockRun:
     """Run a block with these arms; `sensors` are read meanwhile.
 
     Each arm that does not fail gets a report and its kept rounds. Arms that are not `together` run their
-    rounds one after another.
+    rounds one after another. `between` is called between two turns.
     """
     began_s = time.monotonic()
     named = {arm.name: arm for arm in arms}
     ordered = [named[name] for name in drawn_order(named, seed, asked.number)]
     groups = [ordered] if together else [[arm] for arm in ordered]
-    blocks = [_Block(group, asked, arms[0].job.plan, sensors) for group in groups]
+    blocks = [_Block(group, asked, arms[0].job.plan, sensors, between) for group in groups]
     readings = [calibration.read()]
     for block in blocks:
         readings += block.run()
@@ -125,9 +131,16 @@ def run_block(
 
 
 class _Block:
-    def __init__(self, arms: Sequence[Arm], asked: BlockAsked, plan: MeasurePlan, sensors: Telemetry) -> None:
+    def __init__(
+        self,
+        arms: Sequence[Arm],
+        asked: BlockAsked,
+        plan: MeasurePlan,
+        sensors: Telemetry,
+        between: Callable[[], None],
+    ) -> None:
         self._parts = [_Part(arm) for arm in arms]
-        self._asked, self._plan, self._sensors = asked, plan, sensors
+        self._asked, self._plan, self._sensors, self._between = asked, plan, sensors, between
         self._cpus = sorted({cpu for arm in arms for cpu in arm.allowed})
         self.rounds: list[Round] = []
         self.rounds_s = 0.0
@@ -200,6 +213,7 @@ class _Block:
         for place in order_of_round(len(parts), number):
             part = parts[place]
             part.arm.do(partial(self._slice, part, number, uses))
+            self._between()
         measured_s = sum(use.ran_s or 0.0 for use in uses.values())
         window = Window.between(before, Counters.now(self._cpus), len(self._cpus), measured_s)
         self.rounds.append(Round(window, uses))

@@ -10,22 +10,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from agent.attempt.files import (
-    CANCEL_SIGNAL,
     SAMPLES_FILE,
     AttemptFile,
     ProcessReport,
-    RunnerResult,
-    SustainedReport,
-    ThroughputReport,
+    is_cancelled,
     write_progress,
 )
 from agent.machine.gate import WAITS, Gate
@@ -36,14 +32,15 @@ from agent.runner.arm import Arm
 from agent.runner.block import BlockAsked, BlockRun, fit_together, run_block
 from agent.runner.block_size import next_rounds, sizes_fact
 from agent.runner.blocks import allowance_of, paired_ratio, ratio_units, rounds_by_tuning, time_units
+from agent.runner.cancelling import ended_when_asked
+from agent.runner.ending import CancelledError
 from agent.runner.host import host_tuning
+from agent.runner.passes import later_steps
 from agent.runner.quality import quality_of
 from agent.runner.references import References, find_references
 from agent.runner.stopping import ArmState, Spent, after_block, is_repeated
-from agent.runner.sustained import sustained
 from agent.runner.telemetry import Telemetry, sensors_read
-from agent.runner.throughput import throughput
-from agent.runner.verdict import concluded, over_blocks, scored, with_figures
+from agent.runner.verdict import concluded, over_blocks, with_figures
 from agent.wire.measurement import Ratio
 from agent.wire.messages import Status
 from runtime.common.durable import write_atomically
@@ -68,7 +65,7 @@ def run_attempt(job_file: Path) -> None:
     lead = AttemptFile.model_validate_json(job_file.read_bytes())
     job_files = [job_file, *map(Path, lead.arms)]
     arms = [Arm.read(path, alone=not lead.arms) for path in job_files]
-    with _killed_when_cancelled(arms):
+    with ended_when_asked(arms):
         references: list[References | str] = []
         for arm in arms:
             arm.do(arm.prepare)
@@ -77,11 +74,10 @@ def run_attempt(job_file: Path) -> None:
             if not references:
                 arm.do(partial(_find_references, arm, references, job_file.parent))
         with sensors_read([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
-            measured = _Comparison(arms, lead, began_s, sensors)
+            measured = _Comparison(arms, lead, began_s, sensors, references[0] if references else "")
             measured.run()
-            # The baseline is judged first: a ratio over wrong outputs would mean nothing.
-            for arm in sorted(measured.alive, key=lambda arm: arm is not measured.baseline):
-                arm.do(partial(_conclude, arm, references[0], measured, sensors))
+            measured.end_cancelled()
+            measured.conclude(measured.alive)
 
 
 def _find_references(arm: Arm, found: list[References | str], folder: Path) -> None:
@@ -91,14 +87,16 @@ def _find_references(arm: Arm, found: list[References | str], folder: Path) -> N
 
 @dataclass(slots=True)
 class _Comparison:
-    """All arms of an attempt and how they are measured together. `runs`: what each block said, those included
-    that were measured once more; `rounds`: of the next block; `notes`: what was seen in front of a block.
+    """All arms of an attempt and how they are measured together. `references`: outputs, or why there are
+    none. `runs`: what each block said, those included that were measured once more; `rounds`: of the next
+    block; `notes`: what was seen in front of a block.
     """
 
     arms: Sequence[Arm]
     lead: AttemptFile
     began_s: float
     sensors: Telemetry
+    references: References | str
     runs: list[BlockRun] = field(default_factory=list)
     rounds: int = 0
     repeated: int = 0
@@ -111,8 +109,8 @@ class _Comparison:
 
     @property
     def alive(self) -> list[Arm]:
-        """The arms that have not ended; none where no attempt is left: a baseline alone serves nobody."""
-        alive = [arm for arm in self.arms if not arm.over]
+        """The arms that go on; none where no attempt is left: a baseline alone serves nobody."""
+        alive = [arm for arm in self.arms if not arm.over and not arm.cancelled]
         return alive if any(arm.attempt.reported for arm in alive) else []
 
     @property
@@ -124,6 +122,7 @@ class _Comparison:
         """Run the cold processes, then blocks until each arm's answer is known."""
         for arm in self.arms:
             _run_cold(arm)
+            self.end_cancelled()
         together = len(self.alive) > 1 and fit_together(self.alive)
         gate = self._gate()
         plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
@@ -143,10 +142,14 @@ class _Comparison:
         taking_part = [arm for arm in self.alive if arm.stopped is None]
         if not taking_part:
             return
-        if gate is not None and (why := gate.pass_quietly()) is not None:
-            self.notes.append(f"before block {number}: {why}")
+        # One that is cancelled meanwhile takes no part, and with the last one the waiting ends.
+        with contextlib.suppress(CancelledError):
+            if gate is not None and (why := gate.pass_quietly()) is not None:
+                self.notes.append(f"before block {number}: {why}")
         asked = BlockAsked(number, self.rounds or self.lead.job.plan.rounds, index)
-        self.runs.append(run_block(taking_part, asked, self.lead.job.seed, self.sensors, together=together))
+        seed, between = self.lead.job.seed, self.end_cancelled
+        self.runs.append(run_block(taking_part, asked, seed, self.sensors, between, together=together))
+        self.end_cancelled()
         self.rounds = self._next_rounds()
 
     def _next_rounds(self) -> int:
@@ -171,11 +174,35 @@ class _Comparison:
             self.arms[0].allowed,
             self.history,
             waits,
-            partial(write_progress, self.arms[0].folder),
+            self._tell_waiting,
             calibration.read,
         )
         gate.wait_s = min(gate.wait_s, MAX_WAIT_SHARE * self.lead.job.soft_limit_s / waits)
         return gate
+
+    def _tell_waiting(self, why: str) -> None:
+        """Tell why nothing is measured. Raises `CancelledError` where no arm is left to be measured."""
+        if all(is_cancelled(arm.folder) for arm in self.alive):
+            raise CancelledError
+        write_progress(self.arms[0].folder, why)
+
+    def end_cancelled(self) -> None:
+        """End the arms that were cancelled: with the blocks that they have finished, if there are any."""
+        for arm in self.arms:
+            if not arm.over and is_cancelled(arm.folder):
+                arm.cancel()
+        ended = [arm for arm in self.arms if arm.cancelled and not arm.over]
+        self.conclude(arm for arm in ended if arm.has_blocks)
+        for arm in ended:
+            if not arm.over:
+                arm.leave()
+
+    def conclude(self, arms: Iterable[Arm]) -> None:
+        """Judge these arms and write their results; more may be timed for others behind that."""
+        # The baseline is judged first: a ratio over wrong outputs would mean nothing.
+        for arm in sorted(arms, key=lambda arm: arm is not self.baseline):
+            arm.conclude(partial(_conclude, arm, self))
+        self.sensors.forget()
 
     def _spent(self) -> Spent | None:
         """Return `time` where the attempt's time would not suffice for another block."""
@@ -203,11 +230,8 @@ class _Comparison:
         allowance = _joint_allowance(arm, base)
         return ArmState(time_units(blocks), ratio_units(blocks), allowance, arm.stopped, until_decided)
 
-    def ratio(self, arm: Arm) -> Ratio | None:
-        """Return an arm's ratio over a baseline that was right; None for the baseline and without one."""
-        base = self.judged_baseline(arm)
-        if base is None:
-            return None
+    def ratio(self, arm: Arm, base: Arm) -> Ratio | None:
+        """Return an arm's ratio over a baseline that was right."""
         note = ""
         if len(arm.cpus) != len(base.cpus):
             note = f" (threads: {len(base.cpus)} against {len(arm.cpus)} here)"
@@ -216,9 +240,13 @@ class _Comparison:
     def judged_baseline(self, arm: Arm) -> Arm | None:
         """Return the baseline of an arm, once its own outputs were right; None for the baseline itself."""
         base = self.baseline
-        if base is None or base is arm or base.result is None or base.result.status is not Status.DONE:
+        if base is None or base is arm:
             return None
-        return base
+        # Where the arm ends before the others, the baseline is judged by what it has so far.
+        result = base.result
+        if not base.over and base.has_blocks:
+            result = concluded(base.attempt, base.reports, base.folder, self.references, base.took_s)
+        return base if result is not None and result.status is Status.DONE else None
 
 
 def _joint_allowance(*arms: Arm) -> float:
@@ -236,59 +264,37 @@ def _run_cold(arm: Arm) -> None:
             return
 
 
-def _conclude(arm: Arm, references: References | str, measured: _Comparison, sensors: Telemetry) -> None:
+def _conclude(arm: Arm, measured: _Comparison) -> None:
     """Judge, sum up, take the ratio over the baseline, then run what follows the timed processes: the passes
-    that were asked for, the labelled data. Raises `FailedError`.
+    that were asked for, the labelled data. A cancelled arm has none of these. Raises `FailedError`.
     """
     write_progress(arm.folder, "judging")
-    device = arm.attempt.device
+    device, sensors = arm.attempt.device, measured.sensors
     arm.reports = [sensors.evidence(device, report) for report in arm.reports]
-    result = concluded(arm.attempt, arm.reports, arm.folder, references, arm.took_s)
+    result = concluded(arm.attempt, arm.reports, arm.folder, measured.references, arm.took_s)
     warnings = () if result.measurement is None else result.measurement.warnings
     doubts = [text for text in warnings if NONDETERMINISTIC in text][:1]
-    quality = quality_of(arm, measured.history, measured.facts, doubts)
     energy = sensors.energy(device, arm.reports, alternated=arm.alternated)
-    result = with_figures(result, quality=quality, energy=energy)
-    result = over_blocks(result, arm.blocks(measured.judged_baseline(arm)))
-    if result.status is Status.DONE:
-        result = with_figures(result, ratio=measured.ratio(arm))
-        if arm.attempt.reported:
-            result = _with_passes(arm, result, sensors)
-    if arm.job.plan.labelled is not None and arm.attempt.reported:
-        result = scored(result, arm.children.labelled(arm.environments[0]))
+    result = with_figures(result, energy=energy)
+    base = measured.judged_baseline(arm)
+    result = over_blocks(result, arm.blocks(base))
+    if result.status is Status.DONE and base is not None:
+        result = with_figures(result, ratio=measured.ratio(arm, base))
+    for step in later_steps(arm, sensors):
+        try:
+            result = result if arm.cancelled else step(result)
+        except CancelledError:
+            arm.cancelled = True
+        if arm.cancelled:
+            arm.stopped = "cancelled"  # it is less than was asked for, whatever ended the blocks
+    quality = quality_of(arm, measured.history, measured.facts, doubts)
+    result = with_figures(result, quality=quality)
     update = {
         "samples_sha256": _write_samples(arm.folder, arm.reports),
         "environment": arm.reports[-1].environment,
         "facts": as_facts([run.reading for run in measured.runs]) | host_tuning(),
     }
     arm.end(result.model_copy(update=update))
-
-
-def _with_passes(arm: Arm, result: RunnerResult, sensors: Telemetry) -> RunnerResult:
-    """The result with what the passes say that were asked for, the one that heats the machine last."""
-    environment, plan = arm.environments[0], arm.job.plan
-    if plan.throughput is not None:
-        counted = arm.children.run_pass(ThroughputReport, environment)
-        result = with_figures(result, throughput=throughput(counted, plan.throughput))
-    if plan.sustained_s is not None:
-        report = arm.children.run_pass(SustainedReport, environment)
-        result = with_figures(result, sustained=sustained(report, arm.attempt, sensors))
-    return result
-
-
-@contextlib.contextmanager
-def _killed_when_cancelled(arms: Sequence[Arm]) -> Iterator[None]:
-    """Kill the measuring process of an arm that the agent cancels, whichever arm has its turn."""
-
-    def on_signal(_number: int = 0, _frame: object = None) -> None:
-        for arm in arms:
-            arm.kill_if_cancelled()
-
-    before: Callable[..., object] | int | None = signal.signal(CANCEL_SIGNAL, on_signal)
-    try:
-        yield
-    finally:
-        signal.signal(CANCEL_SIGNAL, before)
 
 
 def _write_samples(folder: Path, reports: Sequence[ProcessReport]) -> str:

@@ -20,7 +20,7 @@ class FailedError(Exception):
 
 
 class CancelledError(Exception):
-    """The arm's attempt was cancelled: nobody waits for its result."""
+    """The arm was cancelled: it takes no further step, and ends with the blocks that it has finished."""
 
 
 @dataclass(slots=True)

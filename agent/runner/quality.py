@@ -38,6 +38,9 @@ def quality_of(
     timed = [(f"block {s.index}", report) for report in timed_of(arm.reports) if (s := report.samples)]
     blocks = arm.blocks()
     facts = [*notes]
+    if arm.stopped == "cancelled":
+        most = arm.job.plan.max_blocks
+        facts.insert(0, f"ended early by a cancel, after {len(blocks)} of at most {most} blocks")
     void: list[str] = []
     for who, report in timed:
         void += [f"{who}: {text}" for text in report.saw.invalid]

@@ -19,10 +19,10 @@ from runtime.common.verdict import FAIR, verdict
 Spent: TypeAlias = Literal["budget", "time"]
 """What has run out: the campaign's own budget, or the time that the agent grants the attempt."""
 
-Stopped: TypeAlias = Literal["decided", "target", "blocks", "budget", "time"]
+Stopped: TypeAlias = Literal["decided", "target", "blocks", "budget", "time", "cancelled"]
 """Why an arm needs no further block, in the words of `agent.wire.measurement.Quality`."""
 
-_ORDER: Final[tuple[Stopped, ...]] = ("decided", "target", "blocks", "budget", "time")
+_ORDER: Final[tuple[Stopped, ...]] = ("decided", "target", "blocks", "budget", "time", "cancelled")
 """From the best reason to stop to the worst."""
 
 DIFFERENT_FROM_BLOCK: Final = 4

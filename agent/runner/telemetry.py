@@ -148,8 +148,12 @@ class Telemetry:
             found.append(median(readings) if readings else None)
         return found, "" if None not in found else "the sensor was not read in each part"
 
+    def forget(self) -> None:
+        """Read the readings anew for the next arm: more was timed since the last one was judged."""
+        self._recorded = None
+
     def _recording(self) -> Recording:
-        # Read when the first arm is judged: by then nothing is timed any more.
+        # Read once for all arms that are judged in turn.
         if self._recorded is None:
             self._recorded = Recording.read(self.path, len(self.found.sensors))
         return self._recorded

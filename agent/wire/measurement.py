@@ -281,11 +281,11 @@ class Quality(Wire):
     `void`: why the integrity of the measurement is broken, the gravest first; empty where it is whole.
     `doubts`: why its grade is at best fair.
     `allowance`: the share of the kept rounds that others took, a logarithm as small as a share. Of `rounds`
-    in `blocks`, `repeated` were disturbed and measured once more; of the blocks, `repeated_blocks`.
-    `alternating`: whether the arms of a block
-    were alive together and took turns by slices. `stopped`: why no further block was measured. `facts`:
-    observations that change nothing. `seen`: the signals that were watched; `unseen`: those that this machine
-    does not have, each with the reason.
+    in `blocks`, `repeated` were disturbed and measured once more; of the blocks,
+    `repeated_blocks`. `alternating`: whether the arms of a block
+    were alive together and took turns by slices. `stopped`: why no further block was measured; `cancelled`:
+    its attempt was, and it has less than was asked for. `facts`: observations that change nothing. `seen`:
+    the signals that were watched; `unseen`: those that this machine does not have, each with the reason.
     """
 
     void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
@@ -296,7 +296,7 @@ class Quality(Wire):
     repeated: Count = 0
     repeated_blocks: Count = 0
     alternating: bool = False
-    stopped: Literal["", "target", "decided", "blocks", "budget", "time"] = ""
+    stopped: Literal["", "target", "decided", "blocks", "budget", "time", "cancelled"] = ""
     facts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)

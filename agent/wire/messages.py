@@ -347,14 +347,14 @@ class Receipt(Wire):
 
 
 class CancelJob(Wire):
-    """Stop this attempt; its result will be `cancelled`."""
+    """Stop this attempt; its result has the blocks that it has finished, and without one is `cancelled`."""
 
     type: Literal["cancel"] = "cancel"
     attempt_id: Id
 
 
 class Shutdown(Wire):
-    """The agent is to end: stop what runs, report it as `interrupted`, exit."""
+    """The agent is to end: stop what runs, report its finished blocks or that it was `interrupted`, exit."""
 
     type: Literal["shutdown"] = "shutdown"
 

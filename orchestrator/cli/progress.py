@@ -94,6 +94,6 @@ def measure(farm: AnyFarm, submitted: Submitted) -> None:
             )
             output.note(f"  end it: farm cancel {submitted.campaign_id}")
         else:
-            output.note("stopped; finished cells are kept. Continue with:")
+            output.note("stopped; finished cells and blocks are kept. Continue with:")
             output.note(f"  {same_command(sys.argv, os.environ)}")
         raise

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 def cancel(ref: Ref, as_json: Json = False) -> int:
-    """Cancel a campaign or one cell, running or not. Finished cells stay, and so do the results of cells that
-    are measured again."""
+    """Cancel a campaign or one cell, running or not.
+
+    Finished cells stay, and so do the results of cells that are measured again. A cell under way is done with
+    the blocks that it has finished; farm refine, or the next farm submit, adds to them.
+    """
     from orchestrator.cli import output
 
     with open_farm() as farm:

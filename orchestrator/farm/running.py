@@ -50,9 +50,10 @@ class Running:
         """Return when every cell of the campaign has ended; report what happens on the way.
 
         One process schedules; another that waits for its own campaign watches, and takes over where the
-        first one ends. Ctrl-C (`KeyboardInterrupt`) stops the runner, leaves the campaign for later, and
-        is raised again; in a lab this only watches, and the campaign continues. There a database that is
-        away is waited for, with `wait`. Raises `UnreachableError` where no agent can be reached.
+        first one ends. Ctrl-C (`KeyboardInterrupt`) stops the runner, stores the blocks that it has finished,
+        leaves the campaign for later, and is raised again; a second one stores nothing more. In a lab this
+        only watches, and the campaign continues. There a database that is away is waited for, with `wait`.
+        Raises `UnreachableError` where no agent can be reached.
         """
         if self.lab.is_lab:
             self._watch(submitted, on_event, wait)

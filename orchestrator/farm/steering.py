@@ -70,8 +70,8 @@ class Steering:
     def cancel(self, ref: str) -> int:
         """Cancel a campaign or a cell.
 
-        Waiting cells end at once, running ones within moments; finished ones stay. Returns how many cells
-        it concerns. Raises `UsageError`.
+        Waiting cells end at once, running ones within moments, `done` where they have finished a block;
+        finished ones stay. Returns how many cells it concerns. Raises `UsageError`.
         """
         now = utc_now()
         with self.database.write() as turn:

@@ -70,7 +70,7 @@ ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
     AttemptState.FAILED: _ATTEMPT_ENDS - {AttemptState.FAILED},  # given up as lost before its result arrived
     AttemptState.DONE: frozenset(),
     AttemptState.UNSUPPORTED: frozenset(),
-    AttemptState.CANCELLED: frozenset(),
+    AttemptState.CANCELLED: frozenset({AttemptState.DONE}),  # interrupted before its result arrived
 }
 
 LOST: Final = frozenset({ReasonCode.INTERRUPTED, ReasonCode.AGENT_LOST})
@@ -224,10 +224,22 @@ _DEFAULT_TEXTS = {
 }
 
 
-def settle(ends: Sequence[AttemptEnd], *, cancel_asked: bool, retry: RetryRule = USUAL_RETRIES) -> Settled:
-    """Derive the next state of a cell from its attempts, oldest first. At least one must have ended."""
+def settle(
+    ends: Sequence[AttemptEnd],
+    *,
+    cancel_asked: bool,
+    retry: RetryRule = USUAL_RETRIES,
+    early: bool = False,
+) -> Settled:
+    """Derive the next state of a cell from its attempts, oldest first. At least one must have ended.
+
+    `early`: the last one was measured in part. It goes on, unless a user cancelled it.
+    """
     last = ends[-1]
     match last.state:
+        case AttemptState.DONE if early and not cancel_asked:
+            text = "it ended early; what it has finished is kept, and it goes on from there"
+            return Settled(CellState.QUEUED, Reason(code=ReasonCode.INTERRUPTED, text=text))
         case AttemptState.DONE:
             return Settled(CellState.DONE, last.reason)
         case AttemptState.UNSUPPORTED:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
+from agent.wire.measurement import Refinement
 from agent.wire.messages import ReasonCode
 from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
@@ -60,7 +61,9 @@ with fewer one slow model decides, with more the sizes differ too much.
 
 @dataclass(frozen=True, slots=True)
 class KnownResult:
-    """A counted result of an earlier cell. `duration_s`: how long its attempt took."""
+    """A counted result of an earlier cell. `duration_s`: how long its attempt took. `unfinished`: where it
+    ended early, what another attempt goes on from.
+    """
 
     attempt_id: str
     cell_id: str
@@ -71,6 +74,7 @@ class KnownResult:
     ingredients: Ingredients
     environment: Mapping[str, str]
     grade: str | None = None
+    unfinished: Refinement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ class CellPreview:
 class PlannedCell:
     """One cell of a submission. `why` is for people; `changed` names what differs from the newest
     result of the same names; `eta_s` is 0 for a cell that does not run. `standing`: a result with the same
-    fingerprint, which the cell shows until it is measured again.
+    fingerprint, which the cell shows until it is measured again. `continues`: that result, where it ended
+    early and this cell goes on from it.
     """
 
     spec: CellSpec
@@ -124,6 +129,7 @@ class PlannedCell:
     eta_s: float = 0.0
     reused: KnownResult | None = None
     standing: KnownResult | None = None
+    continues: Refinement | None = None
 
     @property
     def model(self) -> str:
@@ -226,7 +232,10 @@ def _planned(
     if known:
         # Of a class, the unit that this result is of may be a sibling's by the time it is measured.
         stands = known[0] if known[0].status == "done" and spec.siblings is None else None
-        return PlannedCell(spec, "run", _why_again(known[0], since), eta_s=eta_s, standing=stands)
+        recent = stands is not None and since is not None and stands.received_at >= since
+        continues = stands.unfinished if stands is not None and recent else None
+        why = _why_again(known[0], since)
+        return PlannedCell(spec, "run", why, eta_s=eta_s, standing=stands, continues=continues)
     if spec.siblings is not None:
         return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
     return _new_cell(spec, environments.of(spec.target, spec.delegate_kind), past, eta_s)
@@ -244,10 +253,13 @@ def reuse_rule(reuse: str, now: datetime) -> datetime | None:
 
 
 def reusable(known: KnownResult, since: datetime) -> bool:
-    """Whether a result with the right fingerprint may replace a new measurement: no void one ever."""
+    """Whether a result with the right fingerprint may replace a new measurement: no void one ever, and none
+    that ended early.
+    """
     settled = known.status in ("done", "unsupported") or known.reason_code in REUSABLE_FAILURES
     settled = settled and known.reason_code not in CURABLE
-    return settled and known.grade != "void" and known.received_at >= since
+    whole = known.grade != "void" and known.unfinished is None
+    return settled and whole and known.received_at >= since
 
 
 def expected_s(
@@ -296,4 +308,6 @@ def _why_again(known: KnownResult, since: datetime | None) -> str:
         return "the last result is void"
     if known.received_at < since:
         return f"the last result is of {known.received_at:%Y-%m-%d %H:%M} UTC, older than allowed"
+    if known.unfinished is not None:
+        return f"goes on from {len(known.unfinished.blocks)} blocks: the last attempt was ended early"
     return f"last time it ended {known.status}: {known.reason_code}"

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.wire.bounded import MAX_BLOCKS
-from agent.wire.measurement import Refinement
+from agent.wire.measurement import Measurement, Refinement
 from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import LEAST_TARGET
@@ -19,13 +19,15 @@ class Refining:
     """Why a measured cell waits: blocks are added to `earlier`, the result that it shows.
 
     `target`: the half width at which there are enough of them; None: that of its plan. `rank`: its own, while
-    the vaguest cells go first. `ends_at`: none begins after that; None: all do.
+    the vaguest cells go first. `ends_at`: none begins after that; None: all do. `continues`: the result ended
+    early, and gets what its plan still asks for; else it gets more than that.
     """
 
     earlier: Refinement
     target: float | None
     rank: int
     ends_at: datetime | None = None
+    continues: bool = False
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Refining:
@@ -36,6 +38,7 @@ class Refining:
             stored["target"],
             stored["rank"],
             None if ends_at is None else datetime.fromisoformat(ends_at),
+            stored.get("continues", False),
         )
 
     @property
@@ -46,13 +49,32 @@ class Refining:
             "target": self.target,
             "rank": self.rank,
             "ends_at": None if self.ends_at is None else self.ends_at.isoformat(),
+            "continues": self.continues,
         }
 
     def plan(self, plan: MeasurePlan) -> MeasurePlan:
-        """Its attempt's plan: at most as many blocks again as it has, until the target is reached."""
-        most = min(MAX_BLOCKS, len(self.earlier.blocks) + plan.max_blocks)
+        """Its attempt's plan: at most as many blocks again as the plan has, until the target is reached.
+
+        One that continues gets as many as the plan has, and one at least.
+        """
+        count = len(self.earlier.blocks)
+        most = max(plan.max_blocks, count + 1) if self.continues else count + plan.max_blocks
+        most = min(MAX_BLOCKS, most)
         target = plan.target if self.target is None else self.target
         return plan.model_copy(update={"max_blocks": most, "target": target})
+
+
+def ended_early(measurement: Measurement | None) -> bool:
+    """Whether a result has less than was asked for, because its attempt was cancelled or interrupted."""
+    quality = None if measurement is None else measurement.quality
+    return quality is not None and quality.stopped == "cancelled"
+
+
+def unfinished(measurement: Measurement | None, environment_id: str, grade: str | None) -> Refinement | None:
+    """Return the result that another attempt goes on from; None for one that is complete, or void."""
+    if measurement is None or not ended_early(measurement) or grade == "void" or not measurement.blocks:
+        return None
+    return Refinement(environment_id=environment_id, blocks=measurement.blocks)
 
 
 def refined_to(stored: Mapping[str, Any] | None) -> tuple[bool, float | None]:

@@ -35,6 +35,7 @@ _STOPPED: Final = {
     "blocks": "all blocks were measured",
     "budget": "the budget was spent",
     "time": "the time limit was reached",
+    "cancelled": "ended early by a cancel",
 }
 """Why no further block was measured, in words."""
 

@@ -120,8 +120,8 @@ class SchedulerLoop:
     def stop(self) -> None:
         """End the work of this process.
 
-        Embedded: the agent ends; attempts under way end `interrupted` and their cells wait again. In a lab
-        the agents go on, and so do their attempts.
+        Embedded: the agent ends; attempts under way end with the blocks that they have finished, or
+        `interrupted`, and their cells wait again. In a lab the agents go on, and so do their attempts.
         """
         if not self._sole:
             self._apply(self._pending)

@@ -10,6 +10,7 @@ from sqlalchemy import and_, bindparam, func
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
+from agent.wire.measurement import Measurement, Refinement
 from agent.wire.messages import ReasonCode
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
@@ -17,12 +18,16 @@ from orchestrator.policy.fingerprint import Environments, Ingredients, fingerpri
 from orchestrator.policy.lifecycle import CellState
 from orchestrator.policy.matrix import CellSpec
 from orchestrator.policy.preview import Duration, KnownResult, PastResults
+from orchestrator.policy.refining import unfinished
 
 _CHUNK: Final = 500
 """The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
 32,766 parameters that SQLite takes.
 """
 
+
+_ENDED_EARLY: Final = '"stopped":"cancelled"'
+"""What the JSON of a result has that ended early."""
 
 _RECENT_CAMPAIGNS: Final = 10
 """Campaigns whose cells' durations estimate those of new cells: the newest, as machines change."""
@@ -168,7 +173,16 @@ def _known_result(row: tables.Result, cell: tables.Cell, environment: tables.Env
         ingredients=ingredients(cell, row.device_id),
         environment=environment.fields,
         grade=row.grade,
+        unfinished=_unfinished(row),
     )
+
+
+def _unfinished(row: tables.Result) -> Refinement | None:
+    # Plans of 10,000 cells read as many results: the few that ended early are told without parsing all.
+    if row.measurement is None or _ENDED_EARLY not in row.measurement:
+        return None
+    measured = Measurement.model_validate_json(row.measurement)
+    return unfinished(measured, str(row.environment_id), row.grade)
 
 
 def ingredients(cell: tables.Cell, device_id: str) -> Ingredients:

@@ -143,8 +143,12 @@ def ask_to_stop(turn: Turn, attempt_ids: Iterable[str]) -> None:
         turn.attempt(attempt_id).stop_asked = True
 
 
-def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -> Settled:
-    """Close an attempt and settle its cell. Raises `IllegalMoveError` for a cell that has ended."""
+def end(
+    turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime, *, early: bool = False
+) -> Settled:
+    """Close an attempt and settle its cell; `early`: it was measured in part. Raises `IllegalMoveError` for a
+    cell that has ended.
+    """
     cell = turn.cell(attempt.cell_id)
     before = AttemptState(attempt.state)
     attempt.state = move_attempt(before, ended.state).value
@@ -162,11 +166,14 @@ def end(turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime) -
         _ends(turn, cell),
         cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
         retry=_retry_rule(cell),
+        early=early,
     )
     if settled.state is CellState.QUEUED:
         if cell.state != CellState.QUEUED:
             cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
-        if not cell_ends.stands(cell):
+        if ended.state is AttemptState.DONE:
+            cell_ends.withdraw(turn, cell)  # what this attempt has finished stands in its place
+        elif not cell_ends.stands(cell):
             cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
         queue_limits.start_clock(cell, now)

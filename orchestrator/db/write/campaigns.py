@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, insert
 from sqlmodel import col, select
 
+from agent.wire.measurement import Refinement
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator.db import tables
 from orchestrator.db.engine.dialects import insert_missing, note_growth
@@ -20,6 +21,7 @@ from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.fingerprint import digest
 from orchestrator.policy.lifecycle import OPEN, CellState, cancelled_reason
 from orchestrator.policy.preview import PlannedCell
+from orchestrator.policy.refining import Refining
 
 _MANY = 500
 """From how many new cells on PostgreSQL's planner is asked to look at the table of cells. Chosen: fewer do
@@ -210,11 +212,16 @@ def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
         "retried_after": 0,
         "shown_attempt_id": None if planned.standing is None else planned.standing.attempt_id,
         "reused_from": None if planned.standing is None else planned.standing.cell_id,
+        "refines": None if planned.continues is None else _continued(planned.continues, campaign),
         "reuse": spec.reuse,
         "retry": None if spec.retry is None else asdict(spec.retry),
         "queue_limit_s": limit_s,
         "queue_until": None if limit_s is None else campaign.submitted_at + timedelta(seconds=limit_s),
     }
+
+
+def _continued(earlier: Refinement, campaign: tables.Campaign) -> dict[str, Any]:
+    return Refining(earlier, None, -campaign.priority, continues=True).stored
 
 
 def reuse_result(turn: Turn, cell: tables.Cell, attempt_id: str, now: datetime) -> None:

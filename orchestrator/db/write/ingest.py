@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -20,6 +21,7 @@ from orchestrator.policy.lifecycle import (
     CellState,
     attempt_end,
 )
+from orchestrator.policy.refining import Refining, ended_early, unfinished
 
 Ingested: TypeAlias = Literal["counted", "superseded", "late", "duplicate", "conflict", "unknown"]
 
@@ -29,7 +31,7 @@ _MEASURED = frozenset({AttemptState.DONE, AttemptState.UNSUPPORTED})
 def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     """Store a result. Whatever it returns, the agent gets its receipt once this is committed.
 
-    counted: it decided its cell · superseded: its attempt ended, the cell tries again · late: stored,
+    counted: its cell shows it · superseded: its attempt ended, the cell tries again · late: stored,
     never counted · duplicate: known already · conflict: another result of this attempt is stored, and
     stays · unknown: no such attempt here.
     """
@@ -47,12 +49,32 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
             cell = turn.cell(attempt.cell_id)
             events.add(turn, cell, "late", f"attempt {attempt.attempt_no}: {ended.state.value}", now)
         return "late"
-    settled = attempts.end(turn, attempt, ended, now)
-    counted = settled.state in ENDED and settled.state.value == ended.state.value
-    results.store(turn, message, ended.reason, attempt, now, counted=counted, late=False)
+    settled = attempts.end(turn, attempt, ended, now, early=ended_early(message.measurement))
+    goes_on = settled.state is CellState.QUEUED and ended.state is AttemptState.DONE
+    counted = goes_on or (settled.state in ENDED and settled.state.value == ended.state.value)
+    result = results.store(turn, message, ended.reason, attempt, now, counted=counted, late=False)
     if counted:
         turn.cell(attempt.cell_id).shown_attempt_id = attempt.attempt_id
+    if goes_on:
+        _go_on_from(turn.cell(attempt.cell_id), message, result)
     return "counted" if counted else "superseded"
+
+
+def _go_on_from(cell: tables.Cell, message: JobResult, result: tables.Result) -> None:
+    """Let a waiting cell continue a result that ended early, on the device that it is of."""
+    cell.device_id = result.device_id
+    if cell.siblings is not None:
+        cell.line = result.device_id
+    earlier = unfinished(message.measurement, result.environment_id, result.grade)
+    if earlier is None:
+        return
+    if cell.refines is None:
+        refining = Refining(earlier, None, cell.rank, continues=True)
+    else:
+        before = Refining.read(cell.refines)
+        until_decided = before.earlier.until_decided
+        refining = replace(before, earlier=earlier.model_copy(update={"until_decided": until_decided}))
+    cell.refines = refining.stored
 
 
 def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: AttemptEnd) -> bool:

@@ -8,9 +8,11 @@ import pytest
 
 from agent.attempt.lifecycle import (
     CANCEL_GRACE_S,
+    CONCLUDE_S,
     LEASE_PATIENCE_S,
     Attempt,
     CancelAsked,
+    Conclude,
     Kill,
     LeaseGranted,
     Phase,
@@ -62,7 +64,7 @@ def test_soft_limit_terminates_and_hard_limit_kills_until_it_is_gone():
 
 @pytest.mark.parametrize("moment", [(), (LeaseGranted(1),), (LeaseGranted(1), Tick(101))], ids=str)
 def test_cancel_at_any_moment_ends_cancelled(moment):
-    exited = (FINISHED,) if moment else ()
+    exited = (RunnerExited(0, has_result=False, log=""),) if moment else ()
     report = ending(*moment, CancelAsked(101), *exited)
     assert (report.status, report.reason.code) == (Status.CANCELLED, ReasonCode.CANCELLED)
 
@@ -71,7 +73,15 @@ def test_cancelled_runner_that_does_not_end_is_killed_after_its_grace():
     _, actions = after(
         LeaseGranted(0), CancelAsked(5), Tick(5 + CANCEL_GRACE_S - 0.1), Tick(5 + CANCEL_GRACE_S)
     )
-    assert actions == [StartRunner(), Terminate(), Kill()]
+    assert actions == [StartRunner(), Conclude(), Kill()]
+
+
+def test_a_runner_that_judges_what_it_has_finished_gets_more_time_and_not_for_ever():
+    due_s = 5 + CANCEL_GRACE_S + CONCLUDE_S
+    _, actions = after(LeaseGranted(0), CancelAsked(5), Tick(due_s - 0.1, concludes=True))
+    assert actions == [StartRunner(), Conclude()]
+    _, actions = after(LeaseGranted(0), CancelAsked(5), Tick(due_s, concludes=True))
+    assert actions == [StartRunner(), Conclude(), Kill()]
 
 
 def test_shutdown_reports_interrupted_with_its_reason():
@@ -80,8 +90,9 @@ def test_shutdown_reports_interrupted_with_its_reason():
     assert report.reason.text == "the farm was stopped"
 
 
-def test_result_that_was_complete_when_the_farm_stopped_counts():
-    _, actions = after(LeaseGranted(0), ShutdownAsked(5, "stop"), FINISHED)
+@pytest.mark.parametrize("stop", [ShutdownAsked(5, "stop"), CancelAsked(5)], ids=["stop", "cancel"])
+def test_result_that_was_complete_when_the_attempt_was_ended_counts(stop):
+    _, actions = after(LeaseGranted(0), stop, FINISHED)
     assert actions[-1] == ReportResultFile()
 
 

@@ -200,13 +200,16 @@ def test_what_has_ended_or_was_never_there_cannot_be_given_up_or_refused(databas
     assert state_of(database) == "done"
 
 
-def test_a_result_of_an_attempt_that_the_farm_stopped_is_late(database, cell):
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_result_of_an_attempt_that_the_farm_stopped_counts_until_another_begins(database, cell, begun):
     job = dispatch(database, cell.cell_id)
     with database.write() as turn:
         attempts.ask_to_stop(turn, [job.attempt_id])
     give_up(database, job, ReasonCode.INTERRUPTED)
     assert state_of(database) == "queued"
-    assert apply(database, result(job)) == "late"
+    if begun:
+        dispatch(database, cell.cell_id)
+    assert apply(database, result(job)) == ("late" if begun else "counted")
 
 
 def test_a_failure_of_a_cell_that_was_cancelled_does_not_count(database, cell):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
+from agent.wire.measurement import BlockFigure, Quality
 from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.read import compared_cells, records
@@ -238,3 +239,100 @@ def test_a_retry_of_void_results_that_is_cancelled_changes_nothing(measured):
     cancel(measured, None)
     assert shown(measured)[0] == before
     report_devices(measured)
+
+
+def part_of(job, blocks=2):
+    """The result of an attempt that was ended early, with so many blocks of its own."""
+    earlier = () if job.refines is None else job.refines.blocks
+    own = tuple(BlockFigure(p50_ns=NEW * 1e6, rounds=7) for _ in range(blocks))
+    message = result(job, p50=NEW)
+    measured = message.measurement.model_copy(
+        update={"blocks": (*earlier, *own), "quality": Quality(blocks=blocks, stopped="cancelled")}
+    )
+    return message.model_copy(update={"measurement": measured})
+
+
+def ask_to_stop(database, job):
+    with database.write() as turn:
+        attempts.ask_to_stop(turn, [job.attempt_id])
+
+
+def ask_to_cancel(database, _job):
+    with database.write() as turn:
+        campaigns.cancel_cells(turn, [turn.cell(cells(database)[0].cell_id)], now())
+
+
+def kill_scheduler(database, _job):
+    with database.write() as turn:
+        assert ingest.recover(turn, now()) == 1
+
+
+def no_request(_database, _job):
+    """Its agent was stopped by somebody else."""
+
+
+EARLY = [
+    ("the farm was stopped", ask_to_stop, "queued"),
+    ("its agent was stopped", no_request, "queued"),
+    ("the scheduler was killed", kill_scheduler, "queued"),
+    ("the farm was stopped at once", stop_farm, "queued"),
+    ("a user cancelled it", ask_to_cancel, None),
+]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize(("how", "again"), [case[1:] for case in EARLY], ids=[case[0] for case in EARLY])
+def test_finished_blocks_stand_and_the_next_attempt_adds_to_them(any_database, how, again, before):
+    stock(any_database, asked(("a", "b")))
+    name = cells(any_database)[0].cell_id
+    if before:
+        apply(any_database, result(dispatch(any_database, name), p50=OLD))
+        job = put_back(any_database, start=True)
+    else:
+        job = dispatch(any_database, name)
+    how(any_database, job)
+    message = part_of(job)
+    assert apply(any_database, message) == "counted"
+    assert apply(any_database, message) == "duplicate"
+    cell, _ = shown(any_database)
+    assert (cell.status, p50(cell), cell.again, cell.attempts[-1].state) == ("done", NEW, again, "done")
+    if again is None:
+        assert cell.kept == "", "it is the newest result, and is not queued again"
+        return
+    for count in (3, 4):  # interrupted once more, it has the blocks of both
+        job = dispatch(any_database, name)
+        assert (job.device_id, len(job.refines.blocks)) == (cell.device, count - 1)
+        assert job.plan.max_blocks == max(job.plan.min_blocks, 6)
+        ask_to_stop(any_database, job)
+        assert apply(any_database, part_of(job, blocks=1)) == "counted"
+    assert len(shown(any_database)[0].measurement.blocks) == 4
+
+
+def test_finished_blocks_that_come_late_do_not_count_once_the_device_has_another_attempt(measured):
+    job = put_back(measured, start=True)
+    stop_farm(measured, job)
+    dispatch(measured, cells(measured)[1].cell_id)
+    assert apply(measured, part_of(job)) == "late"
+    assert p50(shown(measured)[0]) == OLD
+
+
+def test_a_void_part_is_shown_and_measured_anew(measured):
+    job = put_back(measured, start=True)
+    ask_to_stop(measured, job)
+    message = part_of(job)
+    void = Quality(blocks=2, stopped="cancelled", void=("pages were swapped in",))
+    found = message.measurement.model_copy(update={"quality": void})
+    assert apply(measured, message.model_copy(update={"measurement": found})) == "counted"
+    assert dispatch(measured, cells(measured)[0].cell_id).refines is None
+
+
+def test_the_next_campaign_goes_on_from_a_part_and_does_not_reuse_it(measured):
+    job = put_back(measured, start=True)
+    ask_to_cancel(measured, job)
+    apply(measured, part_of(job))
+    campaign = asked(("a", "b"))
+    (plan, _other) = planned(measured, campaign)
+    assert (plan.action, plan.why) == ("run", "goes on from 2 blocks: the last attempt was ended early")
+    assert len(plan.continues.blocks) == 2
+    (forced, _other) = planned(measured, campaign, force=True)
+    assert (forced.action, forced.continues) == ("run", None)

@@ -104,6 +104,24 @@ def test_a_result_counts_although_cancel_was_asked(state):
     assert settle([end], cancel_asked=True).state.value == state.value
 
 
+@pytest.mark.parametrize(
+    ("cancel_asked", "state"),
+    [(False, CellState.QUEUED), (True, CellState.DONE)],
+    ids=["stopped", "cancelled"],
+)
+def test_a_result_that_ended_early_goes_on_unless_a_user_cancelled_it(cancel_asked, state):
+    end = AttemptEnd(AttemptState.DONE, Reason(code=ReasonCode.COMPLETED, text=""))
+    settled = settle([end], cancel_asked=cancel_asked, early=True)
+    code = ReasonCode.INTERRUPTED if state is CellState.QUEUED else ReasonCode.COMPLETED
+    assert (settled.state, settled.reason.code, settled.delay_s) == (state, code, 0.0)
+
+
+@pytest.mark.parametrize("state", [AttemptState.FAILED, AttemptState.UNSUPPORTED, AttemptState.CANCELLED])
+def test_only_what_was_measured_goes_on_for_having_ended_early(state):
+    end = AttemptEnd(state, Reason(code=ReasonCode.RUNNER_ERROR, text=""))
+    assert settle([end], cancel_asked=False, early=True) == settle([end], cancel_asked=False)
+
+
 _ENDS = st.builds(
     AttemptEnd,
     st.sampled_from([AttemptState.FAILED, AttemptState.CANCELLED]),
