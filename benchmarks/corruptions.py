@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.tools.agreement import FLOAT_QUANTA, OutputFacts
-from runtime.tools.figures import TILE
+from runtime.judge.agreement import FLOAT_QUANTA, OutputFacts
+from runtime.judge.figures import TILE
 
 Array = NDArray[Any]
 Reals = NDArray[np.float64]

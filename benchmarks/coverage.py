@@ -24,15 +24,15 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.coverage_report import markdown, row_line
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
-from runtime.interpreter import Interpreter
+from runtime.judge.agreement import Expected, OutputFacts, judge
+from runtime.judge.arithmetic import arithmetic_of
+from runtime.judge.rules import rule_for
+from runtime.measure.memory import peak_bytes
 from runtime.model.reader import read_model
-from runtime.tools.agreement import Expected, OutputFacts, judge
-from runtime.tools.arithmetic import arithmetic_of
-from runtime.tools.memory import peak_bytes
-from runtime.tools.rules import rule_for
 from tests.models.collection import zoo, zoo_model
 from tests.models.comparison import Outputs, random_rows, run_rows
 

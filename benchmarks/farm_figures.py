@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime.tools.samples import percentile
+from runtime.measure.samples.summary import percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from runtime.compiled_model import CompiledModel
-from runtime.tools.samples import percentile
+from runtime.api.compiled_model import CompiledModel
+from runtime.measure.samples.summary import percentile
 from tests.runtime.delegates.gpu.caller_models import dense, on_gpu
 
 RESULT = Path(__file__).resolve().parent / "results/host_time.json"

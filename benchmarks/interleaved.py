@@ -17,9 +17,9 @@ from typing import Any
 
 from agent.machine.counters import Counters, Window
 from agent.machine.rounds import Round
-from agent.runner.blocks import order_of_round
+from agent.runner.judge.blocks import order_of_round
 from runtime.common.statistics import estimate
-from runtime.tools.loop import collector_off
+from runtime.measure.loop import collector_off
 
 _FIRST_CALLS = 4
 """Calls that warm up and tell how many fill a slice. Chosen."""

@@ -31,15 +31,13 @@ from benchmarks.corruptions import corrupted
 from benchmarks.dynamic_range import dynamic_range
 from benchmarks.judge_power_report import markdown, row_line
 from runtime.delegates.litert import litert_version
-from runtime.model.graph import Model
-from runtime.model.reader import read_model
-from runtime.model.schema import TensorType
-from runtime.tools.agreement import AMPLIFIES, Expected, judge, judge_each, variation
-from runtime.tools.arithmetic import Arithmetic, arithmetic_of, keeps_state
-from runtime.tools.inputs import POOL_SIZE, InputRule
-from runtime.tools.loading import Opener
-from runtime.tools.outputs import run_sets
-from runtime.tools.reference import (
+from runtime.judge.agreement import AMPLIFIES, Expected, judge, judge_each, variation
+from runtime.judge.arithmetic import Arithmetic, arithmetic_of, keeps_state
+from runtime.judge.rules import REDUCED, Rule, rule_for
+from runtime.measure.inputs import POOL_SIZE, InputRule
+from runtime.measure.loading import Opener
+from runtime.measure.outputs import run_sets
+from runtime.measure.reference import (
     Reference,
     ReferenceKind,
     draw_kinds,
@@ -47,7 +45,9 @@ from runtime.tools.reference import (
     make_reference,
     save_reference,
 )
-from runtime.tools.rules import REDUCED, Rule, rule_for
+from runtime.model.graph import Model
+from runtime.model.reader import read_model
+from runtime.model.schema import TensorType
 from tests.models.collection import manifest, real_model, zoo, zoo_model
 from tests.reports import write_report
 from tests.tree import tree

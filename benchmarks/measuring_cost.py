@@ -37,9 +37,9 @@ from benchmarks.campaign import farm
 from benchmarks.interleaved import ratio
 from benchmarks.skeletons import REPOSITORY, restored
 from runtime.common.statistics import geometric_mean
-from runtime.tools.benchmark import Session, measure
-from runtime.tools.loading import Opener
-from runtime.tools.loop import timer_overhead_ns
+from runtime.measure.benchmark import Session, measure
+from runtime.measure.loading import Opener
+from runtime.measure.loop import timer_overhead_ns
 
 RESULT: Final = REPOSITORY / "benchmarks/results/measuring_cost.json"
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.runner.blocks import order_of_round
+from agent.runner.judge.blocks import order_of_round
 
 Floats: TypeAlias = NDArray[np.float64]
 

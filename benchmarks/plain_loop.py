@@ -25,9 +25,9 @@ from typing import Any, Final
 from benchmarks.interleaved import ends, measure, ratio, slices
 from benchmarks.skeletons import REPOSITORY, restored
 from runtime.common.statistics import geometric_mean
-from runtime.tools.benchmark import Session
-from runtime.tools.inputs import make_pool
-from runtime.tools.loading import Opener
+from runtime.measure.benchmark import Session
+from runtime.measure.inputs import make_pool
+from runtime.measure.loading import Opener
 from tests.reports import write_report
 from tests.tree import tree
 

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.skeletons import restored
-from runtime.tools.memory import peak_bytes
+from runtime.measure.memory import peak_bytes
 from runtime.tools.priming import networks
 
 RESULT = Path(__file__).resolve().parent / "results/start.json"
@@ -151,8 +151,8 @@ def _started(path: str, delegate: str) -> dict[str, float]:
         start = time.perf_counter()
         model: Any = Peer(model_path=path, num_threads=len(os.sched_getaffinity(0)))
     else:
+        from runtime.api.interpreter import Interpreter  # noqa: PLC0415  # as above
         from runtime.delegates.gpu.delegate import GpuDelegate  # noqa: PLC0415  # as above
-        from runtime.interpreter import Interpreter  # noqa: PLC0415  # as above
 
         GpuDelegate.preload()
         _time_packing(packing)

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from agent.runner.stopping import ArmState, Stopped, after_block
+from agent.runner.judge.stopping import ArmState, Stopped, after_block
 from agent.wire.plan import MeasurePlan
 from benchmarks import statistics_of_samples, statistics_of_sessions
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians

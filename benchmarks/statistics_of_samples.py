@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from benchmarks.noisy_blocks import ROUNDS, Floats
-from runtime.tools.drift import drift
-from runtime.tools.samples import TAILS, ProcessTimes, summarise
-from runtime.tools.tails import mixture_quantile
+from runtime.measure.samples.drift import drift
+from runtime.measure.samples.summary import TAILS, ProcessTimes, summarise
+from runtime.measure.samples.tails import mixture_quantile
 
 CALL_NS: Final = 1e6
 """The median of a call in ns; every figure below is relative to it."""

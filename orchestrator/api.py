@@ -27,10 +27,10 @@ from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import UsageError
-from orchestrator.farm.documents import submit_campaign
 from orchestrator.farm.further_blocks import FurtherBlocks
-from orchestrator.farm.remote import opened
-from orchestrator.farm.submission import Submitted
+from orchestrator.farm.remote.documents import submit_campaign
+from orchestrator.farm.remote.farm import opened
+from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest import Campaign, parse_manifest
 from orchestrator.manifest.budget import Budget, latency_budget
 from orchestrator.policy.preview import CellPreview

@@ -6,25 +6,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from runtime.compiled_model import CompiledModel as CompiledModel
+    from runtime.api.compiled_model import CompiledModel as CompiledModel
+    from runtime.api.environment import Environment as Environment
+    from runtime.api.hardware_accelerator import HardwareAccelerator as HardwareAccelerator
+    from runtime.api.interpreter import Interpreter as Interpreter
+    from runtime.api.options import Options as Options
+    from runtime.api.tensor_buffer import TensorBuffer as TensorBuffer
     from runtime.delegates.registry import load_delegate as load_delegate
-    from runtime.environment import Environment as Environment
-    from runtime.hardware_accelerator import HardwareAccelerator as HardwareAccelerator
-    from runtime.interpreter import Interpreter as Interpreter
     from runtime.model.graph import Model as Model
     from runtime.model.reader import read_model as read_model
     from runtime.ops.support.registry import custom_operator as custom_operator
-    from runtime.options import Options as Options
-    from runtime.tensor_buffer import TensorBuffer as TensorBuffer
 
 _HOME = {
-    "CompiledModel": "runtime.compiled_model",
-    "Environment": "runtime.environment",
-    "HardwareAccelerator": "runtime.hardware_accelerator",
-    "Interpreter": "runtime.interpreter",
+    "CompiledModel": "runtime.api.compiled_model",
+    "Environment": "runtime.api.environment",
+    "HardwareAccelerator": "runtime.api.hardware_accelerator",
+    "Interpreter": "runtime.api.interpreter",
     "Model": "runtime.model.graph",
-    "Options": "runtime.options",
-    "TensorBuffer": "runtime.tensor_buffer",
+    "Options": "runtime.api.options",
+    "TensorBuffer": "runtime.api.tensor_buffer",
     "custom_operator": "runtime.ops.support.registry",
     "load_delegate": "runtime.delegates.registry",
     "read_model": "runtime.model.reader",

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks import channel_counts, judge_power_report
 from benchmarks.corruptions import CORRUPTIONS, STRENGTH, corrupted
-from runtime.tools.agreement import Expected, OutputFacts, judge
-from runtime.tools.arithmetic import Arithmetic
-from runtime.tools.rules import rule_for
+from runtime.judge.agreement import Expected, OutputFacts, judge
+from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import rule_for
 from tests import needs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent.attempt.files import ProcessReport
-from agent.runner.blocks import block_figures
+from agent.runner.judge.blocks import block_figures
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from benchmarks.noisy_blocks import CALM, DEMO, ROUNDS, Noise, block_logs, slice_medians
 from benchmarks.statistics import outcomes, share

@@ -1,6 +1,6 @@
 """The references that an agent keeps: what its runners made, and what the farm knows from other agents.
 
-<folder>/<model and inputs>/<key>.npz      outputs, as `runtime.tools.reference` writes them
+<folder>/<model and inputs>/<key>.npz      outputs, as `runtime.measure.reference` writes them
 <folder>/<model and inputs>/<key>.failed   why they cannot be made
 <attempt's folder>/reference-<kind>.npz    what its runner made
 <attempt's folder>/references.json         the records of that

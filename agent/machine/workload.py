@@ -1,7 +1,7 @@
 """How long a piece of work of a known size took on a device: its history, and what is unusual in it.
 
-The runner does the work (`agent.runner.calibration`). It delays a measurement or is a fact beside it; no
-figure is ever scaled by it.
+The runner does the work (`agent.runner.turns.calibration`). It delays a measurement or is a fact beside it;
+no figure is ever scaled by it.
 """
 
 from __future__ import annotations

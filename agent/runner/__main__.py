@@ -29,26 +29,26 @@ def main(arguments: list[str]) -> int:
     """Import only what the mode needs. Returns the exit code."""
     match arguments:
         case ["--probe"]:
-            _write(import_module("agent.runner.probe").probe())
+            _write(import_module("agent.runner.probe.probe").probe())
         case ["--probe", "--without-opencl", why]:
-            _write(import_module("agent.runner.probe").probe(without_opencl=why))
+            _write(import_module("agent.runner.probe.probe").probe(without_opencl=why))
         case ["--check"]:
-            _write(import_module("agent.runner.operator_check").check(again=False))
+            _write(import_module("agent.runner.probe.operator_check").check(again=False))
         case ["--check", "--again"]:
-            _write(import_module("agent.runner.operator_check").check(again=True))
+            _write(import_module("agent.runner.probe.operator_check").check(again=True))
         case ["--measure", job, folder, *numbers] if len(numbers) == 3 and all(map(str.isdecimal, numbers)):
-            measure = import_module("agent.runner.measure").measure_process
+            measure = import_module("agent.runner.turns.measure").measure_process
             measure(Path(job), Path(folder), *map(int, numbers))
         case ["--labelled", job, folder]:
-            import_module("agent.runner.labelled").labelled_process(Path(job), Path(folder))
+            import_module("agent.runner.passes.labelled").labelled_process(Path(job), Path(folder))
         case ["--sustained", job, folder]:
-            import_module("agent.runner.sustained").sustained_process(Path(job), Path(folder))
+            import_module("agent.runner.passes.sustained").sustained_process(Path(job), Path(folder))
         case ["--throughput", job, folder]:
-            import_module("agent.runner.throughput").throughput_process(Path(job), Path(folder))
+            import_module("agent.runner.passes.throughput").throughput_process(Path(job), Path(folder))
         case ["--sensors", *jobs] if jobs:
-            import_module("agent.runner.telemetry").sensors_process([Path(job) for job in jobs])
+            import_module("agent.runner.passes.telemetry").sensors_process([Path(job) for job in jobs])
         case ["--reference", job, kind, target]:
-            import_module("agent.runner.measure").reference_process(Path(job), kind, Path(target))
+            import_module("agent.runner.turns.measure").reference_process(Path(job), kind, Path(target))
         case [job, folder] if not job.startswith("-"):
             import_module("agent.runner.decide").run_attempt(Path(job))
         case _:

@@ -2,7 +2,7 @@
 
 It runs one attempt, or several as the arms of one comparison. First each arm runs its cold processes, one for
 each tuning, which find empty program caches and whose outputs are judged; then the arms are measured together
-by blocks (`agent.runner.block`), until each one's answer is known (`agent.runner.stopping`).
+by blocks (`agent.runner.turns.block`), until each one's answer is known (`agent.runner.judge.stopping`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from agent.attempt.files import (
 )
 from agent.machine.gate import WAITS, Gate
 from agent.machine.workload import Reading, as_facts
-from agent.runner import calibration
-from agent.runner.accuracy import NONDETERMINISTIC
-from agent.runner.arm import Arm
-from agent.runner.block import BlockAsked, BlockRun, fit_together, run_block
-from agent.runner.block_size import next_rounds, sizes_fact
-from agent.runner.blocks import allowance_of, paired_ratio, ratio_units, rounds_by_tuning, time_units
-from agent.runner.cancelling import ended_when_asked
-from agent.runner.ending import CancelledError
-from agent.runner.host import host_tuning
-from agent.runner.passes import later_steps
-from agent.runner.quality import quality_of
-from agent.runner.references import References, find_references
-from agent.runner.stopping import ArmState, Spent, after_block, is_repeated
-from agent.runner.telemetry import Telemetry, sensors_read
-from agent.runner.verdict import concluded, over_blocks, with_figures
+from agent.runner.judge.accuracy import NONDETERMINISTIC
+from agent.runner.judge.block_size import next_rounds, sizes_fact
+from agent.runner.judge.blocks import allowance_of, paired_ratio, ratio_units, rounds_by_tuning, time_units
+from agent.runner.judge.references import References, find_references
+from agent.runner.judge.stopping import ArmState, Spent, after_block, is_repeated
+from agent.runner.judge.verdict import concluded, over_blocks, with_figures
+from agent.runner.passes.telemetry import Telemetry, sensors_read
+from agent.runner.probe.host import host_tuning
+from agent.runner.turns import calibration
+from agent.runner.turns.arm import Arm
+from agent.runner.turns.block import BlockAsked, BlockRun, fit_together, run_block
+from agent.runner.turns.cancelling import ended_when_asked
+from agent.runner.turns.ending import CancelledError
+from agent.runner.turns.later import later_steps
+from agent.runner.turns.quality import quality_of
 from agent.wire.measurement import Ratio
 from agent.wire.messages import Status
 from runtime.common.durable import write_atomically

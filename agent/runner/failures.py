@@ -20,7 +20,7 @@ from runtime.errors import (
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.tools.inputs import InputSpecNeededError
+from runtime.measure.inputs import InputSpecNeededError
 
 
 def failure_of(error: Exception, attempt: AttemptFile) -> Failure:

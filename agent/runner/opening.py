@@ -10,8 +10,8 @@ from agent.attempt.files import AttemptFile
 from agent.runner.tunings import COLD, given_choices
 from agent.wire.plan import InputSpec
 from runtime.delegates.registry import delegate_descriptor
-from runtime.tools.inputs import InputRule
-from runtime.tools.loading import Opener
+from runtime.measure.inputs import InputRule
+from runtime.measure.loading import Opener
 
 
 def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
@@ -22,8 +22,8 @@ def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
 def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
     """The opener of the job's delegate, with the job's options, those set from the device, and `choices`.
 
-    CPU affinity enforces `threads` for every delegate (`agent.runner.environment`); one that declares the
-    option receives the count, so that its pool is no larger. Raises `DelegateError`.
+    CPU affinity enforces `threads` for every delegate (`agent.runner.probe.environment`); one that declares
+    the option receives the count, so that its pool is no larger. Raises `DelegateError`.
     """
     job = attempt.job
     descriptor = delegate_descriptor(job.delegate_kind)

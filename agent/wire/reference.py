@@ -29,7 +29,7 @@ Kind: TypeAlias = Literal[
     "bf16",
     "bf16_scaled",
 ]
-"""What computed a reference, as `runtime.tools.reference.ReferenceKind`."""
+"""What computed a reference, as `runtime.measure.reference.ReferenceKind`."""
 
 OWN_KIND: Final = "cpu"
 """The kind that stays on the agent that made it: our own kernels are exact on no two processors alike."""

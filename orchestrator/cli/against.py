@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.cli import changes, output
-from orchestrator.farm.remote import AnyFarm
+from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest import Campaign
 from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results.format import moment

@@ -14,7 +14,7 @@ from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED, CampaignRef, Json, 
 
 if TYPE_CHECKING:
     from orchestrator.cli.rerun import Rerun
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.comparable import Comparable
     from orchestrator.results.regression import Keyed
 

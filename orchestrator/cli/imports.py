@@ -35,7 +35,7 @@ def import_results(
     imported, or none.
     """
     from orchestrator.cli import output
-    from orchestrator.farm.importing import Names
+    from orchestrator.farm.again.importing import Names
 
     with open_farm() as farm:
         taken = farm.importing.take(files, campaign, Names(model_id, delegate, device))

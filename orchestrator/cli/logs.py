@@ -12,7 +12,7 @@ from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.events import CellEvent
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.records import CellRecord
 
 _LOOK_EVERY_S = 0.5

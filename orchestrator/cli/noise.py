@@ -12,7 +12,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED
 
 if TYPE_CHECKING:
     from orchestrator.farm import Farm
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.device_noise import DeviceNoise
 
 DEFAULT_SESSIONS = 5
@@ -27,7 +27,7 @@ def measure_noise(farm: AnyFarm, name: str, sessions: int, as_json: bool) -> int
     """Measure a device against itself, store its noise, and print it."""
     from orchestrator.cli import output
     from orchestrator.errors import UsageError
-    from orchestrator.farm.remote import RemoteFarm
+    from orchestrator.farm.remote.farm import RemoteFarm
     from orchestrator.results.noise import FEWEST_SESSIONS
 
     if isinstance(farm, RemoteFarm):
@@ -53,7 +53,7 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
     from orchestrator.cli.progress import run_shown
     from orchestrator.cli.stopping import StoppedError
     from orchestrator.config.clock import utc_now
-    from orchestrator.farm.documents import submit_campaign
+    from orchestrator.farm.remote.documents import submit_campaign
     from orchestrator.manifest.noise_series import FIRST, noise_series
     from orchestrator.results.noise import noise_of
     from orchestrator.sources import health_model

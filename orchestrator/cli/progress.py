@@ -11,8 +11,8 @@ from orchestrator.cli import output
 from orchestrator.cli.output import StatusLine
 from orchestrator.cli.stopping import StoppedError, same_command, stoppable
 from orchestrator.farm.further_blocks import FurtherBlocks
-from orchestrator.farm.remote import AnyFarm
-from orchestrator.farm.submission import Submitted
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.farm.submit.submission import Submitted
 from orchestrator.results.comparison import STRUCK_OUT, latency
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.reasons import LONGEST_REASON, first_line

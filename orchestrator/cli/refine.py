@@ -10,7 +10,7 @@ import typer
 from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm.refining import Refined
+    from orchestrator.farm.again.refining import Refined
 
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
 

@@ -11,8 +11,8 @@ import typer
 from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm.remote import AnyFarm
-    from orchestrator.farm.reproduction import Mismatch, Reproduction
+    from orchestrator.farm.again.reproduction import Mismatch, Reproduction
+    from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.records import CellRecord
 
 
@@ -36,7 +36,7 @@ def repro(
     """
     from orchestrator.cli import output
     from orchestrator.errors import UnreachableError, UsageError
-    from orchestrator.farm.reproduction import reproduction
+    from orchestrator.farm.again.reproduction import reproduction
     from orchestrator.results.export import result_json
     from orchestrator.sources.store import Store
 
@@ -132,8 +132,8 @@ def _run(
     from orchestrator.cli import output
     from orchestrator.cli.outcome import end_of_campaign
     from orchestrator.cli.progress import measure
-    from orchestrator.farm.documents import submit_document
-    from orchestrator.farm.reproduction import environment_mismatches
+    from orchestrator.farm.again.reproduction import environment_mismatches
+    from orchestrator.farm.remote.documents import submit_document
     from orchestrator.results.comparison import all_well
     from orchestrator.results.export import result_json
 

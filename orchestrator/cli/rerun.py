@@ -9,9 +9,9 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.progress import measure
 from orchestrator.errors import UsageError
-from orchestrator.farm.documents import submit_document
-from orchestrator.farm.remote import AnyFarm
-from orchestrator.farm.rerunning import Keyed, LeftOut, plan_rerun
+from orchestrator.farm.again.rerunning import Keyed, LeftOut, plan_rerun
+from orchestrator.farm.remote.documents import submit_document
+from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store
 

@@ -14,7 +14,7 @@ from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.metric import Metric
     from orchestrator.results.records import CellRecord
 

@@ -25,7 +25,7 @@ def serve(
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
     from orchestrator.errors import UsageError
-    from orchestrator.farm.serving import serve_lab
+    from orchestrator.farm.remote.serving import serve_lab
 
     keep_new_files_private()
     home = FarmHome.from_environment()

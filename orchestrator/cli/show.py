@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
 
 
 def show(

@@ -12,8 +12,8 @@ from orchestrator.config.clock import utc_now
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.farm.reading import Overview
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.reading.cells import Overview
+    from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.records import CampaignRecord
 
 

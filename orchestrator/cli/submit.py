@@ -17,7 +17,7 @@ from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, Undec
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 
 if TYPE_CHECKING:
-    from orchestrator.farm.notification import Notifier
+    from orchestrator.farm.submit.notification import Notifier
     from orchestrator.manifest import Campaign, InputOptions
     from orchestrator.manifest.campaign import ModelEntry
     from orchestrator.manifest.problems import Problem
@@ -109,8 +109,8 @@ def submit(
     from orchestrator.cli.progress import further_blocks, measure
     from orchestrator.cli.stopping import stoppable
     from orchestrator.errors import UsageError
-    from orchestrator.farm.notification import message
-    from orchestrator.farm.preparation import files_of, prepared
+    from orchestrator.farm.submit.notification import message
+    from orchestrator.farm.submit.preparation import files_of, prepared
     from orchestrator.manifest import InputOptions
     from orchestrator.manifest.labels import read_labels
     from orchestrator.results.budgets import judge_budgets
@@ -165,7 +165,7 @@ def submit(
 def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | None:
     """Who is told of the end; None: nobody. Raises `UsageError`."""
     from orchestrator.errors import UsageError
-    from orchestrator.farm.notification import Notifier
+    from orchestrator.farm.submit.notification import Notifier
     from orchestrator.manifest.campaign import Notify
 
     link = None if campaign.notify is None else campaign.notify.link

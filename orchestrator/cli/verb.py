@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Verbose = Annotated[
@@ -78,7 +78,7 @@ def open_farm() -> AnyFarm:
     From here on, what this process creates is for its user alone.
     """
     from agent.wire.private_folder import keep_new_files_private
-    from orchestrator.farm.remote import opened
+    from orchestrator.farm.remote.farm import opened
 
     keep_new_files_private()
     home, lab = settings()

@@ -15,8 +15,8 @@ from orchestrator.cli.verb import Json, Verbose, open_farm
 
 if TYPE_CHECKING:
     from orchestrator.db.read.device_states import DeviceState
-    from orchestrator.farm.campaign_events import CampaignEvents
-    from orchestrator.farm.remote import AnyFarm
+    from orchestrator.farm.remote.farm import AnyFarm
+    from orchestrator.farm.submit.campaign_events import CampaignEvents
     from orchestrator.policy.why import Why
     from orchestrator.results.events import FarmEvent
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
-from orchestrator.farm.refining import Refined
-from orchestrator.farm.remote import AnyFarm
-from orchestrator.farm.submission import Submitted
+from orchestrator.farm.again.refining import Refined
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest.budget import RATIO, Budget
 from orchestrator.manifest.campaign import LEAST_TARGET
 from orchestrator.results.budgets import judge_budgets, open_cells

@@ -13,18 +13,18 @@ from orchestrator.dispatch.embedded import agent_command
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.examine import examine
 from orchestrator.endpoint.client import upload
-from orchestrator.farm.database_wait import DatabaseWait
-from orchestrator.farm.folders import make_folders
-from orchestrator.farm.importing import Importing
-from orchestrator.farm.one_machine import OneMachine
-from orchestrator.farm.present_devices import PresentDevices
-from orchestrator.farm.quota import Quota
-from orchestrator.farm.reading import Reading
-from orchestrator.farm.refining import Refinements
-from orchestrator.farm.requests import Requests
-from orchestrator.farm.running import Running
-from orchestrator.farm.steering import Steering
-from orchestrator.farm.submission import Submission
+from orchestrator.farm.again.importing import Importing
+from orchestrator.farm.again.refining import Refinements
+from orchestrator.farm.again.steering import Steering
+from orchestrator.farm.local.database_wait import DatabaseWait
+from orchestrator.farm.local.folders import make_folders
+from orchestrator.farm.local.one_machine import OneMachine
+from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.quota import Quota
+from orchestrator.farm.reading.cells import Reading
+from orchestrator.farm.submit.requests import Requests
+from orchestrator.farm.submit.running import Running
+from orchestrator.farm.submit.submission import Submission
 from orchestrator.policy.rights import User
 
 

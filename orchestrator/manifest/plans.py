@@ -46,7 +46,7 @@ slower still needs `limits.job`."""
 
 _LONGEST_WARMUP_RATIO: Final = 3
 """How many times its planned seconds warm-up may last: the measuring process ends it there, whether or not
-its runs are done (`runtime.tools.benchmark`)."""
+its runs are done (`runtime.measure.benchmark`)."""
 
 
 _SHORTEST_WARMUP_CAP_S: Final = 1.0

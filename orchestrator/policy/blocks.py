@@ -1,6 +1,6 @@
 """Which devices of a host are compared with which baseline, and what such a comparison keeps busy. Pure.
 
-Cells of one model on one host are measured together by blocks (`agent.runner.blocks`): a contender is
+Cells of one model on one host are measured together by blocks (`agent.runner.judge.blocks`): a contender is
 compared with the baseline on its own device, where that hosts the baseline's delegate, else on the CPU of its
 host.
 """

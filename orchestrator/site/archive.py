@@ -13,7 +13,7 @@ from runtime.model.facts import ModelFacts
 
 
 class SiteSource(Protocol):
-    """The read-only questions that the pages ask; `orchestrator.farm.reading` answers them."""
+    """The read-only questions that the pages ask; `orchestrator.farm.reading.cells` answers them."""
 
     def campaigns(self) -> Sequence[CampaignRecord]:
         """Every campaign, in any order."""

@@ -1,6 +1,6 @@
 """The two protocols that a delegate may follow, and what they exchange with the interpreter.
 
-`runtime.tools.loading` hides the difference: every model is measured through `LoadedModel`.
+`runtime.measure.loading` hides the difference: every model is measured through `LoadedModel`.
 """
 
 from __future__ import annotations

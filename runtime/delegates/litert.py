@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
+from runtime.common.installation import install_command
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
 from runtime.errors import DelegateError, ModelFormatError, OutOfMemoryError, UnsupportedOperatorError
-from runtime.installation import install_command
 
 if TYPE_CHECKING:
     from runtime.delegates.base import LoadedModel
@@ -66,7 +66,7 @@ def _hosts(_device: HostDevice) -> str | None:
 
 
 # No environment field of its own: LiteRT makes the references, so its version is a field of every device
-# (`agent.runner.host`).
+# (`agent.runner.probe.host`).
 DESCRIPTOR: Final = DelegateDescriptor(
     name="litert",
     implementation="runtime.delegates.litert:LiteRtDelegate",

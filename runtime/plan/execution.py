@@ -13,7 +13,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from runtime.arena import Arena, Lifetime
+from runtime.common.arena import Arena, Lifetime
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
 from runtime.delegates.device_time import DeviceTime, DeviceTimedPartition, NotTold
 from runtime.delegates.profile import KernelTime, ProfiledPartition

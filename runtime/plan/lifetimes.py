@@ -6,7 +6,7 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from runtime.arena import Arena, Lifetime, assign
+from runtime.common.arena import Arena, Lifetime, assign
 from runtime.model.graph import Subgraph
 from runtime.ops.support.value import Shape, dtype_of
 

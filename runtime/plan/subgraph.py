@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from runtime.common.stages import stage
 from runtime.delegates.base import CompiledPartition, KeepsPlans, PartitionDelegate
 from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.epochs import Grouping
@@ -30,7 +31,6 @@ from runtime.plan.execution import (
 from runtime.plan.inference import GraphValues, infer
 from runtime.plan.kept_plans import KeptPlan, KeptPlans
 from runtime.plan.profile import StepTime
-from runtime.stages import stage
 
 _log = logging.getLogger(__name__)
 

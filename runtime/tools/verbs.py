@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from runtime.tools.inputs import InputRule
+    from runtime.measure.inputs import InputRule
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
 
 USAGE: Final = 2
@@ -234,7 +234,7 @@ def prime(
 
 def _rules(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:
     """`--input` and `--shape` as the rules of a measurement's inputs."""
-    from runtime.tools.inputs import InputRule
+    from runtime.measure.inputs import InputRule
 
     found: dict[str, InputRule] = {}
     for text in ranges:

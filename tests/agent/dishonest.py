@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from runtime.delegates.descriptor import DelegateDescriptor
-from runtime.tools.inputs import POOL_SIZE
+from runtime.measure.inputs import POOL_SIZE
 
 NAMES = (
     "offset", "nan", "early", "random", "none", "stale", "warm",

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.farm import running
+from orchestrator.farm.submit import running
 from orchestrator.policy import lifecycle
 from orchestrator.scheduling import loop
 from tests import needs

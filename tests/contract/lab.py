@@ -17,7 +17,7 @@ from agent.wire.messages import Device
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.farm import Farm
-from orchestrator.farm.submission import Submitted
+from orchestrator.farm.submit.submission import Submitted
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
 from tests.contract import checker

@@ -22,7 +22,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, revision
 from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
-from runtime.tools.samples import ProcessTimes, summarise
+from runtime.measure.samples.summary import ProcessTimes, summarise
 from tests.faults import truth
 
 

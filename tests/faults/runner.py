@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from agent.attempt import runlog
-from runtime.tools.samples import ProcessTimes, summarise
+from runtime.measure.samples.summary import ProcessTimes, summarise
 
 DEVICES_VARIABLE = "FAULT_DEVICES"
 TRUTH_FILE = "truth.jsonl"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ModelFormatError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.reader import read_model
 from tests.fuzz.seeds import OPERATORS

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError
-from runtime.interpreter import Interpreter
 from runtime.ops.state import control_flow
 from tests.fuzz.command import fuzz
 from tests.fuzz.limited import Case, Limits

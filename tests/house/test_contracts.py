@@ -19,7 +19,7 @@ BREACHES = {
     "C1": ("runtime/model/reader.py", "import agent.config"),
     "C2": ("orchestrator/farm/__init__.py", "import agent.config"),
     "C3": ("agent/wire/messages.py", "import redis"),
-    "C4": ("runtime/tools/samples.py", "import pydantic"),
+    "C4": ("runtime/measure/samples/summary.py", "import pydantic"),
     "C5": ("runtime/ops/__init__.py", "import runtime.plan"),
     "C6": ("runtime/plan/execution.py", "import pyopencl"),
     "C7": ("orchestrator/policy/why.py", "import time"),
@@ -28,7 +28,7 @@ BREACHES = {
     "C10": ("agent/processes/oom.py", "import agent.attempt.journal"),
     "C11": ("orchestrator/results/records.py", "import sqlalchemy"),
     "C12": ("orchestrator/db/read/records.py", "import orchestrator.db.write.events"),
-    "C13": ("runtime/delegates/gpu/tuning.py", "import runtime.delegates.gpu.backends.opencl.device"),
+    "C13": ("runtime/delegates/gpu/choose/tuning.py", "import runtime.delegates.gpu.backends.opencl.device"),
 }
 """Contract → (file, the import that it forbids there). C9 and C10 also fail when a room has no floor."""
 

@@ -19,7 +19,7 @@ GROUND_FLOOR = "runtime.common."
 CASES = {
     "runtime": {"numpy", "pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "runtime.model.reader": {"numpy", "pyopencl"},
-    "runtime.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
+    "runtime.api.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "agent.wire.messages": {"runtime", "pyopencl", "numpy", "celery", "kombu", "redis", "cryptography"},
     **{
         f"agent.wire.{path.stem}": {"runtime", "pyopencl", "numpy", "celery", "kombu", "redis"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.facts import kind_of
 from runtime.model.graph import Model
 from runtime.model.reader import read_model

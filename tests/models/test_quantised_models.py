@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.errors import DeviceError
-from runtime.interpreter import Interpreter
-from runtime.tools.agreement import Expected, OutputFacts, judge
-from runtime.tools.arithmetic import Arithmetic
-from runtime.tools.rules import rule_for
+from runtime.judge.agreement import Expected, OutputFacts, judge
+from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import rule_for
 from tests.models.collection import real_model, zoo_model
 from tests.models.comparison import (
     BUILTIN,

@@ -7,14 +7,14 @@ import hashlib
 import pytest
 
 from runtime.errors import FarmRuntimeError
+from runtime.judge.agreement import Expected, judge
+from runtime.judge.arithmetic import arithmetic_of, keeps_state
+from runtime.judge.rules import rule_for
+from runtime.measure.inputs import POOL_SIZE
+from runtime.measure.loading import NotDelegatedError, Opener
+from runtime.measure.outputs import run_sets
+from runtime.measure.reference import ReferenceKind, make_reference
 from runtime.model.reader import read_model
-from runtime.tools.agreement import Expected, judge
-from runtime.tools.arithmetic import arithmetic_of, keeps_state
-from runtime.tools.inputs import POOL_SIZE
-from runtime.tools.loading import NotDelegatedError, Opener
-from runtime.tools.outputs import run_sets
-from runtime.tools.reference import ReferenceKind, make_reference
-from runtime.tools.rules import rule_for
 from tests.models.collection import real_model
 
 pytestmark = pytest.mark.exhaustive

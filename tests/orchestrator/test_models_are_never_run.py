@@ -24,11 +24,11 @@ assert resolve(ModelEntry("m", "m.tflite"), Store(Path("store")), Path()).proble
 print(len(modules), *sys.modules)
 """
 ABLE_TO_RUN = (
-    "runtime.interpreter",
+    "runtime.api.interpreter",
     "runtime.plan",
     "runtime.ops",
     "runtime.delegates",
-    "runtime.compiled_model",
+    "runtime.api.compiled_model",
 )
 LIBRARIES = {"ai_edge_litert", "pyopencl", "tensorflow", "tflite_runtime"}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
 from runtime.model.graph import Model, Signature, Subgraph
 from runtime.model.writer import write_model
 from tests.oracle import call_in_litert

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.arena import Arena
-from runtime.delegates.gpu import memory
+from runtime.common.arena import Arena
 from runtime.delegates.gpu.backends.opencl import recording
-from runtime.delegates.gpu.graph import LINE, Graph, round_up
-from runtime.delegates.gpu.memory import BufferKey, Placement, Stage, lifetimes
-from runtime.delegates.gpu.packed_file import PackedFiles
+from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.layout import memory
+from runtime.delegates.gpu.layout.memory import BufferKey, Placement, Stage, lifetimes
+from runtime.delegates.gpu.layout.packed_file import PackedFiles
 
 SWITCH = "GUARD_ZONES"
 """The variable of the environment that puts zones around the buffers of all operator tests."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Builder
 from tests.runtime.test_partition import NumpyDelegate, chain, report, run

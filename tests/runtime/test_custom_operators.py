@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter, InterpreterWithCustomOps
 from runtime.errors import UnsupportedOperatorError
-from runtime.interpreter import Interpreter, InterpreterWithCustomOps
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.support import registry
 from runtime.ops.support.context import Kernel, OpContext

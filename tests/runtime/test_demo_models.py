@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from tests.oracle import run_litert
 from tests.runtime.demo_models import ENTRIES, demo_model
 

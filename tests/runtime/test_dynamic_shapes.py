@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.errors import InvocationError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator
 from tests.oracle import call_in_litert

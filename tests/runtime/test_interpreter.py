@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ModelError, ShapeError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Signature
 from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError, ModelError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import custom_operator
@@ -81,7 +81,7 @@ def test_the_machine_s_memory_is_that_of_its_container(tmp_path, monkeypatch):
 
 STARVED = """
 import resource, sys
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from tests.runtime.test_limits import MIB, growing
 data = growing(300, 2)
 size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + 400 * MIB

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, Unsupported
 from runtime.delegates.epochs import Grouping, epochs
 from runtime.delegates.partition import DelegationReport, FailedPartition
 from runtime.errors import DelegateError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Operator
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.cpu import CPU
-from runtime.interpreter import Interpreter
+from runtime.measure.loading import Opener
 from runtime.model.schema import BuiltinOperator, Padding
 from runtime.ops.support import parallel
-from runtime.tools.loading import Opener
 from tests.runtime.models import Arg, Out, const, one_operator, per_channel, per_tensor
 
 COUNTS = (1, 2, 3, 4)

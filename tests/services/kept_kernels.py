@@ -18,8 +18,8 @@ from pathlib import Path
 from runtime.delegates.gpu.backends import opencl
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers, Form, environment_of_child
 from runtime.delegates.gpu.backends.opencl.device import capabilities, list_devices
-from runtime.delegates.gpu.cache import Cache, open_cache
-from runtime.delegates.gpu.source import Kernel
+from runtime.delegates.gpu.keep.cache import Cache, open_cache
+from runtime.delegates.gpu.layout.source import Kernel
 
 LIMIT_BYTES = 1 << 30
 """Bytes that the folder may take. All kernels of the suite are a tenth of it; smaller would forget those of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.delegates.gpu.cache import open_cache
-from runtime.delegates.gpu.source import Kernel
+from runtime.delegates.gpu.keep.cache import open_cache
+from runtime.delegates.gpu.layout.source import Kernel
 from tests.services import kept_kernels
 from tests.services.kept_kernels import KeepingCompilers
 

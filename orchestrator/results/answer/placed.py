@@ -10,7 +10,7 @@ from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, MeanSpeedUp, SpeedUp, mean_speedup, speedup
 
 ON_CPU: Final = " (OpenCL on CPU)"
-"""How the name of a device ends that is a processor behind OpenCL (`agent.runner.opencl_devices`)."""
+"""How the name of a device ends that is a processor behind OpenCL (`agent.runner.probe.opencl_devices`)."""
 
 Key: TypeAlias = tuple[str, str, str]
 """Delegate, device and level: what a column is of."""

@@ -17,7 +17,7 @@ from runtime.delegates.descriptor import (
     OptionValue,
     threads_option,
 )
-from runtime.delegates.gpu.options import (
+from runtime.delegates.gpu.settings.options import (
     DEVICE_CLASSES,
     MEMORY,
     PERSISTENT_MODES,

@@ -9,12 +9,10 @@ from itertools import count
 import numpy as np
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
-from runtime.delegates.gpu.element_type import ElementType, ElementTypes, element_type
-from runtime.delegates.gpu.epilogue import FUSED_ACTIVATIONS
-from runtime.delegates.gpu.graph import Custom, Graph, Node, Step, Value, shorten
-from runtime.delegates.gpu.lowering import families, family_for, kind_of
-from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
-from runtime.delegates.gpu.simulation import (
+from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes, element_type
+from runtime.delegates.gpu.graph.epilogue import FUSED_ACTIVATIONS
+from runtime.delegates.gpu.graph.graph import Custom, Graph, Node, Step, Value, shorten
+from runtime.delegates.gpu.graph.simulation import (
     Levels,
     Quantised,
     is_real,
@@ -26,7 +24,9 @@ from runtime.delegates.gpu.simulation import (
     real_facts,
     rounded,
 )
-from runtime.delegates.gpu.weights import Stored, WeightType, stored
+from runtime.delegates.gpu.graph.weights import Stored, WeightType, stored
+from runtime.delegates.gpu.lowering import families, family_for, kind_of
+from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.registry import CUSTOM_SPECS, SPECS

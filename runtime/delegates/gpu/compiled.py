@@ -7,6 +7,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Final
 
+from runtime.common.stages import stage
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.base import Array, GraphFacts, Partition, Unsupported
 from runtime.delegates.device_time import DeviceTime, NotTold
@@ -19,25 +20,24 @@ from runtime.delegates.gpu.backends.base import (
 )
 from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.constants import narrow_weights
-from runtime.delegates.gpu.graph import Graph, Node, without_constants
+from runtime.delegates.gpu.choose.schedules import persistent, plain
+from runtime.delegates.gpu.choose.tuning import Tuner
+from runtime.delegates.gpu.graph.graph import Graph, Node, without_constants
+from runtime.delegates.gpu.graph.rounding import round_weights
+from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.keep.progress import announced
+from runtime.delegates.gpu.layout.constants import narrow_weights
+from runtime.delegates.gpu.layout.memory import Stage, demand, place, shortage, smallest
+from runtime.delegates.gpu.layout.packed_file import packed_files
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
-from runtime.delegates.gpu.memory import Stage, demand, place, shortage, smallest
-from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.packed_file import packed_files
 from runtime.delegates.gpu.passes import LayoutRules, optimise
-from runtime.delegates.gpu.progress import announced
-from runtime.delegates.gpu.rounding import round_weights
-from runtime.delegates.gpu.schedules import persistent, plain
-from runtime.delegates.gpu.simulation import Quantised
-from runtime.delegates.gpu.source import assemble
-from runtime.delegates.gpu.tuning import Tuner
+from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.profile import KernelTime
 from runtime.delegates.storage import Storage
 from runtime.errors import DeadlineError, DelegateError, InvocationError
 from runtime.model.graph import Operator
-from runtime.stages import stage
 
 DEADLINE_STEP: Final = 8
 """Enqueues between two looks at the clock where a run has a deadline. Each look waits for the device, which

@@ -15,20 +15,20 @@ from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Uns
 from runtime.delegates.conformance import Conformance
 from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
-from runtime.delegates.gpu.cache import cache_folder
-from runtime.delegates.gpu.choices import written
 from runtime.delegates.gpu.compiled import CompiledGraph, unit_refusal
-from runtime.delegates.gpu.graph import Custom
-from runtime.delegates.gpu.kept_conformance import differences, keep_conformance, kept_conformance
+from runtime.delegates.gpu.graph.graph import Custom
+from runtime.delegates.gpu.graph.simulation import Quantised, simulated_types
+from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.keep.cache import cache_folder
+from runtime.delegates.gpu.keep.kept_conformance import differences, keep_conformance, kept_conformance
+from runtime.delegates.gpu.keep.surroundings import in_the_way
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.offer import Offer, defect
-from runtime.delegates.gpu.options import parse_options
 from runtime.delegates.gpu.planning.planner import GpuPlanner
-from runtime.delegates.gpu.precision import Findings, Trial, meaning, settled
 from runtime.delegates.gpu.priming import prime
-from runtime.delegates.gpu.simulation import Quantised, simulated_types
-from runtime.delegates.gpu.surroundings import in_the_way
-from runtime.delegates.gpu.weights import WeightType
+from runtime.delegates.gpu.settings.choices import written
+from runtime.delegates.gpu.settings.options import parse_options
+from runtime.delegates.gpu.settings.precision import Findings, Trial, meaning, settled
 from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -41,7 +41,7 @@ class GpuDelegate(Offer):
     """Runs operators on a device of the backend that the options name, OpenCL's by default.
 
     Args:
-        options: names and values of `runtime.delegates.gpu.options.Options`; None for the defaults.
+        options: names and values of `runtime.delegates.gpu.settings.options.Options`; None for the defaults.
 
     Raises:
         DelegateError: an unknown option or a value that is not allowed, or the device refuses a context.

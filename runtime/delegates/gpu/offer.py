@@ -8,11 +8,11 @@ from difflib import get_close_matches
 
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.builder import refusal
-from runtime.delegates.gpu.cost import OperatorCosts
-from runtime.delegates.gpu.graph import Custom
+from runtime.delegates.gpu.choose.cost import OperatorCosts
+from runtime.delegates.gpu.graph.graph import Custom
+from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.lowering import families
-from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.simulation import Quantised
+from runtime.delegates.gpu.settings.options import Options
 from runtime.errors import DelegateError
 from runtime.model.graph import Operator
 

@@ -11,13 +11,13 @@ from typing import Final, Protocol
 
 from runtime.delegates.base import Partition
 from runtime.delegates.gpu.backends.base import Backend
+from runtime.delegates.gpu.choose.kept_choices import KeptChoices
 from runtime.delegates.gpu.compiled import lowered
-from runtime.delegates.gpu.kept_choices import KeptChoices
-from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.own_files import own_digest
-from runtime.delegates.gpu.progress import announced
-from runtime.delegates.gpu.simulation import Quantised
-from runtime.delegates.gpu.source import Function, Source, assemble_functions, function_of
+from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.keep.own_files import own_digest
+from runtime.delegates.gpu.keep.progress import announced
+from runtime.delegates.gpu.layout.source import Function, Source, assemble_functions, function_of
+from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError
 

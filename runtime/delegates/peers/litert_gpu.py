@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from runtime.common.installation import install_command
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
 from runtime.delegates.litert import litert_version
-from runtime.installation import install_command
 
 PRECISIONS: Final = ("fp32", "fp16")
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from runtime.common.installation import install_command
 from runtime.delegates.base import Array, LoadedModel
 from runtime.delegates.litert import litert_version
 from runtime.delegates.partition import DelegationReport
@@ -26,7 +27,6 @@ from runtime.errors import (
     NoDeviceError,
     UnsupportedOperatorError,
 )
-from runtime.installation import install_command
 from runtime.model.interface import Interface, load_interface
 
 _EXCHANGED: Final = frozenset({"float32", "float16", "int32", "int8", "uint8", "bool"})

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
+from runtime.common.installation import install_command
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
-from runtime.installation import install_command
 
 PRECISIONS: Final = ("fp32", "bf16")
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from runtime.common.installation import install_command
 from runtime.delegates.base import Array, LoadedModel
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.peers.openvino import DESCRIPTOR, openvino_version
@@ -22,7 +23,6 @@ from runtime.errors import (
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.installation import install_command
 from runtime.model.graph import Tensor
 from runtime.model.interface import Interface, load_interface
 

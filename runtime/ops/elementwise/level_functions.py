@@ -11,8 +11,8 @@ from runtime.ops.support.blocks import flat_blocks
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import every_level, level_table
 from runtime.ops.support.lookup import interpolated, lookup_table
+from runtime.ops.support.quantization import RANGES, round_all
 from runtime.ops.support.value import Array
-from runtime.quantization import RANGES, round_all
 
 
 def through_function(op: OpContext, function: Callable[[Array], Array]) -> Kernel:

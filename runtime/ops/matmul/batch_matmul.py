@@ -11,15 +11,15 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer, is_hybrid
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.parallel import lane_count, shares, together
-from runtime.ops.support.registry import operator
-from runtime.ops.support.shapes import broadcast
-from runtime.ops.support.value import Array, Shape
-from runtime.quantization import (
+from runtime.ops.support.quantization import (
     RANGES,
     Requantizer,
     WideRequantizer,
     quantize_multipliers,
 )
+from runtime.ops.support.registry import operator
+from runtime.ops.support.shapes import broadcast
+from runtime.ops.support.value import Array, Shape
 
 
 def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:

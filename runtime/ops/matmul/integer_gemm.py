@@ -15,14 +15,14 @@ import numpy as np
 from runtime.model.schema import TensorType
 from runtime.ops.matmul.level_matrix import LevelMatrix
 from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Array
-from runtime.quantization import (
+from runtime.ops.support.quantization import (
     RANGES,
     Requantizer,
     WideRequantizer,
     activation_range,
     quantize_multipliers,
 )
+from runtime.ops.support.value import Array
 
 LEVELS: Final = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 """Activation types of the integer kernels."""

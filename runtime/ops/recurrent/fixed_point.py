@@ -10,8 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from runtime.ops.support.value import Array
-from runtime.quantization import (
+from runtime.ops.support.quantization import (
     DIVISION_SLOPE,
     DIVISION_START,
     EXP_OF_EIGHTH,
@@ -21,6 +20,7 @@ from runtime.quantization import (
     multiply_by_quantized_multiplier,
     rounding_shift_right,
 )
+from runtime.ops.support.value import Array
 
 INT16_MIN, INT16_MAX = -32768, 32767
 """The range of int16, at which every step saturates."""

@@ -28,14 +28,14 @@ from runtime.ops.recurrent.fixed_point import (
 from runtime.ops.recurrent.float_lstm import LstmSlots, gate_order, lstm_sizes
 from runtime.ops.recurrent.gates import present, state
 from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Array
-from runtime.quantization import (
+from runtime.ops.support.quantization import (
     EXACT_FLOAT32_TERMS,
     QuantizedMultiplier,
     quantize_multiplier,
     quantize_multipliers,
     rounding_shift_right,
 )
+from runtime.ops.support.value import Array
 
 _Multiplier: TypeAlias = tuple[int, int]
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)

@@ -7,10 +7,7 @@ import numpy as np
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import reciprocal
-from runtime.ops.support.registry import operator
-from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.value import Array
-from runtime.quantization import (
+from runtime.ops.support.quantization import (
     RANGES,
     fixed_point_exp,
     multiply_by_quantized_multiplier,
@@ -18,6 +15,9 @@ from runtime.quantization import (
     rounding_shift_right,
     saturating_doubling_high_mul,
 )
+from runtime.ops.support.registry import operator
+from runtime.ops.support.shapes import same_shape
+from runtime.ops.support.value import Array
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8)
 _OUT_SCALE = 16 / 256

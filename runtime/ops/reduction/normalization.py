@@ -6,9 +6,9 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
 from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
 
 _SMALLEST_NORM = np.float32(1e-6)
 """Least norm that divides (`epsilon` of `reference/l2normalization.h`): a row of zeros stays zero."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.lookup import interpolated, lookup_table
+from runtime.ops.support.quantization import multiply_by_quantized_multiplier, quantize_multiplier
 from runtime.ops.support.value import Array
-from runtime.quantization import multiply_by_quantized_multiplier, quantize_multiplier
 
 _LOW, _HIGH = -32768, 32767
 

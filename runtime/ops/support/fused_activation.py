@@ -12,8 +12,8 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType
 from runtime.ops.support.context import OpContext
+from runtime.ops.support.quantization import float_activation_range
 from runtime.ops.support.value import Array
-from runtime.quantization import float_activation_range
 
 LARGEST = float(np.finfo(np.float32).max)
 """The largest finite float32: an infinity becomes this number (`CalculateActivationRange` of LiteRT)."""

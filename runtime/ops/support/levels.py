@@ -16,8 +16,7 @@ import numpy as np
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, pairwise
 from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.value import Array
-from runtime.quantization import (
+from runtime.ops.support.quantization import (
     DIVISION_SLOPE,
     DIVISION_START,
     RANGES,
@@ -29,6 +28,7 @@ from runtime.quantization import (
     rounding_shift_right,
     saturating_doubling_high_mul,
 )
+from runtime.ops.support.value import Array
 
 PairRule: TypeAlias = Callable[[OpContext, Array, Array], Array]
 """(operator, levels of input 0, levels of input 1, which broadcast) to output levels less the zero point."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from runtime.ops.support.quantization import round_all
 from runtime.ops.support.value import Array
-from runtime.quantization import round_all
 
 _STEPS = 512
 """Intervals between the 513 points of a table of int16 levels (LiteRT's `common.h`)."""

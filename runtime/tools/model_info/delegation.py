@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport, Fallback
 from runtime.delegates.registry import delegate_descriptor, delegate_factory, delegate_names
 from runtime.errors import FarmRuntimeError, ModelError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runtime.arena import Lifetime, aligned
+from runtime.common.arena import Lifetime, aligned
 from runtime.errors import UnsupportedOperatorError
 from runtime.model.graph import Operator, Subgraph
 from runtime.ops.support.registry import find_spec

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
+from runtime.measure.inputs import InputRule, make_pool
+from runtime.measure.loading import Opener
 from runtime.plan.profile import ModelProfile
-from runtime.tools.inputs import InputRule, make_pool
-from runtime.tools.loading import Opener
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import Array, PartitionDelegate
 from runtime.delegates.conformance import Checkable, Conformance
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError, FarmRuntimeError, UnsupportedPrecisionError
-from runtime.interpreter import Interpreter
-from runtime.tools.agreement import Expected, OutputFacts, judge
-from runtime.tools.arithmetic import Arithmetic
+from runtime.judge.agreement import Expected, OutputFacts, judge
+from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import rule_for
 from runtime.tools.operator_check.matrix import matrix
 from runtime.tools.operator_check.rows import Row, model_of
-from runtime.tools.rules import rule_for
 
 PRECISIONS: Final = ("fp32", "fp16", "bf16")
 """The precisions in which every operator is compared; one that the device cannot do is left out."""

@@ -15,17 +15,17 @@ import pytest
 from agent.attempt import references as kept
 from agent.attempt.files import AttemptFile
 from agent.attempt.references import ReferenceFolder, made_path, write_made
-from agent.runner import references as runner
-from agent.runner.references import NotMade, References, find_references
+from agent.runner.judge import references as runner
+from agent.runner.judge.references import NotMade, References, find_references
 from agent.wire.messages import Device, JobSpec, artifact_path
 from agent.wire.plan import InputSpec
 from agent.wire.reference import ReferenceRecord
 from benchmarks.dynamic_range import dynamic_range
+from runtime.judge.agreement import OutputFacts
+from runtime.measure.reference import Reference, ReferenceKind, reference_key, save_reference
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
-from runtime.tools.agreement import OutputFacts
-from runtime.tools.reference import Reference, ReferenceKind, reference_key, save_reference
 from tests.agent.embedded_agent import job
 
 MODEL = ("5" * 64, 10)

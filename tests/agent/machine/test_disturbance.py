@@ -16,7 +16,7 @@ from agent.machine.disturbance import disturbances
 from agent.machine.gate import Gate
 from agent.machine.publishable import LAYERS, why_not_published
 from agent.machine.workload import FEWEST, HISTORY, Reading, keep, load, why_vague
-from agent.runner import calibration
+from agent.runner.turns import calibration
 from tests.agent.machine.test_conditions import CPU as CPU_FOLDER
 from tests.agent.machine.test_conditions import host
 

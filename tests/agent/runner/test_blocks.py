@@ -12,7 +12,7 @@ import pytest
 
 from agent.attempt import runlog
 from agent.attempt.files import ProcessReport
-from agent.runner.blocks import (
+from agent.runner.judge.blocks import (
     added,
     allowance_of,
     block_figures,
@@ -45,8 +45,8 @@ PLAN = BRIEF.model_copy(update={"min_blocks": BLOCKS, "max_blocks": BLOCKS, "sli
 
 DYING = """
 import os, sys
-import agent.runner.children as children
-import agent.runner.process as process
+import agent.runner.turns.children as children
+import agent.runner.turns.process as process
 from agent.runner.__main__ import main
 arguments = sys.argv[1:]
 if arguments[0] == "--measure":
@@ -66,10 +66,10 @@ does not end."""
 
 MID_ROUND = """
 import json, os, signal, sys, time
-import agent.runner.children as children
-import agent.runner.process as process
+import agent.runner.turns.children as children
+import agent.runner.turns.process as process
 from agent.runner.__main__ import main
-from runtime.tools import benchmark
+from runtime.measure import benchmark
 arguments = sys.argv[1:]
 process.SHORTEST_DEADLINE_S = 3.0
 if arguments[0] == "--measure" and arguments[3] == "1":

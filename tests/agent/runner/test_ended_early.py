@@ -18,8 +18,8 @@ from tests.agent.runner.test_blocks import BLOCKS, comparison
 STOPS = """
 import json, sys, time
 from pathlib import Path
-import agent.runner.children as children
-import agent.runner.process as process
+import agent.runner.turns.children as children
+import agent.runner.turns.process as process
 from agent.attempt.files import is_cancelled, write_progress
 arguments = sys.argv[1:]
 stage = Path(__file__).with_name("stage").read_text()
@@ -36,7 +36,7 @@ if arguments[0] == "--measure":
     if chosen and (index, stage) in ((0, "cold"), (2, "imports")):
         hangs()
     if chosen and index == 2 and stage in ("slice", "finishing"):
-        from runtime.tools import benchmark
+        from runtime.measure import benchmark
         setattr(benchmark.Session, "slice" if stage == "slice" else "end", hangs)
 elif arguments[0] == "--throughput" and stage == "pass":
     write_progress(Path(arguments[2]), "it is there")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agent.runner.environment import choose_cpus, core_siblings, measuring_environment
+from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment
 
 HYPER = {cpu: frozenset({cpu % 4, cpu % 4 + 4}) for cpu in range(8)}
 ALONE = {cpu: frozenset({cpu}) for cpu in range(8)}

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agent.runner.host import sources
-from agent.runner.installed import installed
+from agent.runner.probe.host import sources
+from agent.runner.probe.installed import installed
 from runtime.delegates.descriptor import INTERPRETER
 
 MODULE = """\

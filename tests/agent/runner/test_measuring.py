@@ -16,8 +16,8 @@ from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Device, JobResult, ReasonCode, Receipt, Status, artifact_path
 from agent.wire.plan import InputSpec, ThroughputPlan
-from runtime.delegates.gpu.options import Options
-from runtime.delegates.gpu.precision import Findings, Trial, settled
+from runtime.delegates.gpu.settings.options import Options
+from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.delegates.partition import DelegationReport, Fallback
 from runtime.errors import (
     DeadlineError,
@@ -27,7 +27,7 @@ from runtime.errors import (
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.tools.samples import FLOORS
+from runtime.measure.samples.summary import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
 
@@ -169,7 +169,7 @@ def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_it
 DISTURBED = """
 import sys
 from dataclasses import replace
-import agent.runner.block as block
+import agent.runner.turns.block as block
 from agent.runner.__main__ import main
 between, rounds = block.Window.between, []
 def window(*arguments):

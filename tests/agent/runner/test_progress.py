@@ -4,7 +4,7 @@ import logging
 
 from agent.attempt.files import read_progress, write_progress
 from agent.runner.progress import told
-from runtime.delegates.gpu import progress
+from runtime.delegates.gpu.keep import progress
 
 
 def test_what_the_delegate_says_is_the_phase_that_the_agent_reads(tmp_path):

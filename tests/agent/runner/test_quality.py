@@ -11,7 +11,7 @@ import pytest
 
 from agent.attempt.files import ProcessReport, Seen
 from agent.machine.workload import FEWEST, Reading
-from agent.runner.quality import quality_of
+from agent.runner.turns.quality import quality_of
 from agent.wire.measurement import BlockFigure, ProcessSamples, TimedSlice
 from agent.wire.messages import ReasonCode, Status
 from tests.agent.embedded_agent import BRIEF, job

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.runner.host import runtime_identity, sources
+from agent.runner.probe.host import runtime_identity, sources
 from agent.wire.messages import Device, ReasonCode, Status, environment_id
 from agent.wire.provenance import conditions_of, versions_of
 from runtime.delegates.registry import delegate_descriptor
@@ -80,8 +80,8 @@ def test_another_device_in_the_place_of_the_listed_one_is_never_measured_under_i
 
 LOADED = """
 import sys
-from runtime.tools.benchmark import measure
-from runtime.tools.loading import Opener
+from runtime.measure.benchmark import measure
+from runtime.measure.loading import Opener
 opener = Opener.prepare(sys.argv[1], {})
 measure(opener, sys.argv[2], "0" * 64)
 print(*(m.__file__ for n, m in sys.modules.items() if n.startswith("runtime.") and m.__file__), sep="\\n")

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from agent.runner.stages import device_time, init_stages, memory_stages
+from agent.runner.judge.stages import device_time, init_stages, memory_stages
 from agent.wire.measurement import ProcessSamples
 
 UNSEEN = {"tune": "nothing is timed", "upload": "no device", "device": "no device", "load": "not told"}

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from agent.runner.stopping import ArmState, Spent, Stopped, after_block, is_repeated
+from agent.runner.judge.stopping import ArmState, Spent, Stopped, after_block, is_repeated
 from agent.wire.plan import MeasurePlan
 
 _PLAN = MeasurePlan(min_blocks=3, max_blocks=6, target=0.05)

@@ -7,10 +7,10 @@ import sys
 
 from agent.attempt.files import AttemptFile, Failure, SlicedRuns, SustainedReport
 from agent.machine.sensors.sensor import PROCESSOR, Found, Missing, Quantity, Sensor
-from agent.runner import children
-from agent.runner.ending import Clock
-from agent.runner.sustained import sustained
-from agent.runner.telemetry import Telemetry
+from agent.runner.passes.sustained import sustained
+from agent.runner.passes.telemetry import Telemetry
+from agent.runner.turns import children
+from agent.runner.turns.ending import Clock
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from tests.agent.embedded_agent import BRIEF, job
 

@@ -14,7 +14,7 @@ import pytest
 from agent.attempt.files import AttemptFile, ProcessReport, Seen
 from agent.machine.sensors.discovery import sensors_of
 from agent.machine.sensors.sensor import PROCESSOR, Found, Quantity, Sensor
-from agent.runner.telemetry import Telemetry
+from agent.runner.passes.telemetry import Telemetry
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from agent.wire.messages import Device
 from tests.agent.embedded_agent import job

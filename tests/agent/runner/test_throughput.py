@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from agent.attempt.files import AttemptFile, Failure, ThroughputReport
-from agent.runner import children
-from agent.runner.ending import Clock
-from agent.runner.throughput import throughput
+from agent.runner.passes.throughput import throughput
+from agent.runner.turns import children
+from agent.runner.turns.ending import Clock
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from agent.wire.plan import ThroughputPlan
 from tests.agent.embedded_agent import BRIEF, job

@@ -14,7 +14,7 @@ from agent.runner.tunings import cold_index, is_cold, tuning_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Status, artifact_path
 from runtime.common.statistics import estimate, geometric_mean
-from runtime.tools.samples import process_median
+from runtime.measure.samples.summary import process_median
 from tests.agent import tuning
 from tests.agent.embedded_agent import BRIEF, job
 

@@ -7,7 +7,8 @@ import pytest
 from orchestrator.config.filesystem import filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.errors import UnreachableError
-from orchestrator.farm import Farm, folders
+from orchestrator.farm import Farm
+from orchestrator.farm.local import folders
 
 
 def test_the_filesystem_is_the_one_of_the_deepest_mount():

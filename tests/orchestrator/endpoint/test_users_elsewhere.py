@@ -18,7 +18,7 @@ from orchestrator.config.lab import DEFAULT_USER_CELLS
 from orchestrator.db.write import ingest
 from orchestrator.endpoint.user_calls import LARGEST_CALL_BYTES, VERSION
 from orchestrator.errors import UsageError
-from orchestrator.farm.requests import Request
+from orchestrator.farm.submit.requests import Request
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.policy.rights import Scope

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.db.read import records
 from orchestrator.db.write import ingest
-from orchestrator.farm.campaign_events import Seen, look
+from orchestrator.farm.submit.campaign_events import Seen, look
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 

@@ -17,9 +17,9 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.read.manifests import manifest
 from orchestrator.db.write.retention import forget
 from orchestrator.farm import Farm
-from orchestrator.farm.present_devices import PresentDevices
-from orchestrator.farm.running import Running
-from orchestrator.farm.submission import Submission
+from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.submit.running import Running
+from orchestrator.farm.submit.submission import Submission
 from orchestrator.manifest.campaign import Written
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.results.records import ModelOrigin

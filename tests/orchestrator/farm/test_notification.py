@@ -14,8 +14,8 @@ import pytest
 
 from orchestrator.cli.submit import _tell
 from orchestrator.errors import UsageError
-from orchestrator.farm import notification
-from orchestrator.farm.notification import MOST_TRIES, SECRET_VARIABLE, Notifier, message
+from orchestrator.farm.submit import notification
+from orchestrator.farm.submit.notification import MOST_TRIES, SECRET_VARIABLE, Notifier, message
 from orchestrator.manifest.budget import read_budget
 from orchestrator.manifest.campaign import Notify
 from orchestrator.results.budgets import judge_budgets

@@ -15,8 +15,8 @@ from orchestrator.db import tables
 from orchestrator.db.read import jobs, records
 from orchestrator.db.write import assignments, attempts, campaigns, ingest, queue_limits
 from orchestrator.errors import UsageError
-from orchestrator.farm.quota import Quota
-from orchestrator.farm.refining import Refinements
+from orchestrator.farm.again.refining import Refinements
+from orchestrator.farm.local.quota import Quota
 from orchestrator.policy.rights import Scope, User
 from orchestrator.sources.store import Store
 from tests.orchestrator.asked import CPU, POCL, asked

@@ -15,7 +15,7 @@ from agent.wire.messages import AgentHello, Device, MissingDelegate
 from agent.wire.plan import InputSpec, LabelledData, MeasurePlan
 from orchestrator.cli.repro import _text
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.farm.reproduction import Reproduction, reproduction
+from orchestrator.farm.again.reproduction import Reproduction, reproduction
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store

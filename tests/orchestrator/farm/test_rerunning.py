@@ -12,7 +12,7 @@ import yaml
 
 from agent.wire.messages import AgentHello, MissingDelegate
 from agent.wire.plan import InputSpec, MeasurePlan
-from orchestrator.farm.rerunning import Rerun, plan_rerun
+from orchestrator.farm.again.rerunning import Rerun, plan_rerun
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.matrix import expand
 from orchestrator.results.records import CellRecord

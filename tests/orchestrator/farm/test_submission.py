@@ -19,11 +19,12 @@ from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.write import ingest
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.farm import Farm, submission
-from orchestrator.farm.present_devices import PresentDevices
-from orchestrator.farm.running import Running
-from orchestrator.farm.steering import Steering
-from orchestrator.farm.submission import Submission
+from orchestrator.farm import Farm
+from orchestrator.farm.again.steering import Steering
+from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.submit import submission
+from orchestrator.farm.submit.running import Running
+from orchestrator.farm.submit.submission import Submission
 from orchestrator.manifest.campaign import ExcludeRule
 from tests.orchestrator.asked import CPU, POCL, asked, model_files
 from tests.orchestrator.cli.models import unary_model

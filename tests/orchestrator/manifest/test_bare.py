@@ -12,7 +12,7 @@ import pytest
 from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest import Campaign, InputOptions, Wanted, campaign_for_models, load_manifest
-from runtime.tools.inputs import InputSpecNeededError, make_pool
+from runtime.measure.inputs import InputSpecNeededError, make_pool
 from tests.orchestrator.manifest.manifests import MINIMAL
 
 

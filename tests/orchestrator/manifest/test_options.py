@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.delegates.gpu.options import Options, parse_options
+from runtime.delegates.gpu.settings.options import Options, parse_options
 from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.registry import delegate_descriptor
 from tests.orchestrator.manifest.manifests import DOCUMENT, MINIMAL, load

@@ -6,8 +6,8 @@ import pytest
 
 from agent.wire.measurement import Fallback
 from orchestrator.results.fallbacks import grouped
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.registry import load_delegate
-from runtime.interpreter import Interpreter
 from tests.runtime.delegates.gpu.test_fallback import OPTIONS, turned_in_the_middle
 
 

@@ -30,8 +30,8 @@ from orchestrator.results.metrics_table import metrics_table
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from runtime.common.statistics import MIN_UNITS
-from runtime.tools import agreement, bounds, rules
-from runtime.tools.samples import FLOORS
+from runtime.judge import agreement, bounds, rules
+from runtime.measure.samples.summary import FLOORS
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import demo_farm

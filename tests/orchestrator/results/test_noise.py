@@ -18,7 +18,7 @@ from orchestrator.results.device_noise import DeviceNoise, noise_from
 from orchestrator.results.noise import noise_of
 from orchestrator.results.records import CellRecord
 from orchestrator.sources import health_model
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from tests.orchestrator.asked import CPU, POCL, model_files
 from tests.orchestrator.cli.records import cell
 from tests.orchestrator.stocked import cells, dispatch, report_devices, stock

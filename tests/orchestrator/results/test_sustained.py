@@ -12,7 +12,7 @@ import pytest
 from agent.wire.measurement import Sustained, SustainedSlice
 from agent.wire.plan import MeasurePlan
 from orchestrator.cli.details import cell_text
-from orchestrator.farm.reproduction import measure_block
+from orchestrator.farm.again.reproduction import measure_block
 from orchestrator.manifest.plans import plan, soft_limit_s
 from orchestrator.policy.preview import expected_s
 from orchestrator.results.export import result_json, results_csv

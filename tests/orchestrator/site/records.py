@@ -33,8 +33,8 @@ from agent.wire.measurement import (
 )
 from agent.wire.messages import Reason, ReasonCode, environment_id
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
+from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
 from runtime.model.facts import ModelFacts
-from runtime.tools.samples import FLOORS, ProcessTimes, summarise
 
 HOST = "bench-01/cpu"
 POCL = "bench-01/opencl-0"

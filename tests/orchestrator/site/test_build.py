@@ -20,8 +20,8 @@ from orchestrator.results.format import visible
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from runtime.common.statistics import MIN_UNITS
-from runtime.tools import bounds, rules
-from runtime.tools.samples import FLOORS
+from runtime.judge import bounds, rules
+from runtime.measure.samples.summary import FLOORS
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, HandMadeFarm, demo_farm
 

@@ -9,17 +9,17 @@ import threading
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
-from runtime.compiled_model import CompiledModel
-from runtime.cpu_options import CpuOptions
+from runtime.api import interpreter as ours
+from runtime.api.compiled_model import CompiledModel
+from runtime.api.cpu_options import CpuOptions
+from runtime.api.event import Event
+from runtime.api.gpu_options import GpuOptions
+from runtime.api.hardware_accelerator import HardwareAccelerator
+from runtime.api.options import Options
+from runtime.api.tensor_buffer import ALIGNMENT, TensorBuffer
 from runtime.errors import StatusError
-from runtime.event import Event
-from runtime.gpu_options import GpuOptions
-from runtime.hardware_accelerator import HardwareAccelerator
 from runtime.model.graph import Signature
 from runtime.model.schema import BuiltinOperator
-from runtime.options import Options
-from runtime.tensor_buffer import ALIGNMENT, TensorBuffer
 from tests.needs import REPOSITORY, absent
 from tests.oracle import call_in_litert
 from tests.runtime.api import scripts
@@ -234,5 +234,5 @@ def test_without_the_device_the_cpu_runs_it_and_says_so(tmp_path):
 
 
 def test_importing_the_model_does_not_import_opencl():
-    script = "import sys, runtime.compiled_model; sys.exit('pyopencl' in sys.modules)"
+    script = "import sys, runtime.api.compiled_model; sys.exit('pyopencl' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
 from runtime.model.graph import Signature
 from runtime.model.schema import BuiltinOperator
 from tests.oracle import call_in_litert

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ModelError, ModelFormatError
-from runtime.interpreter import Interpreter
 from runtime.model.external import ExternalBuffer
 from runtime.model.graph import BlockQuantization, Quantization
 from runtime.model.reader import load_model, read_model

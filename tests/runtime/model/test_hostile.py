@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ModelError, ModelFormatError
-from runtime.interpreter import Interpreter
 from runtime.model.flatbuffer import MAX_TABLES
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator

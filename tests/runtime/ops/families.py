@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.reader import read_model
 from runtime.model.writer import write_model

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError, ModelFormatError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Model, Operator, Tensor
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError, InvocationError, ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Quantization
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.registry import delegate_descriptor
-from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from runtime.api.interpreter import Interpreter
+from runtime.delegates.gpu.choose.kept_choices import KeptChoices
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.kept_choices import KeptChoices
 from runtime.delegates.plan import PlannedDevice, Planner
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.skeleton import restore_skeleton

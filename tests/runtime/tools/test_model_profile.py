@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from runtime.compiled_model import CompiledModel, HardwareAccelerator, Options
+from runtime.api.compiled_model import CompiledModel, HardwareAccelerator, Options
+from runtime.api.interpreter import Interpreter, load_delegate
+from runtime.api.tensor_buffer import TensorBuffer
 from runtime.delegates.base import Unsupported
 from runtime.delegates.profile import KernelTime
-from runtime.interpreter import Interpreter, load_delegate
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.plan.profile import StepTime, model_profile
-from runtime.tensor_buffer import TensorBuffer
 from runtime.tools.model_plan import model_plan, planner_of
 from runtime.tools.verbs import model_verbs
 from tests.needs import REPOSITORY

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.conformance import Conformance
-from runtime.delegates.gpu import kept_conformance, source
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.keep import kept_conformance
+from runtime.delegates.gpu.layout import source
 from runtime.delegates.gpu.planning.planner import GpuPlanner
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.tools.operator_check import check_device
 from runtime.tools.operator_check.check import PRECISIONS
 from runtime.tools.operator_check.matrix import matrix

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from runtime.delegates.gpu import priming, source
+from runtime.api.interpreter import Interpreter
+from runtime.delegates.gpu import priming
 from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.layout import source
 from runtime.delegates.partition import Partition
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.skeleton import restore_skeleton
 from runtime.tools.priming import _partitions, networks, prime_device

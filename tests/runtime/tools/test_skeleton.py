@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
 from runtime.tools.skeleton import calibrated, strip

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.device_time import DeviceTime, NotTold
-from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.graph.graph import Graph
+from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.keep.progress import Announced
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.lowering.spec import Launch
-from runtime.delegates.gpu.memory import Stage
-from runtime.delegates.gpu.packed_file import PackedFiles
-from runtime.delegates.gpu.precision import Findings
-from runtime.delegates.gpu.progress import Announced
-from runtime.delegates.gpu.source import Source
+from runtime.delegates.gpu.settings.precision import Findings
 from runtime.delegates.storage import Storage
 
 Program: TypeAlias = Any

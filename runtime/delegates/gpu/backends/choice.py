@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runtime.common.installation import install_command
 from runtime.delegates.gpu.backends.base import Backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.backends.opencl.device import bounded, capabilities, choose_device, classed
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.options import Options
+from runtime.delegates.gpu.settings.options import Options
 from runtime.errors import DelegateError
-from runtime.installation import install_command
 
 if TYPE_CHECKING:
     from runtime.delegates.gpu.backends.webgpu.backend import WebGpuBackend

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Custom, Graph, Kind, Node
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Custom, Graph, Kind, Node
 from runtime.delegates.gpu.lowering.spec import Family
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator

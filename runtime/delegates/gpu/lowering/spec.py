@@ -88,12 +88,12 @@ from numpy.typing import NDArray
 
 from runtime.delegates.base import GraphFacts, Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.element_type import MOVABLE, ElementType, ElementTypes
-from runtime.delegates.gpu.epilogue import join, join_residual, operands_of
-from runtime.delegates.gpu.graph import LANES, LINE, Graph, Kind, Layout, Node, Step, Value, round_up
-from runtime.delegates.gpu.parameters import Parameters
-from runtime.delegates.gpu.weights import WeightType
-from runtime.delegates.gpu.work_groups import WorkGroup
+from runtime.delegates.gpu.graph.element_type import MOVABLE, ElementType, ElementTypes
+from runtime.delegates.gpu.graph.epilogue import join, join_residual, operands_of
+from runtime.delegates.gpu.graph.graph import LANES, LINE, Graph, Kind, Layout, Node, Step, Value, round_up
+from runtime.delegates.gpu.graph.parameters import Parameters
+from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.graph.work_groups import WorkGroup
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, Padding
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import partial
 
-from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.passes.assign_layouts import LayoutRules, assign_layouts
 from runtime.delegates.gpu.passes.canonicalise import canonicalise
 from runtime.delegates.gpu.passes.fold_scale import fold_scale

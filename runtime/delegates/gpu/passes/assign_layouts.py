@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from runtime.delegates.gpu.graph import LANES, LINE, Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.graph import LANES, LINE, Graph, Layout, Node, Value, round_up
 from runtime.delegates.gpu.passes.remove_identity import renamed
 from runtime.model.schema import BuiltinOperator
 

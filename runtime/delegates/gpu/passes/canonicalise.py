@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Graph, Kind, Node, Value
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Graph, Kind, Node, Value
 from runtime.model.schema import BuiltinOperator as Op
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.model.schema import BuiltinOperator
 
 _WORTHWHILE = 2

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.model.schema import BuiltinOperator
 
 _BATCH_AXES = 3

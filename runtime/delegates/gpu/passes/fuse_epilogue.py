@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from runtime.delegates.gpu.epilogue import MAX_OPERANDS
-from runtime.delegates.gpu.graph import Graph, Node, Step
+from runtime.delegates.gpu.graph.epilogue import MAX_OPERANDS
+from runtime.delegates.gpu.graph.graph import Graph, Node, Step
 
 _SWAPPED = {
     "ADD": "ADD",

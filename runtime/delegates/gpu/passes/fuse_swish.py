@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.delegates.gpu.graph import Graph, Node, Step
+from runtime.delegates.gpu.graph.graph import Graph, Node, Step
 
 
 def fuse_swish(graph: Graph) -> Graph:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeAlias
 
-from runtime.delegates.gpu.graph import Graph, Node, Value
+from runtime.delegates.gpu.graph.graph import Graph, Node, Value
 from runtime.delegates.gpu.passes.remove_identity import renamed
 from runtime.model.schema import BuiltinOperator as Op
 

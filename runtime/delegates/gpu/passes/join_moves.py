@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.model.schema import BuiltinOperator as Op
 
 _JOINED: Final = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.delegates.gpu.graph import Graph, Node, Step
+from runtime.delegates.gpu.graph.graph import Graph, Node, Step
 from runtime.model.schema import BuiltinOperator
 
 _CANDIDATES = frozenset({BuiltinOperator.RESHAPE, BuiltinOperator.CONCATENATION})

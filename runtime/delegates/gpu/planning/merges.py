@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.passes import Pass
 from runtime.delegates.plan import Merged
 

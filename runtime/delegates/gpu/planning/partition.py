@@ -9,9 +9,13 @@ from typing import Literal
 from runtime.delegates.base import Partition
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.choose.kept_choices import KeptChoices
 from runtime.delegates.gpu.compiled import candidates_of, layout_rules
-from runtime.delegates.gpu.graph import LINE, Graph, Node
-from runtime.delegates.gpu.kept_choices import KeptChoices
+from runtime.delegates.gpu.graph.graph import LINE, Graph, Node
+from runtime.delegates.gpu.graph.rounding import round_weights
+from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.layout.memory import Placement, Stage, lifetimes, place, shortage
+from runtime.delegates.gpu.layout.source import assemble, function_of
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
@@ -22,13 +26,9 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     Scratch,
 )
-from runtime.delegates.gpu.memory import Placement, Stage, lifetimes, place, shortage
-from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import passes
 from runtime.delegates.gpu.planning.merges import Optimised, optimised
-from runtime.delegates.gpu.rounding import round_weights
-from runtime.delegates.gpu.simulation import Quantised
-from runtime.delegates.gpu.source import assemble, function_of
+from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.plan import (
     Merged,
     PartitionPlan,

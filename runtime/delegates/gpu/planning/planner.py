@@ -11,17 +11,17 @@ from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Uns
 from runtime.delegates.gpu.backends.choice import describe_device
 from runtime.delegates.gpu.backends.opencl.device import bounded
 from runtime.delegates.gpu.backends.opencl.precision_probe import kept_findings
-from runtime.delegates.gpu.cache import Cache, cache_folder, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.choose.kept_choices import KeptChoices
 from runtime.delegates.gpu.compiled import unit_refusal
-from runtime.delegates.gpu.kept_choices import KeptChoices
-from runtime.delegates.gpu.kept_conformance import differences, kept_conformance
+from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.keep.cache import Cache, cache_folder, open_cache
+from runtime.delegates.gpu.keep.kept_conformance import differences, kept_conformance
 from runtime.delegates.gpu.offer import Offer, defect
-from runtime.delegates.gpu.options import Options, parse_options
 from runtime.delegates.gpu.planning.assumed import ASSUMED, resident_threads
 from runtime.delegates.gpu.planning.partition import plan_partition
-from runtime.delegates.gpu.precision import Findings, Trial, meaning, settled
-from runtime.delegates.gpu.simulation import Quantised
+from runtime.delegates.gpu.settings.options import Options, parse_options
+from runtime.delegates.gpu.settings.precision import Findings, Trial, meaning, settled
 from runtime.delegates.plan import DeviceClass, PartitionPlan, PlannedDevice
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError
 from runtime.model.graph import Operator

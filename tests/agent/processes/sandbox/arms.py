@@ -23,7 +23,7 @@ from pathlib import Path
 
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.supervisor import Launch, start
-from runtime.tools import memory
+from runtime.measure import memory
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 IOPRIO_SET = {"x86_64": 251, "aarch64": 30}[os.uname().machine]

@@ -14,7 +14,7 @@ from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import LOG_FILE, Launch, start
-from agent.runner.environment import own_caches
+from agent.runner.probe.environment import own_caches
 from tests.agent.embedded_agent import PATIENCE_S
 from tests.needs import compiler
 

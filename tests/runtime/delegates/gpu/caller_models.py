@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from runtime.compiled_model import CompiledModel
-from runtime.gpu_options import GpuOptions
-from runtime.hardware_accelerator import HardwareAccelerator
+from runtime.api.compiled_model import CompiledModel
+from runtime.api.gpu_options import GpuOptions
+from runtime.api.hardware_accelerator import HardwareAccelerator
+from runtime.api.options import Options
+from runtime.api.tensor_buffer import TensorBuffer
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.options import Options
-from runtime.tensor_buffer import TensorBuffer
 from tests.runtime.models import Builder
 
 SHAPE = (8, 48)

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runtime.compiled_model import CompiledModel
+from runtime.api.compiled_model import CompiledModel
 from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from tests.runtime.delegates.gpu.caller_models import dense, on_gpu

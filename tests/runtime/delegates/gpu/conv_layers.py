@@ -4,6 +4,8 @@ import numpy as np
 
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul import depthwise_conv
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct
@@ -14,9 +16,7 @@ from runtime.delegates.gpu.lowering.matmul.conv.stem import stem
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.winograd import winograd
 from runtime.delegates.gpu.lowering.spec import Context
-from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from runtime.delegates.base import Array, GraphFacts, Partition
-from runtime.delegates.gpu.graph import Graph
+from runtime.delegates.gpu.graph.graph import Graph
+from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering.spec import Instance, Launch, Scratch, defines
-from runtime.delegates.gpu.memory import Stage
-from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
-from runtime.delegates.gpu.source import assemble
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 

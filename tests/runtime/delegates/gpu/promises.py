@@ -274,8 +274,8 @@ PROMISES = (
         43,
         "Buffers that live at once share no byte; no kernel leaves its own.",
         (
-            "tests/runtime/test_arena.py::test_buffers_that_live_at_once_share_no_byte",
-            "tests/runtime/test_arena.py::test_the_arena_is_at_least_the_peak_and_at_most_no_sharing",
+            "tests/runtime/common/test_arena.py::test_buffers_that_live_at_once_share_no_byte",
+            "tests/runtime/common/test_arena.py::test_the_arena_is_at_least_the_peak_and_at_most_no_sharing",
             HERE + "test_guard_zones.py::test_layouts_of_every_kind_stay_inside",
         ),
     ),

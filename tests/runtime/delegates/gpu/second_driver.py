@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from runtime import Interpreter, load_delegate
-from runtime.tensor_buffer import TensorBuffer
+from runtime.api.tensor_buffer import TensorBuffer
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pyopencl as cl
 import pytest
 
+from runtime.api.event import Event
 from runtime.delegates.gpu.backends.opencl import faults
 from runtime.errors import DeviceError, DeviceLostError, DeviceMemoryError
-from runtime.event import Event
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, dense, filled, on_gpu
 from tests.runtime.delegates.gpu.test_background_runs import close_to, managed
 from tests.runtime.delegates.gpu.test_faults import raising

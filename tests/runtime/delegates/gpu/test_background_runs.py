@@ -11,14 +11,14 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from runtime.compiled_model import CompiledModel
-from runtime.environment import Environment
+from runtime.api.compiled_model import CompiledModel
+from runtime.api.environment import Environment
+from runtime.api.event import Event
+from runtime.api.gpu_options import GpuOptions
+from runtime.api.hardware_accelerator import HardwareAccelerator
+from runtime.api.options import Options
+from runtime.api.tensor_buffer import TensorBuffer
 from runtime.errors import DelegateError, InvocationError, StatusError
-from runtime.event import Event
-from runtime.gpu_options import GpuOptions
-from runtime.hardware_accelerator import HardwareAccelerator
-from runtime.options import Options
-from runtime.tensor_buffer import TensorBuffer
 from tests.runtime.delegates.gpu.caller_models import (
     EXPECTED,
     SHAPE,

@@ -9,10 +9,10 @@ import pyopencl as cl
 import pytest
 
 from runtime import load_delegate
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
+from runtime.api.tensor_buffer import TensorBuffer
 from runtime.model.graph import Quantization
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.tensor_buffer import TensorBuffer
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, SHAPE, X, dense, expected, filled, results
 from tests.runtime.models import Builder
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from runtime.common.durable import is_draft
-from runtime.delegates.gpu.cache import LIMIT_BYTES, open_cache
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.keep.cache import LIMIT_BYTES, open_cache
 
 LONG_AGO_S = 7200.0
 
@@ -86,7 +86,7 @@ _FULL = """
 import resource, sys
 from pathlib import Path
 from runtime.common.durable import is_draft
-from runtime.delegates.gpu.cache import open_cache
+from runtime.delegates.gpu.keep.cache import open_cache
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 cache = open_cache(Path(sys.argv[1]))
 for _ in range(3):
@@ -160,7 +160,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from runtime.common.durable import is_draft
-from runtime.delegates.gpu.cache import open_cache
+from runtime.delegates.gpu.keep.cache import open_cache
 cache = open_cache(Path(sys.argv[1]), limit_bytes=200_000)
 mine = sys.argv[2].encode()
 for turn in range(150):

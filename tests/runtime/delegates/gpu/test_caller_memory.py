@@ -10,11 +10,11 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from runtime.compiled_model import CompiledModel
+from runtime.api.compiled_model import CompiledModel
+from runtime.api.tensor_buffer import TensorBuffer
 from runtime.delegates.storage import HostStorage
 from runtime.errors import DelegateError, StatusError
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.tensor_buffer import TensorBuffer
 from tests.runtime.delegates.gpu.caller_models import (
     EXPECTED,
     SHAPE,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Builder
 

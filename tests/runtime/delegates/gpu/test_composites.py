@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
 from runtime import load_delegate
-from runtime.interpreter import Interpreter
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.oracle import call_in_litert
 from tests.runtime import scripts

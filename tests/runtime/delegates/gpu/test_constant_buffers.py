@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from runtime.delegates.gpu.constants import divide
+from runtime.delegates.gpu.layout.constants import divide
 from runtime.delegates.gpu.lowering.spec import packed
 from tests.runtime.delegates.gpu.models import launch
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from runtime.delegates.gpu.builder import build_graph, refusal
-from runtime.delegates.gpu.graph import Custom, Kind
+from runtime.delegates.gpu.graph.graph import Custom, Kind
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.partition import make_partition
 from runtime.model.graph import Operator

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.writer import write_model

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.backends.opencl import backend as opencl_backend
 from runtime.delegates.gpu.backends.opencl import device
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from tests.runtime.models import Builder

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.epilogue import EXPRESSIONS, Operand, can_broadcast, join
-from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.epilogue import EXPRESSIONS, Operand, can_broadcast, join
+from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering.elementwise import pointwise
 from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
 from runtime.delegates.gpu.lowering.spec import Context
-from runtime.delegates.gpu.memory import Stage
-from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from tests.oracle import run_litert

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
-from runtime.delegates.gpu import source
+from runtime.api.interpreter import Interpreter
+from runtime.delegates.gpu.layout import source
 from runtime.delegates.gpu.lowering import families
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import TensorType
 from tests.runtime.graphs import several

@@ -16,12 +16,12 @@ import pyopencl as cl
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu import compiled
 from runtime.delegates.gpu.backends.opencl import faults
 from runtime.errors import DeadlineError, DelegateError, DeviceLostError, DeviceMemoryError
-from runtime.interpreter import Interpreter
+from runtime.measure.loading import Opener
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.tools.loading import Opener
 from tests.needs import REPOSITORY
 from tests.runtime.models import Builder
 
@@ -158,7 +158,7 @@ def test_a_lost_device_is_named_and_marked_and_another_process_goes_on(opened, m
     other.close()
     script = (
         "import numpy as np\nfrom tests.runtime.delegates.gpu import test_faults as t\n"
-        "from runtime import load_delegate\nfrom runtime.interpreter import Interpreter\n"
+        "from runtime import load_delegate\nfrom runtime.api.interpreter import Interpreter\n"
         f"delegate = load_delegate('gpu', {{**t.OPTIONS, 'cache_dir': {folder!r}}})\n"
         "model = Interpreter(model_content=t.chain(), experimental_delegates=[delegate])\n"
         "model.allocate_tensors()\nt.right(model, t.given())\nprint(model.delegation.status)"

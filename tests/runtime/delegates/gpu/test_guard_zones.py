@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from runtime.delegates.gpu import source
+from runtime.delegates.gpu.layout import source
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from tests.runtime.delegates.gpu.models import ModelBuilder

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.precision import Findings
+from runtime.delegates.gpu.settings.precision import Findings
 from runtime.errors import DeviceError
-from runtime.interpreter import Interpreter
 from tests.needs import absent
 from tests.oracle import run_litert
 from tests.runtime.ops.cases import Case, compare

@@ -14,7 +14,7 @@ from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers, environment_of_child
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.source import Kernel, Source, assemble, trial_kernels
+from runtime.delegates.gpu.layout.source import Kernel, Source, assemble, trial_kernels
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, launch, whole

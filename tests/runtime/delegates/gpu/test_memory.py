@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Builder
 

@@ -8,10 +8,10 @@ from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering.spec import Context
-from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.source import assemble
 from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding

@@ -2,9 +2,9 @@ from dataclasses import fields
 
 import pytest
 
-from runtime.delegates.gpu.options import Options, parse_options
+from runtime.api.gpu_options import GpuOptions
+from runtime.delegates.gpu.settings.options import Options, parse_options
 from runtime.errors import DelegateError
-from runtime.gpu_options import GpuOptions
 
 ALWAYS = (
     "allow_src_quantized_fc_conv_ops", "benchmark_mode", "constant_tensor_sharing",

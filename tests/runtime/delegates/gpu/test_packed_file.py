@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.common.durable import is_draft
-from runtime.delegates.gpu.cache import open_cache
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.keep.cache import open_cache
+from runtime.delegates.gpu.layout.packed_file import model_token
 from runtime.delegates.gpu.lowering.spec import PackedConstant
-from runtime.delegates.gpu.packed_file import model_token
 from runtime.errors import DelegateError
-from runtime.interpreter import Interpreter
 from runtime.model.fingerprint import fingerprint
 from runtime.model.reader import load_model, read_model
 from runtime.model.schema import ActivationFunctionType
@@ -214,7 +214,7 @@ def test_the_token_is_a_hash_of_the_bytes_and_known_as_long_as_the_file_stays_as
     expected = hashlib.sha256(model.read_bytes()).hexdigest()
     assert fingerprint(read_model(model.read_bytes())) == expected
     assert model_token(load_model(model), cache) == expected
-    monkeypatch.setattr("runtime.delegates.gpu.packed_file.fingerprint", lambda _: "hashed again")
+    monkeypatch.setattr("runtime.delegates.gpu.layout.packed_file.fingerprint", lambda _: "hashed again")
     assert model_token(load_model(model), cache) == expected
     write(model, scale=3.0)
     # Clocks of file systems advance in steps of milliseconds.
@@ -260,7 +260,7 @@ _RESIZED = """
 import sys
 from pathlib import Path
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 
 def mebibytes(what):
     lines = Path("/proc/self/status").read_text().splitlines()

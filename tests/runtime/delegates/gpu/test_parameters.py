@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runtime.delegates.gpu.parameters import Digit, offset, parameters, reciprocal, word
+from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters, reciprocal, word
 
 _LARGEST = (1 << 31) - 1
 

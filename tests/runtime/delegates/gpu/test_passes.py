@@ -8,8 +8,7 @@ import pytest
 from runtime import Interpreter
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.graph import Graph, Step
-from runtime.delegates.gpu.options import PASSES, parse_options
+from runtime.delegates.gpu.graph.graph import Graph, Step
 from runtime.delegates.gpu.passes import LayoutRules, passes
 from runtime.delegates.gpu.passes.assign_layouts import assign_layouts
 from runtime.delegates.gpu.passes.fuse_epilogue import fuse_epilogue
@@ -17,6 +16,7 @@ from runtime.delegates.gpu.passes.fuse_swish import fuse_swish
 from runtime.delegates.gpu.passes.merge_padding import merge_padding
 from runtime.delegates.gpu.passes.remove_identity import remove_identity
 from runtime.delegates.gpu.planning.planner import GpuPlanner
+from runtime.delegates.gpu.settings.options import PASSES, parse_options
 from runtime.errors import DelegateError
 from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType, Padding

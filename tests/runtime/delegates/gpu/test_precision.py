@@ -10,17 +10,17 @@ from runtime.delegates.gpu.backends.opencl import precision_probe
 from runtime.delegates.gpu.backends.opencl.device import list_devices
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.cache import open_cache
 from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.graph.rounding import round_weights, rounded
+from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.keep.cache import open_cache
+from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Context
-from runtime.delegates.gpu.memory import Stage
-from runtime.delegates.gpu.options import Options
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.precision import Findings, Trial, settled
-from runtime.delegates.gpu.rounding import round_weights, rounded
-from runtime.delegates.gpu.weights import WeightType
+from runtime.delegates.gpu.settings.options import Options
+from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.errors import UnsupportedPrecisionError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.delegates.gpu.backends.opencl.library import kernel_key
-from runtime.delegates.gpu.source import assemble
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.errors import DelegateError
 from tests.runtime.delegates.gpu.models import launch
 

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from runtime.delegates.gpu import progress
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.keep import progress
 from runtime.model.schema import BuiltinOperator as Op
 from tests import needs
 from tests.needs import REPOSITORY

@@ -7,9 +7,9 @@ from runtime import Interpreter
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.layout.source import function_of
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.source import function_of
 from runtime.model.schema import ActivationFunctionType as Act
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding

@@ -1,4 +1,4 @@
-from runtime.delegates.gpu.source import assemble, function_of
+from runtime.delegates.gpu.layout.source import assemble, function_of
 from tests.runtime.delegates.gpu.models import launch
 
 

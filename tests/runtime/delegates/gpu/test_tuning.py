@@ -7,15 +7,15 @@ import pytest
 
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.choices import written
+from runtime.delegates.gpu.choose.tuning import Tuner
 from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
-from runtime.delegates.gpu.options import Options, parse_options
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.source import assemble
-from runtime.delegates.gpu.tuning import Tuner
+from runtime.delegates.gpu.settings.choices import written
+from runtime.delegates.gpu.settings.options import Options, parse_options
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
+from runtime.api.tensor_buffer import TensorBuffer
+from runtime.common.installation import install_command
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import DelegateError, DeviceError, DeviceLostError, UnsupportedPrecisionError
-from runtime.installation import install_command
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from runtime.model.writer import write_model
-from runtime.tensor_buffer import TensorBuffer
 from tests.needs import REPOSITORY, absent
 from tests.oracle import run_litert
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, SHAPE, dense, filled, on_gpu, results

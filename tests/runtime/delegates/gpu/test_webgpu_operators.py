@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import FarmRuntimeError
-from runtime.interpreter import Interpreter
 from tests.needs import REPOSITORY
 from tests.runtime.delegates.gpu.test_webgpu import check, delegate_on
 from tests.runtime.ops.cases import Case

@@ -11,12 +11,12 @@ from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import DeviceClass
 from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.graph.weights import Stored, WeightType, stored
+from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul.conv import family as conv_family
 from runtime.delegates.gpu.lowering.spec import Context, PackedConstant
-from runtime.delegates.gpu.memory import Stage
 from runtime.delegates.gpu.passes import optimise
-from runtime.delegates.gpu.weights import Stored, WeightType, stored
 from runtime.model.graph import Quantization, Tensor
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding, TensorType

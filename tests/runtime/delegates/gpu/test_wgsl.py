@@ -15,7 +15,7 @@ if find_spec("wgpu") is None:
 
 from runtime.delegates.gpu.backends.webgpu.wgsl.faults import OutsideSubsetError
 from runtime.delegates.gpu.backends.webgpu.wgsl.module import translate
-from runtime.delegates.gpu.source import portable_source
+from runtime.delegates.gpu.layout.source import portable_source
 from runtime.errors import DelegateError, DeviceError
 
 KERNEL = """
@@ -209,7 +209,7 @@ def test_work_items_share_an_array_between_barriers(device: Any) -> None:
 
 def test_divisions_by_reciprocals_are_exact(device: Any) -> None:
     """`quotient` of the portable kernels, whose products have 63 bits."""
-    from runtime.delegates.gpu.parameters import reciprocal
+    from runtime.delegates.gpu.graph.parameters import reciprocal
 
     numbers = [0, 1, 6, 7, 99_999, 2**24 + 3, 2**30 + 12_345, 2**31 - 1]
     rows = [(n, d, *reciprocal("D", d).values()) for n in numbers for d in (1, 3, 7, 641, 2**31 - 1)][:36]

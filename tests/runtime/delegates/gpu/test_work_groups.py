@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import DeviceClass
 from runtime.delegates.gpu.compiled import candidates_of, layout_rules
@@ -16,7 +17,6 @@ from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.passes import optimise
-from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding

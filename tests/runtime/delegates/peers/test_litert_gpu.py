@@ -24,7 +24,7 @@ SCRIPT = """
 import json, sys
 import numpy as np
 from runtime.delegates.registry import load_delegate
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 path, options = sys.argv[1], json.loads(sys.argv[2])
 try:
     delegate = load_delegate("litert-gpu", options)

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.registry import load_delegate
 from runtime.errors import (
     DelegateError,
@@ -16,7 +17,6 @@ from runtime.errors import (
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.interpreter import Interpreter
 from tests.end_to_end.odd_models import lacking_operator_model
 from tests.needs import REPOSITORY, absent
 from tests.runtime.delegates.peers.small_models import conv_model, image

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError, ShapeError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator
 from tests.runtime.ops.cases import Case, case, check, ours, random, run_ours

@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.models import Builder
 from tests.runtime.ops.cases import CPU, Case, check, run_ours

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from flatbuffers import flexbuffers
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError, ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.oracle import LiteRtError, call_in_litert
 from tests.runtime import scripts

@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.models import Arg, Builder, Out, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, random

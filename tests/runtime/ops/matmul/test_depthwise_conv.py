@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator, per_channel, per_tensor

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.delegates.gpu.weights import stored
+from runtime.delegates.gpu.graph.weights import stored
 from runtime.model.graph import BlockQuantization, Model, Quantization
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType

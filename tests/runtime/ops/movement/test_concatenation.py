@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator, per_tensor
 from tests.runtime.ops.cases import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import SparseDimension, Sparsity
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator
 from tests.oracle import run_litert

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.oracle import LiteRtError, run_litert
 from tests.runtime.models import Arg, Builder, Out, const, one_operator

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 from tests.runtime.models import Out, const, one_operator, per_tensor

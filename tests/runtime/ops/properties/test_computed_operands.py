@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import RngAlgorithm
 from tests.oracle import call_in_litert, run_litert

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.interpreter import Interpreter
+from runtime.api.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType as Activation
 from tests.oracle import call_in_litert
 from tests.runtime.ops.cases import Backend, compare

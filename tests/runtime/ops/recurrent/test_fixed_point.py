@@ -14,7 +14,7 @@ from runtime.ops.recurrent.fixed_point import (
     tanh_table,
     times,
 )
-from runtime.quantization import quantize_multiplier
+from runtime.ops.support.quantization import quantize_multiplier
 
 LEVELS = np.arange(-32768, 32768)
 

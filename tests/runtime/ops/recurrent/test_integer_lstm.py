@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import per_tensor
 from tests.runtime.ops.recurrent.cells import Cell

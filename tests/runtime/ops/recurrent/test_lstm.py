@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import GraphFacts
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op

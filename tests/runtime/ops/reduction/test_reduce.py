@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, const, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, levels, random

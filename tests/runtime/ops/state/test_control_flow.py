@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError, ModelError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.state import control_flow
 from tests.runtime import scripts

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError, UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.runtime.graphs import check_invocations, several
 from tests.runtime.models import Builder

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError
-from runtime.interpreter import Interpreter
 from runtime.model.graph import Signature
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.oracle import call_in_litert

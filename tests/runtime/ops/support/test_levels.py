@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
 from runtime.errors import UnsupportedOperatorError
-from runtime.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.models import Arg, Out, one_operator, per_tensor
 from tests.runtime.ops.cases import Case, case, check

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime import interpreter as ours
-from runtime.interpreter import Interpreter
+from runtime.api import interpreter as ours
+from runtime.api.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.value import unpacked
 from tests.oracle import call_in_litert

@@ -20,13 +20,13 @@ from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import KernelLibrary, LoadedKernels
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
-from runtime.delegates.gpu.cache import Cache, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import Graph
-from runtime.delegates.gpu.memory import Stage
-from runtime.delegates.gpu.packed_file import PackedFiles
-from runtime.delegates.gpu.precision import Findings
-from runtime.delegates.gpu.source import Source
+from runtime.delegates.gpu.graph.graph import Graph
+from runtime.delegates.gpu.keep.cache import Cache, open_cache
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.source import Source
+from runtime.delegates.gpu.settings.precision import Findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.opencl.program import binary_of, built
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import LANES, LINE
+from runtime.delegates.gpu.graph.graph import LANES, LINE
 from runtime.errors import DelegateError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage, SvmStorage
-from runtime.delegates.gpu.graph import LINE
-from runtime.delegates.gpu.memory import Placement, extent
+from runtime.delegates.gpu.graph.graph import LINE
+from runtime.delegates.gpu.layout.memory import Placement, extent
 from runtime.delegates.storage import HostStorage, Place, Storage
 from runtime.errors import DelegateError
 

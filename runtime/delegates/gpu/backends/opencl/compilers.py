@@ -25,7 +25,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Final, Literal, TypeAlias
 
-from runtime.delegates.gpu.source import Kernel
+from runtime.delegates.gpu.layout.source import Kernel
 from runtime.errors import DelegateError
 
 Form: TypeAlias = Literal["code", "binaries", "trial"]

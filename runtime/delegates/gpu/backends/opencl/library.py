@@ -17,9 +17,9 @@ from runtime.delegates.gpu.backends.base import Progress, unwatched
 from runtime.delegates.gpu.backends.opencl.by_address import load_function, may_call_addresses
 from runtime.delegates.gpu.backends.opencl.compilers import CompilerLostError, Form, compilers
 from runtime.delegates.gpu.backends.opencl.program import BUILD_OPTIONS, binary_of, built, from_binary
-from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.source import Kernel, Source, trial_kernels
+from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.layout.source import Kernel, Source, trial_kernels
 from runtime.errors import DelegateError
 
 if TYPE_CHECKING:

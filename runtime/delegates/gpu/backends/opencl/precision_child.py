@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.opencl.device import list_devices, mapped_errors, open_context
 from runtime.delegates.gpu.backends.opencl.program import built
-from runtime.delegates.gpu.graph import LANES
-from runtime.delegates.gpu.precision import Trial
-from runtime.delegates.gpu.source import kernel_source
+from runtime.delegates.gpu.graph.graph import LANES
+from runtime.delegates.gpu.layout.source import kernel_source
+from runtime.delegates.gpu.settings.precision import Trial
 from runtime.errors import DelegateError, FarmRuntimeError
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from runtime.delegates.gpu.backends.opencl.compilers import environment_of_child
 from runtime.delegates.gpu.backends.opencl.device import list_devices
-from runtime.delegates.gpu.cache import Cache
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.precision import Findings, Trial
-from runtime.delegates.gpu.source import kernel_source
+from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.layout.source import kernel_source
+from runtime.delegates.gpu.settings.precision import Findings, Trial
 
 if TYPE_CHECKING:
     import pyopencl

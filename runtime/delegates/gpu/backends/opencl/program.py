@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from runtime.delegates.gpu.backends.opencl.device import mapped_errors, open_context
-from runtime.delegates.gpu.graph import LANES
-from runtime.delegates.gpu.source import kernel_source
+from runtime.delegates.gpu.graph.graph import LANES
+from runtime.delegates.gpu.layout.source import kernel_source
 from runtime.errors import DelegateError, DeviceError
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
 from runtime.delegates.gpu.backends.opencl.run import OpenClEvent, OpenClRun, events_of
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage
-from runtime.delegates.gpu.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.keep.progress import Announced
+from runtime.delegates.gpu.layout.memory import Placement, Stage, demand, place_on
+from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.lowering.spec import Launch
-from runtime.delegates.gpu.memory import Placement, Stage, demand, place_on
-from runtime.delegates.gpu.packed_file import PackedFiles
-from runtime.delegates.gpu.progress import Announced
-from runtime.delegates.gpu.source import Source
 from runtime.delegates.storage import HostStorage, Storage
 from runtime.errors import InvocationError
 

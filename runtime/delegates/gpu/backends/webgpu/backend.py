@@ -17,13 +17,13 @@ from runtime.delegates.gpu.backends.webgpu.adapter import (
 from runtime.delegates.gpu.backends.webgpu.faults import device_errors
 from runtime.delegates.gpu.backends.webgpu.program import Pipelines, compiled
 from runtime.delegates.gpu.backends.webgpu.recording import WebGpuRecording
-from runtime.delegates.gpu.cache import Cache, open_cache
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import Graph
-from runtime.delegates.gpu.memory import Stage
-from runtime.delegates.gpu.packed_file import PackedFiles
-from runtime.delegates.gpu.precision import Findings, Trial
-from runtime.delegates.gpu.source import Source
+from runtime.delegates.gpu.graph.graph import Graph
+from runtime.delegates.gpu.keep.cache import Cache, open_cache
+from runtime.delegates.gpu.layout.memory import Stage
+from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.source import Source
+from runtime.delegates.gpu.settings.precision import Findings, Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from runtime.delegates.gpu.backends.base import Progress, unwatched
 from runtime.delegates.gpu.backends.webgpu.adapter import OpenedAdapter, in_one_line
 from runtime.delegates.gpu.backends.webgpu.faults import answers
 from runtime.delegates.gpu.backends.webgpu.wgsl.module import ENTRY, translate
-from runtime.delegates.gpu.source import Kernel, Source
+from runtime.delegates.gpu.layout.source import Kernel, Source
 from runtime.errors import DelegateError
 
 

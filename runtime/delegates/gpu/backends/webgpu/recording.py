@@ -15,12 +15,12 @@ from runtime.delegates.gpu.backends.base import Entry
 from runtime.delegates.gpu.backends.webgpu.adapter import SLACK, OpenedAdapter
 from runtime.delegates.gpu.backends.webgpu.faults import device_errors
 from runtime.delegates.gpu.backends.webgpu.program import Pipelines
-from runtime.delegates.gpu.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.keep.progress import Announced
+from runtime.delegates.gpu.layout.memory import Placement, Stage, demand, place_on
+from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.lowering.spec import Launch
-from runtime.delegates.gpu.memory import Placement, Stage, demand, place_on
-from runtime.delegates.gpu.packed_file import PackedFiles
-from runtime.delegates.gpu.progress import Announced
-from runtime.delegates.gpu.source import Source
 from runtime.errors import DelegateError
 
 _WORD: Final = 4

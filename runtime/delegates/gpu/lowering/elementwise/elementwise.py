@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.epilogue import BOUNDS, MAX_OPERANDS, can_broadcast
-from runtime.delegates.gpu.graph import Node, Step, round_up
+from runtime.delegates.gpu.graph.epilogue import BOUNDS, MAX_OPERANDS, can_broadcast
+from runtime.delegates.gpu.graph.graph import Node, Step, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -23,8 +25,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.work_groups import QUAD, strided, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _BINARY = {

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.epilogue import broadcast_shape, can_broadcast
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.epilogue import broadcast_shape, can_broadcast
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
     Array,
@@ -28,8 +30,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Types,
     defines,
 )
-from runtime.delegates.gpu.parameters import Digit, offset, parameters
-from runtime.delegates.gpu.work_groups import most_units
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.evaluation import evaluate

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import PLAIN, ElementType, ElementTypes, element_type
-from runtime.delegates.gpu.epilogue import broadcast_shape
-from runtime.delegates.gpu.graph import LANES, Kind, Node, Value, round_up
+from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType, ElementTypes, element_type
+from runtime.delegates.gpu.graph.epilogue import broadcast_shape
+from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, Value, round_up
+from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
     Array,
@@ -30,8 +32,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import Digit, offset, parameters
-from runtime.delegates.gpu.work_groups import most_units
 from runtime.model.schema import BuiltinOperator as Op
 
 F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL

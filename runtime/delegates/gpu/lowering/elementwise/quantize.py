@@ -12,8 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Graph, Node, Step
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Graph, Node, Step
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.simulation import is_quantized, levels_of, quantized
+from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.elementwise import elementwise
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -28,9 +31,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.simulation import is_quantized, levels_of, quantized
-from runtime.delegates.gpu.work_groups import most_units
 from runtime.model.schema import BuiltinOperator as Op
 
 _NUMBERS = (ElementType.F32, ElementType.I8, ElementType.U8, ElementType.I16)

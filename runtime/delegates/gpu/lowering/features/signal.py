@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Kind, Node, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -26,7 +27,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _PARTS: Mapping[Kind, str] = {Op.REAL: "(re)", Op.IMAG: "(im)", Op.COMPLEX_ABS: "hypot(re, im)"}

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import LANES, Custom, Node, ceil_div
+from runtime.delegates.gpu.graph.graph import LANES, Custom, Node, ceil_div
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
@@ -25,7 +26,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import ActivationFunctionType as Activation
 
 _OPTIONS = struct.Struct("<6i")

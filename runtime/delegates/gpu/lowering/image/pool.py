@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Kind, Node, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Kind, Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     MOST_REACH,
     Candidate,
@@ -23,12 +26,9 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     window_attributes,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.simulation import levels_of
-from runtime.delegates.gpu.work_groups import QUAD, strided, suits_groups
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.quantization import activation_range
+from runtime.ops.support.quantization import activation_range
 
 _KINDS: Mapping[Kind, int] = {Op.AVERAGE_POOL_2D: 0, Op.MAX_POOL_2D: 1, Op.L2_POOL_2D: 2}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.delegates.gpu.graph import Custom, Node
+from runtime.delegates.gpu.graph.graph import Custom, Node
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -16,7 +17,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -18,8 +20,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.work_groups import QUAD, strided, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import TypeAlias
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Kind, Node
+from runtime.delegates.gpu.graph.graph import Kind, Node
 from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,

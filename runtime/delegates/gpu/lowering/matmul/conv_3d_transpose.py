@@ -11,7 +11,8 @@ from math import prod
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -27,7 +28,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 

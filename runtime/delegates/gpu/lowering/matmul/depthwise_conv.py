@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.work_groups import (
+    GROUP_ITEMS,
+    LOCAL_BYTES,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    suits_groups,
+)
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.direct_groups import direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
@@ -24,15 +33,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
     window_attributes,
-)
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.work_groups import (
-    GROUP_ITEMS,
-    LOCAL_BYTES,
-    QUAD,
-    LocalArray,
-    WorkGroup,
-    suits_groups,
 )
 from runtime.model.schema import BuiltinOperator as Op
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Step, Value
+from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering.matmul.batch_matmul import product as computed
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups as batch_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv import gemm
@@ -26,7 +27,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Scratch,
     activation_of,
 )
-from runtime.delegates.gpu.work_groups import suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 

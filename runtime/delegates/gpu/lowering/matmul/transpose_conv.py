@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
@@ -33,8 +35,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.work_groups import QUAD, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Custom
+from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import lower
 from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import MOVABLE
-from runtime.delegates.gpu.graph import Kind, Node
+from runtime.delegates.gpu.graph.element_type import MOVABLE
+from runtime.delegates.gpu.graph.graph import Kind, Node
 from runtime.delegates.gpu.lowering.movement.copies import (
     Digit,
     any_layout,

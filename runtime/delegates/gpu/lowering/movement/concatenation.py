@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,

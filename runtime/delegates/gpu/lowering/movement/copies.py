@@ -12,12 +12,12 @@ from math import prod
 
 import numpy as np
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.parameters import Digit as Affine
+from runtime.delegates.gpu.graph.parameters import divisor, offset, parameters, reciprocal
+from runtime.delegates.gpu.graph.work_groups import QUAD, most_units, strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, defines, instance_name
-from runtime.delegates.gpu.parameters import Digit as Affine
-from runtime.delegates.gpu.parameters import divisor, offset, parameters, reciprocal
-from runtime.delegates.gpu.work_groups import QUAD, most_units, strided, suits_groups
 
 _UNITS = 16
 """Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few

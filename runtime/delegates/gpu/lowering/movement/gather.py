@@ -12,8 +12,10 @@ from math import prod
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import INDICES, MOVABLE, ElementType
-from runtime.delegates.gpu.graph import LANES, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE, ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
 from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
     Array,
@@ -30,8 +32,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.weights import WeightType, pairs_of_levels
 from runtime.model.schema import BuiltinOperator as Op
 
 _MATRIX_RANK = 2

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import PLAIN, ElementType
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType
+from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.lowering.movement.copies import (
     Digit,
     Mirror,
@@ -24,7 +25,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Types,
     moving,
 )
-from runtime.delegates.gpu.simulation import levels_of
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.graph.work_groups import strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Argument,
@@ -22,8 +24,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     moving,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
-from runtime.delegates.gpu.work_groups import strided, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS = 16

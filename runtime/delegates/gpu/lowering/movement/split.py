@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, moving
 from runtime.model.schema import BuiltinOperator as Op
 

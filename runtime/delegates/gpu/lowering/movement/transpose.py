@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import LANES, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import Digit as Place
+from runtime.delegates.gpu.graph.parameters import Offset, divisor, offset, parameters
+from runtime.delegates.gpu.graph.work_groups import QUAD, LocalArray, WorkGroup, suits_groups
 from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
@@ -22,9 +25,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     moving,
 )
-from runtime.delegates.gpu.parameters import Digit as Place
-from runtime.delegates.gpu.parameters import Offset, divisor, offset, parameters
-from runtime.delegates.gpu.work_groups import QUAD, LocalArray, WorkGroup, suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _TILE = 32

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     Extent,
@@ -41,7 +42,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import LSTMKernelType
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     biases_packed,
@@ -29,7 +30,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _WEIGHTS, _RECURRENT, _BIAS, _STATE = 1, 2, 3, 4

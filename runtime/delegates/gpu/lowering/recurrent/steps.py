@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Array,

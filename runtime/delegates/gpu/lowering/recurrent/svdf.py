@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, unsupported_cell, vectors_packed
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -22,7 +23,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     pixels_packed,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _FEATURE, _TIME, _BIAS, _STATE = 1, 2, 3, 4

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import INDICES, ElementType
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -21,7 +22,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
+from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -21,7 +22,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 _SUMMED = {ElementType.F32: "float", ElementType.I32: "uint", ElementType.I64: "ulong"}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.work_groups import (
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    row_group,
+    suits_groups,
+)
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -17,15 +26,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     epilogue_of,
     instance_name,
-)
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.work_groups import (
-    GROUP_ITEMS,
-    QUAD,
-    LocalArray,
-    WorkGroup,
-    row_group,
-    suits_groups,
 )
 from runtime.model.schema import BuiltinOperator as Op
 

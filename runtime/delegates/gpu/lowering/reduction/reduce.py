@@ -10,8 +10,19 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Kind, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import Digit, divisor, offset, parameters
+from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.graph.work_groups import (
+    FEWEST_ITEMS,
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    row_group,
+    suits_groups,
+)
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
@@ -28,19 +39,8 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import Digit, divisor, offset, parameters
-from runtime.delegates.gpu.simulation import levels_of
-from runtime.delegates.gpu.work_groups import (
-    FEWEST_ITEMS,
-    GROUP_ITEMS,
-    QUAD,
-    LocalArray,
-    WorkGroup,
-    row_group,
-    suits_groups,
-)
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.quantization import quantize_multiplier
+from runtime.ops.support.quantization import quantize_multiplier
 
 F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
 I8 = ElementType.I8

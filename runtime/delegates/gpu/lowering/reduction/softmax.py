@@ -7,8 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.graph.work_groups import (
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    row_group,
+    suits_groups,
+)
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -22,16 +32,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     epilogue_of,
     instance_name,
-)
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.simulation import levels_of
-from runtime.delegates.gpu.work_groups import (
-    GROUP_ITEMS,
-    QUAD,
-    LocalArray,
-    WorkGroup,
-    row_group,
-    suits_groups,
 )
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.reduction.softmax import exponentials

@@ -12,7 +12,7 @@ from pycparser import c_ast, c_parser
 from pycparser.c_parser import ParseError
 
 from runtime.delegates.gpu.backends.webgpu.wgsl.types import FOREIGN, TYPES
-from runtime.delegates.gpu.source import kernel_source
+from runtime.delegates.gpu.layout.source import kernel_source
 from runtime.errors import DelegateError
 
 LOCAL = "_Thread_local"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.epilogue import broadcast_shape
-from runtime.delegates.gpu.graph import Graph, Node, Value
+from runtime.delegates.gpu.graph.epilogue import broadcast_shape
+from runtime.delegates.gpu.graph.graph import Graph, Node, Value
+from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
     LeftSide,
@@ -30,7 +31,6 @@ from runtime.delegates.gpu.lowering.spec import (
     NodeSpec,
     OperatorFacts,
 )
-from runtime.delegates.gpu.work_groups import suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _BATCH_AXES = 3

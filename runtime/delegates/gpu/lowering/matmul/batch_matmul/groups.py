@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.work_groups import QUAD
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of
 from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
 from runtime.delegates.gpu.lowering.spec import (
@@ -14,8 +16,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.work_groups import QUAD
 
 
 def product_in_groups(node: Node, context: Context, product: Product) -> Candidate | None:

@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from runtime.delegates.gpu.graph import LANES, Layout, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import Digit, Offset, divisor, offset, parameters
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.spec import (
@@ -24,7 +25,6 @@ from runtime.delegates.gpu.lowering.spec import (
     packed,
     pixels_packed,
 )
-from runtime.delegates.gpu.parameters import Digit, Offset, divisor, offset, parameters
 
 _FEW_ROWS = 4
 """Most rows of a product that may be computed as dot products where the right side is adjoint. Packing reads

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.matmul.conv.packing import grouped_depth, grouped_panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
@@ -18,7 +19,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import parameters
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.work_groups import QUAD, strided
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.spec import (
@@ -14,8 +16,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
-from runtime.delegates.gpu.work_groups import QUAD, strided
 
 
 def direct_in_groups(node: Node, context: Context, shape: ConvShape) -> Candidate:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph import Graph, Node
+from runtime.delegates.gpu.graph.graph import Graph, Node
+from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.direct_groups import direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product, product_candidates
@@ -29,7 +30,6 @@ from runtime.delegates.gpu.lowering.spec import (
     activation_of,
     window_attributes,
 )
-from runtime.delegates.gpu.work_groups import suits_groups
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.delegates.gpu.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
@@ -19,7 +20,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
 
 _ROW_TILES = (64, 32, 16)
 """Columns of a unit of a one-row product, the widest first. A wider panel streams its weights in longer runs,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.delegates.gpu.graph import LANES, ceil_div
+from runtime.delegates.gpu.graph.graph import LANES, ceil_div
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]

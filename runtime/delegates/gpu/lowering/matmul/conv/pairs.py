@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Array, panels
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
@@ -19,8 +21,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.weights import WeightType
 
 _LEAST_COLUMNS = 2 * LANES
 """Columns from which on a product gains more than its input costs to be rounded: each number that is rounded

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from runtime.delegates.gpu.graph import ceil_div
+from runtime.delegates.gpu.graph.graph import ceil_div
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import panel_bytes
 from runtime.delegates.gpu.lowering.spec import (
@@ -17,8 +19,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.weights import WeightType
 
 _ROWS = 32
 """Rows of packed weights that a unit multiplies, 2 to 4 KiB for the usual panels. Chosen: fewer make units

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.delegates.gpu.graph import LANES, Node, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
@@ -16,7 +17,6 @@ from runtime.delegates.gpu.lowering.spec import (
     epilogue_of,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters
 
 _MOST_CHANNELS = 4
 """Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes

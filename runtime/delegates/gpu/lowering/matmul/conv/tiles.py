@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import LANES, ceil_div
-from runtime.delegates.gpu.parameters import divisor
+from runtime.delegates.gpu.graph.graph import LANES, ceil_div
+from runtime.delegates.gpu.graph.parameters import divisor
 
 CACHED_WEIGHTS_BYTES = 256 << 10
 """Bytes of weights that stay in a core's second-level cache while it walks over the pixels. Where a layer has

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Value, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Value, round_up
+from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, panels
 from runtime.delegates.gpu.lowering.spec import Array, PackedConstant
-from runtime.delegates.gpu.weights import WeightType, pairs_of_levels
 
 _PAIR = 2
 """Levels of I4 in a byte. In rows each byte holds neighbours, so that four columns are two bytes; those of

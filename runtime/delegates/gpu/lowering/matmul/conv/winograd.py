@@ -19,7 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
@@ -36,8 +38,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
     packed,
 )
-from runtime.delegates.gpu.parameters import divisor, parameters, reciprocal
-from runtime.delegates.gpu.weights import WeightType
 
 _SMALL_TILE = 2
 """Height and width of an output tile of F(2x2, 3x3); the other method, F(4x4, 3x3), has tiles of 4."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import bias_of
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import bounds, fixed_point_rows
 from runtime.delegates.gpu.lowering.spec import (
@@ -17,8 +19,6 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     defines,
 )
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.weights import WeightType
 
 
 def depthwise(node: Node, context: Context) -> Candidate:

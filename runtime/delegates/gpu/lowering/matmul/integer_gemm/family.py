@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import Node
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.depthwise import depthwise
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import product
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import stage_attributes, stage_refusal

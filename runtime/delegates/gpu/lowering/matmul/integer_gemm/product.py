@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.delegates.gpu.element_type import ElementType
-from runtime.delegates.gpu.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import bounds, double_rows, fixed_point_rows
 from runtime.delegates.gpu.lowering.spec import (
     Array,
@@ -18,8 +20,6 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     defines,
 )
-from runtime.delegates.gpu.parameters import parameters
-from runtime.delegates.gpu.weights import WeightType
 from runtime.model.schema import BuiltinOperator as Op
 
 _BYTES_OF_INT = 4

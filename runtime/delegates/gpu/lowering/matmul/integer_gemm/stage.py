@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.lowering.spec import Array, OperatorFacts, activation_of
-from runtime.delegates.gpu.simulation import levels_of
 from runtime.model.graph import Tensor
 from runtime.model.schema import ActivationFunctionType, TensorType
-from runtime.quantization import activation_range, quantize_multipliers
+from runtime.ops.support.quantization import activation_range, quantize_multipliers
 
 _MOST_SUM = 1 << 30
 """Bound of every sum, with which none of the steps behind it leaves 32 bits. Larger ones overflow there."""

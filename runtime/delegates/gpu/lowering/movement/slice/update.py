@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.delegates.gpu.element_type import INDICES, MOVABLE
-from runtime.delegates.gpu.graph import Node, round_up
+from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
+from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
@@ -19,7 +20,6 @@ from runtime.delegates.gpu.lowering.spec import (
     defines,
     instance_name,
 )
-from runtime.delegates.gpu.parameters import parameters
 from runtime.model.schema import BuiltinOperator as Op
 
 

@@ -1,0 +1,165 @@
+"""Judges the outputs of an attempt: every set of the cold process, and what the measured ones returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agent.attempt.files import AttemptFile, ProcessReport, outputs_path
+from agent.runner.judge.references import References
+from agent.runner.tunings import cold, timed
+from agent.wire.bounded import MAX_OUTPUTS
+from agent.wire.measurement import Accuracy, OutputAccuracy
+from runtime.delegates.base import Array
+from runtime.delegates.cpu import CPU
+from runtime.delegates.registry import delegate_descriptor
+from runtime.judge.agreement import Expected, Judgement, OutputFacts, Outputs, judge, judge_each, worst
+from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import Rule, rule_for
+from runtime.measure.inputs import POOL_SIZE
+from runtime.measure.outputs import load_outputs
+from runtime.measure.reference import ReferenceKind
+
+NONDETERMINISTIC = "nondeterministic: the same inputs gave different outputs"
+"""The flag of a measured process whose outputs differ from those that were judged, bit by bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """What the choice of the rule needs to know of the model."""
+
+    arithmetic: Arithmetic
+    keeps_state: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOutputs:
+    """The verdict over all processes, and the warnings that the comparison of their outputs gives."""
+
+    accuracy: Accuracy
+    warnings: tuple[str, ...] = ()
+
+
+def judged_outputs(
+    attempt: AttemptFile,
+    reports: Sequence[ProcessReport],
+    folder: Path,
+    references: References | str,
+    kind: ModelKind | str,
+) -> JudgedOutputs:
+    """Judge every output; the verdict is null with the reason where there is nothing to compare with.
+
+    Those of the first cold process give the figures of each output; all tunings count for the verdict.
+    `references` and `kind` are texts where there are none. The outputs of a model that keeps state depend on
+    how often it ran before: of the timed processes only the first invoke can then be compared, and the cold
+    ones are judged again after as many steps as the reference was.
+    """
+    if isinstance(references, str):
+        return JudgedOutputs(unjudged(None, references))
+    reference = references.reference
+    if _is_of_other_inputs(references, reports[0]):
+        note = "the reference was made for other inputs than this process had; compare the versions of numpy"
+        return JudgedOutputs(unjudged(reference.label, note))
+    if reference.kind is ReferenceKind.CPU and attempt.job.delegate_kind == CPU:
+        note = "cpu is its own reference here; install ai-edge-litert to judge it"
+        return JudgedOutputs(unjudged(reference.label, note))
+    if isinstance(kind, str):
+        return JudgedOutputs(unjudged(reference.label, kind))
+    rule = _rule(attempt, reports[0], references, kind)
+    facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in reports[0].output_facts]
+    first, again = (_expected(references, facts, part) for part in (slice(POOL_SIZE), slice(POOL_SIZE, None)))
+    fresh = [
+        load_outputs(outputs_path(folder, s.index), len(facts)) for r in cold(reports) if (s := r.samples)
+    ]
+    each, *others = (judge_each(first, outputs[:POOL_SIZE], rule) for outputs in fresh)
+    if again.references:
+        others += [judge_each(again, outputs[POOL_SIZE:], rule) for outputs in fresh]
+    measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in timed(reports)]
+    later = [judgement for process in measured for judgement in process.judged(first, rule)]
+    overall = asdict(worst([*each, *(judgement for other in others for judgement in other), *later]))
+    outputs = tuple(_figures(fact, judgement) for fact, judgement in zip(facts, each, strict=False))
+    warnings = tuple(
+        f"process {process.index + 1}: {NONDETERMINISTIC}"
+        for process in measured
+        if not process.repeats(fresh[process.tuning])
+    )
+    accuracy = Accuracy(reference=reference.label, outputs=outputs[:MAX_OUTPUTS], **overall)
+    return JudgedOutputs(accuracy, warnings)
+
+
+def _expected(references: References, facts: Sequence[OutputFacts], part: slice) -> Expected:
+    """What a part of the steps is judged by: those of a model that was just opened, or the later ones."""
+    draws: dict[str, Outputs] = {kind.value: draw.outputs[part] for kind, draw in references.draws.items()}
+    return Expected(references.reference.outputs[part], facts, draws)
+
+
+def unjudged(reference: str | None, note: str) -> Accuracy:
+    """No verdict, with the reason."""
+    return Accuracy(reference=reference, max_abs=None, rel_l2=None, cosine=None, verdict=None, note=note)
+
+
+def _is_of_other_inputs(references: References, report: ProcessReport) -> bool:
+    """Whether a reference names another pool of inputs than the process does."""
+    fed = "" if report.samples is None else report.samples.facts.get("pool_sha256", "")
+    made = [references.reference, *references.draws.values()]
+    return any(fed and reference.pool_sha256 not in ("", fed) for reference in made)
+
+
+def _rule(attempt: AttemptFile, report: ProcessReport, references: References, kind: ModelKind) -> Rule:
+    descriptor = delegate_descriptor(attempt.job.delegate_kind)
+    return rule_for(
+        kind.arithmetic,
+        integer_path=descriptor.integer_path or report.settings.get("integer_path") == "yes",
+        precision=report.settings.get("precision", "fp32"),
+        exact_reference=references.reference.kind is ReferenceKind.REFERENCE_KERNELS,
+        draws=[kind.value for kind in references.draws],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What a measured process returned that can be compared: the number of the input set, and its outputs."""
+
+    index: int
+    tuning: int
+    sets: tuple[tuple[int, tuple[Array, ...]], ...]
+
+    @classmethod
+    def read(cls, report: ProcessReport, folder: Path, *, keeps_state: bool) -> _Measured:
+        """Read its first outputs and, where they depend on their inputs alone, the last timed ones.
+
+        The timed ones show a delegate that answers from memory once it is timed.
+        """
+        assert report.samples is not None
+        index = report.samples.index
+        first, last = load_outputs(outputs_path(folder, index), len(report.output_facts))
+        sets = ((0, first),) if keeps_state else ((0, first), (report.last_set, last))
+        return cls(index, report.samples.tuning, sets)
+
+    def repeats(self, fresh: Sequence[Sequence[Array]]) -> bool:
+        """Whether it returned, bit by bit, what the process returned that began its tuning."""
+        return all(_same(fresh[k], outputs) for k, outputs in self.sets if k < len(fresh))
+
+    def judged(self, expected: Expected, rule: Rule) -> list[Judgement]:
+        """Judge each by its own input set."""
+        return [judge(expected, [outputs], rule, sets=[k]) for k, outputs in self.sets]
+
+
+def _figures(fact: OutputFacts, judgement: Judgement) -> OutputAccuracy:
+    return OutputAccuracy(
+        name=fact.name,
+        max_abs=judgement.max_abs,
+        mean_abs=judgement.mean_abs,
+        rel_l2=judgement.rel_l2,
+        cosine=judgement.cosine,
+        top1=judgement.top1,
+        nonfinite=judgement.nonfinite,
+        verdict=judgement.verdict,
+        margin=judgement.margin,
+    )
+
+
+def _same(a: Sequence[Array], b: Sequence[Array]) -> bool:
+    """Return whether the outputs are equal bit by bit."""
+    return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))

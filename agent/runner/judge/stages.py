@@ -1,0 +1,60 @@
+"""What a cell's result says of starts, memory and the device, from what its processes told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Final
+
+from agent.wire.measurement import DeviceTime, InitStages, MemoryStages, ProcessSamples, StartStages
+from runtime.common.stages import STAGES
+
+DEVICE_BUSY: Final = "device_busy"
+"""The name under which a process says why its device told no times."""
+
+
+def init_stages(processes: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> InitStages:
+    """The stages of the cold and of the warm start. `unseen` says why one is missing."""
+    cold, warm = (_typical([p for p in processes if p.cache == cache]) for cache in ("cold", "warm"))
+    return InitStages(cold=cold, warm=warm, missing={name: unseen[name] for name in STAGES if name in unseen})
+
+
+def _typical(processes: Sequence[ProcessSamples]) -> StartStages | None:
+    """The stages of one process: medians of stages would come from several, and exceed the init together."""
+    if not processes:
+        return None
+    one = sorted(processes, key=lambda process: process.init_ns)[(len(processes) - 1) // 2]
+    init_ns = median(process.init_ns for process in processes)
+    stages = {name: one.stages_ns.get(name) for name in STAGES}
+    other_ns = init_ns - sum(one.stages_ns.values())
+    return StartStages(
+        **{name: None if ns is None else ns / 1e6 for name, ns in stages.items()},
+        other=other_ns / 1e6,
+        n=len(processes),
+    )
+
+
+def memory_stages(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> MemoryStages:
+    """The memory of the timed processes at each stage: the largest of them."""
+    names = [name for name in MemoryStages.model_fields if name != "missing"]
+    told = {name: [p.memory_bytes[name] for p in timed if name in p.memory_bytes] for name in names}
+    return MemoryStages(
+        **{name: max(sizes, default=None) for name, sizes in told.items()},
+        missing={name: unseen[name] for name in names if name in unseen and not told[name]},
+    )
+
+
+def device_time(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> DeviceTime:
+    """What the device told of an invoke; null where a timed process could not tell."""
+    if not timed or not all(process.device_busy_ns for process in timed):
+        why = unseen.get(DEVICE_BUSY, "a timed process was not told")
+        return no_device_time(why)
+    return DeviceTime(
+        busy=fmean(median(process.device_busy_ns) for process in timed) / 1e6,
+        queue_delay=fmean(median(process.queue_delay_ns) for process in timed) / 1e6,
+    )
+
+
+def no_device_time(why: str) -> DeviceTime:
+    """Nothing of an invoke, with the reason."""
+    return DeviceTime(missing=dict.fromkeys(("busy", "queue_delay"), why))

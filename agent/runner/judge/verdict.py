@@ -1,0 +1,236 @@
+"""Derives an attempt's result from its processes' reports: judges, sums up, rejects wrong measurements."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
+from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, judged_outputs, unjudged
+from agent.runner.judge.blocks import time_units
+from agent.runner.judge.references import References
+from agent.runner.judge.stages import device_time, init_stages, memory_stages, no_device_time
+from agent.runner.probe.installed import installed
+from agent.runner.tunings import by_tuning, tunings
+from agent.wire.measurement import (
+    BlockFigure,
+    Energy,
+    InitStages,
+    LabelledScore,
+    Latency,
+    Measurement,
+    ProcessSamples,
+    Quality,
+    Ratio,
+    Sustained,
+    Throughput,
+    Variation,
+)
+from agent.wire.messages import Device, Reason, ReasonCode, Status
+from runtime.common.statistics import estimate
+from runtime.errors import FarmRuntimeError
+from runtime.judge import plausibility
+from runtime.judge.arithmetic import arithmetic_of, keeps_state
+from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
+from runtime.measure.samples.variation import Timed, variation_of
+from runtime.model.reader import read_model
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelFacts:
+    """What the verdict reads of the model; `shortest_ms` is the physical bound on its latency."""
+
+    kind: ModelKind
+    shortest_ms: float
+
+
+def concluded(
+    attempt: AttemptFile,
+    reports: Sequence[ProcessReport],
+    folder: Path,
+    references: References | str,
+    took_s: Mapping[int, float],
+) -> RunnerResult:
+    """The result of processes that all measured. `references`: outputs, or why there are none. `took_s`: how
+    long each process ran.
+
+    A wrong output and an implausible time are failures that keep what was measured as evidence.
+    """
+    facts = _model_facts(attempt, reports[0])
+    kind = facts if isinstance(facts, str) else facts.kind
+    judged = judged_outputs(attempt, reports, folder, references, kind)
+    accuracy = judged.accuracy
+    measurement = _summed_up(attempt, reports, judged, took_s)
+    if accuracy.verdict == "fail":
+        reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=f"wrong output: {accuracy.note} ({accuracy.rule})")
+        return RunnerResult(status=Status.FAILED, reason=reason, measurement=measurement)
+    if isinstance(facts, _ModelFacts):
+        why = plausibility.implausible(measurement.latency_ms.p50, facts.shortest_ms)
+        if why is not None:
+            update = {"latency_ms": _no_latency(why), "init": InitStages(), "device": no_device_time(why)}
+            struck = measurement.model_copy(update=update)
+            reason = Reason(code=ReasonCode.IMPLAUSIBLE, text=why)
+            return RunnerResult(status=Status.FAILED, reason=reason, measurement=struck)
+    return RunnerResult(status=Status.DONE, reason=None, measurement=measurement)
+
+
+class Figures(TypedDict, total=False):
+    """What a measurement gets once its processes are judged."""
+
+    quality: Quality
+    energy: Energy
+    ratio: Ratio | None
+    throughput: Throughput
+    sustained: Sustained
+    labelled: LabelledScore
+
+
+def with_figures(result: RunnerResult, **found: Unpack[Figures]) -> RunnerResult:
+    """The result with more figures in its measurement, where it has one."""
+    if result.measurement is None:
+        return result
+    return result.model_copy(update={"measurement": result.measurement.model_copy(update=found)})
+
+
+def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerResult:
+    """The result with its blocks. Where some are earlier ones, p50 and its interval are over all of them."""
+    m = result.measurement
+    if m is None or not blocks:
+        return result
+    update: dict[str, object] = {"blocks": tuple(blocks)}
+    if m.latency_ms.p50 is not None:
+        found = estimate(time_units(blocks))
+        interval = None if found.interval is None else tuple(end / 1e6 for end in found.interval)
+        missing = {name: why for name, why in m.latency_ms.missing.items() if name != "ci95"}
+        if interval is None:
+            missing["ci95"] = m.latency_ms.missing.get("ci95", "too few blocks")
+        times = {"p50": found.value / 1e6, "ci95": interval, "missing": missing}
+        update["latency_ms"] = m.latency_ms.model_copy(update=times)
+    return result.model_copy(update={"measurement": m.model_copy(update=update)})
+
+
+def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
+    """The result with what the labelled data says. Too few right answers make it a wrong output."""
+    result = with_figures(result, labelled=score)
+    if score.verdict != "fail" or result.status is not Status.DONE:
+        return result
+    said = f"{score.right} of {score.samples} right ({score.share:.4g}"
+    said += ")" if score.ci95 is None else f", with 95 % certainty at most {score.ci95[1]:.4g})"
+    text = f"labelled data, {score.metric}: {said}; at least {score.at_least:g} was asked for"
+    reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=text)
+    return result.model_copy(update={"status": Status.FAILED, "reason": reason})
+
+
+def not_measured(failure: Failure) -> RunnerResult:
+    """A failure as a result; a delegation report comes along in a measurement without figures."""
+    if failure.delegation is None:
+        return RunnerResult(status=failure.status, reason=failure.reason)
+    why = f"not measured: {failure.reason.code.value}"
+    measurement = Measurement(
+        latency_ms=_no_latency(why),
+        samples=0,
+        memory_peak_bytes=0,
+        accuracy=unjudged(None, why),
+        delegation=failure.delegation,
+        settings={},
+    )
+    return RunnerResult(status=failure.status, reason=failure.reason, measurement=measurement)
+
+
+def _model_facts(attempt: AttemptFile, report: ProcessReport) -> _ModelFacts | str:
+    """Read the model; the reason where our reader cannot, which does not stop a peer from running it."""
+    try:
+        model = read_model(Path(attempt.model_path).read_bytes())
+    except FarmRuntimeError as error:
+        return f"the model's arithmetic is not known: {error}"
+    arithmetic = arithmetic_of(model)
+    precision = report.settings.get("precision", "unknown")
+    bound = plausibility.shortest_ms(model, _silicon(attempt.device), arithmetic, precision)
+    return _ModelFacts(ModelKind(arithmetic, keeps_state(model)), bound)
+
+
+def _silicon(device: Device) -> plausibility.Device:
+    if device.kind == "cpu":
+        return plausibility.Device.cpus(len(os.sched_getaffinity(0)))
+    units, clock = (int(device.facts.get(f"opencl_{name}", "0")) for name in ("compute_units", "clock_mhz"))
+    return plausibility.Device.opencl_gpu(units, clock)
+
+
+def _summed_up(
+    attempt: AttemptFile,
+    reports: Sequence[ProcessReport],
+    judged: JudgedOutputs,
+    took_s: Mapping[int, float],
+) -> Measurement:
+    """The cell's figures from all processes, the cold one first; memory is the largest of a timed one."""
+    processes = [report.samples for report in reports if report.samples is not None]
+    cold = [p for p in processes if p.cache == "cold"]
+    timed = [p for p in processes if p.cache == "warm"]
+    times = [
+        ProcessTimes(p.cache, p.init_ns, p.first_ns, p.kept_ns, p.tuning, p.kept_runs) for p in processes
+    ]
+    latency = summarise(times)
+    cpus = sorted(os.sched_getaffinity(0))
+    settings = {
+        **reports[0].settings,
+        "threads": str(len(cpus)),
+        "cpus": ",".join(map(str, cpus)),
+        "processes": str(sum(bool(p.kept_ns) for p in timed)),
+        "warmup_runs": cold[0].facts.get("warmup_runs", ""),
+        "steady_state": cold[0].facts.get("steady_state", ""),
+        "pool_sha256": processes[0].facts.get("pool_sha256", ""),
+        "plan": attempt.job.plan.model_dump_json(),
+        # The farm shows the floors beside the figures and may not import them: they are part of the result.
+        "sample_floors": json.dumps(FLOORS),
+    }
+    return Measurement(
+        latency_ms=Latency(**asdict(latency)),
+        samples=sum(len(p.kept_ns) for p in processes),
+        memory_peak_bytes=max(p.memory_peak_bytes for p in timed),
+        memory_peak_cold_bytes=max(p.memory_peak_bytes for p in cold),
+        accuracy=judged.accuracy,
+        delegation=reports[0].delegation,
+        settings=settings,
+        warnings=(*_warnings(processes), *judged.warnings),
+        variation=_variation(reports, took_s),
+        tunings=tunings(reports),
+        init=init_stages(processes, reports[0].unseen),
+        memory=memory_stages(timed, reports[-1].unseen),
+        installed=installed(attempt.job.delegate_kind),
+        device=device_time(timed, reports[-1].unseen),
+    )
+
+
+def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) -> Variation | None:
+    """How much the medians vary, and what would narrow the interval; None for fewer than two of them."""
+    samples = [report.samples for report in reports if report.samples is not None]
+    found = variation_of(
+        [
+            [
+                Timed(p.kept_ns, took_s.get(p.index, 0.0) - math.fsum(p.invoke_ns) / 1e9, p.kept_runs)
+                for p in group
+            ]
+            for group in by_tuning(samples)
+        ],
+        [took_s.get(p.index, 0.0) for p in samples if p.cache == "cold"],
+    )
+    if found is None:
+        return None
+    given = found.level == "process" and reports[0].choices is not None
+    return Variation(given_tuning=given, **asdict(found))
+
+
+def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:
+    """Every process's flags, with the process that raised them."""
+    return tuple(f"process {p.index + 1}: {flag}" for p in processes for flag in p.flags)
+
+
+def _no_latency(why: str) -> Latency:
+    """A summary without figures, each with the reason."""
+    names = [name for name in Latency.model_fields if name != "missing"]
+    return Latency.model_validate({**dict.fromkeys(names), "missing": dict.fromkeys(names, why)})

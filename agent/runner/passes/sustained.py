@@ -1,0 +1,60 @@
+"""The process that invokes a model without a pause for minutes, after everything is timed; what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.attempt.files import AttemptFile, SlicedRuns, SustainedReport, write_progress
+from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.passes.process_frame import leave_report
+from agent.runner.passes.telemetry import Telemetry
+from agent.wire.measurement import Sustained, SustainedSlice
+from runtime.measure.sustained import sustain
+
+
+def sustained_process(job_file: Path, folder: Path) -> None:
+    """Run the pass in this process and write `sustained.json`: its slices or the failure."""
+    leave_report(SustainedReport, job_file, folder, _sliced)
+
+
+def _sliced(attempt: AttemptFile, folder: Path) -> SustainedReport:
+    job = attempt.job
+    assert job.plan.sustained_s is not None
+    found = sustain(
+        opener_as_timed(attempt, folder),
+        attempt.model_path,
+        job.model_sha256,
+        job.plan.sustained_s,
+        input_rules(job.inputs),
+        lambda number, count: write_progress(folder, f"sustained: part {number} of {count}"),
+    )
+    slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)
+    return SustainedReport(slices=tuple(slices))
+
+
+def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry) -> Sustained:
+    """What the pass says, with the clock in each slice where a sensor reads one."""
+    asked_s = attempt.job.plan.sustained_s or 0.0
+    if report.failure is not None or not report.slices:
+        failure = report.failure
+        return Sustained(
+            seconds=asked_s, note="it reported nothing" if failure is None else failure.reason.text
+        )
+    windows = [(s.begin_ns, s.begin_ns + int(1e9 * s.seconds)) for s in report.slices]
+    clocks, why_none = sensors.clocks(attempt.device, windows)
+    first, last = report.slices[0], report.slices[-1]
+    slices = tuple(
+        SustainedSlice(
+            from_s=(one.begin_ns - first.begin_ns) / 1e9,
+            p50_ms=one.p50_ns / 1e6,
+            runs=one.runs,
+            clock_mhz=mhz,
+        )
+        for one, mhz in zip(report.slices, clocks, strict=True)
+    )
+    return Sustained(
+        seconds=asked_s,
+        slices=slices,
+        end_over_start=last.p50_ns / max(1, first.p50_ns),
+        clock_note=why_none,
+    )

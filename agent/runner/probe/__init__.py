@@ -1,0 +1,1 @@
+"""What this machine is: host, OpenCL devices, delegates, and the environment of a process."""

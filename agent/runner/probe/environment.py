@@ -1,0 +1,85 @@
+"""The environment of a measuring process: caches of its own, and the threads that it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from agent.runner.probe.host import HOST_CPUS_VARIABLE
+
+_CACHES = {
+    "FARM_CACHE_DIR": "farm",
+    "XDG_CACHE_HOME": "xdg",
+    "POCL_CACHE_DIR": "pocl",
+    "CUDA_CACHE_PATH": "cuda",
+    "NEO_CACHE_DIR": "neo",
+    "MESA_SHADER_CACHE_DIR": "mesa",
+}
+"""Every program cache that we know of, as variable → folder: ours, pyopencl's (under XDG_CACHE_HOME) and the
+drivers'. A cache that is missing here would make the cold start of an attempt a warm one."""
+
+_POOLS = (
+    "OPENBLAS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "POCL_MAX_PTHREAD_COUNT",
+    "POCL_CPU_MAX_CU_COUNT",
+)
+"""Thread pools that would otherwise take every CPU of the host."""
+
+
+def measuring_environment(
+    base: Mapping[str, str], caches: Path, threads: int, host_cpus: Iterable[int] = ()
+) -> dict[str, str]:
+    """The environment of a measuring process: `base`, cache folders below `caches`, pools of `threads`.
+
+    `host_cpus`: the CPUs that the farm may use, which a process that is bound to some cannot find out.
+    """
+    environment = {**base, **own_caches(caches)}
+    if listed := ",".join(map(str, sorted(host_cpus))):
+        environment[HOST_CPUS_VARIABLE] = listed
+    environment.update(dict.fromkeys(_POOLS, str(threads)))
+    return environment
+
+
+def own_caches(folder: Path) -> dict[str, str]:
+    """Variables by which every program cache lies in a folder, where it may be written."""
+    found = {}
+    for variable, name in _CACHES.items():
+        cache = folder / name
+        cache.mkdir(parents=True, exist_ok=True)
+        found[variable] = str(cache)
+    return found
+
+
+def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], threads: int) -> list[int]:
+    """The CPUs for `threads` threads: one per physical core first, then their hyper-threads.
+
+    `siblings` maps a CPU to all logical CPUs of its core. Raises `ValueError` for more threads than CPUs.
+    """
+    if not 1 <= threads <= len(allowed):
+        raise ValueError(f"threads: {threads}, but this host lets us use {len(allowed)} CPUs")
+    # A hyper-thread shares its core's units: two threads on one core would measure each other.
+    place: dict[int, int] = {}
+    for cpu in sorted(allowed):
+        core = siblings.get(cpu, frozenset({cpu}))
+        place[cpu] = sum(1 for other in place if other in core)
+    return sorted(sorted(allowed, key=lambda cpu: (place[cpu], cpu))[:threads])
+
+
+def core_siblings(cpus: Sequence[int]) -> dict[int, frozenset[int]]:
+    """Logical CPUs that share a core, as the kernel lists them; a CPU without topology is alone."""
+    found = {}
+    for cpu in cpus:
+        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        found[cpu] = _cpu_list(path.read_text()) if path.exists() else frozenset({cpu})
+    return found
+
+
+def _cpu_list(text: str) -> frozenset[int]:
+    """Parse `0-3,8`."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)

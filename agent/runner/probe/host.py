@@ -1,0 +1,137 @@
+"""Facts about this host and this software: what splits a series of results, and what is only recorded."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Collection, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from agent.machine.conditions import settings
+from agent.machine.host_tuning import in_force
+from agent.wire.messages import HOST_TUNING_FACT
+from agent.wire.provenance import RESERVED
+from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.delegates.processor import processor
+from runtime.errors import DelegateError
+from runtime.measure.benchmark import MEASURING_VERSION
+
+HOST_CPU: Final = "host-cpu"
+"""Id of the host's CPU, and the exclusion group of everything that runs on it."""
+
+HOST_CPUS_VARIABLE: Final = "FARM_HOST_CPUS"
+"""In the environment of a measuring process: how many CPUs the farm may use, of which it has its share."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+_SOURCES = (".py", ".cl")
+"""Suffixes of the files whose change may change an output or a time."""
+
+
+def host_environment() -> dict[str, str]:
+    """The conditions and versions of every device of this host, as this process finds them.
+
+    LiteRT's version is among them whether or not `litert` runs there: LiteRT makes the references.
+    """
+    cpus = host_cpus()
+    return {
+        "cpu": cpu_model(),
+        "processor": processor().model,
+        "processor_features": processor().features,
+        "cpus": str(len(cpus)),
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        **settings(cpus),
+        "python": platform.python_version(),
+        "numpy": package_version("numpy"),
+        "litert": package_version("ai-edge-litert"),
+        "measuring": MEASURING_VERSION,
+    }
+
+
+def host_cpus() -> Collection[int]:
+    """The CPUs that the farm may use: of a measuring process, which is bound to some, those of its runner."""
+    listed = os.environ.get(HOST_CPUS_VARIABLE)
+    return os.sched_getaffinity(0) if listed is None else [int(cpu) for cpu in listed.split(",")]
+
+
+def delegate_environment(descriptor: DelegateDescriptor) -> dict[str, str]:
+    """The versions of a delegate's results: what it executes of the runtime, and the fields that it names.
+
+    Raises `DelegateError` for a field that describes the machine, which would put its results into series
+    that are not its own, and for a field that is not a text.
+    """
+    own = dict(descriptor.environment())
+    for name, value in own.items():
+        if name in RESERVED or name in host_environment():
+            raise DelegateError(
+                f"{descriptor.name}: the environment field {name!r} is the device's own; use another name"
+            )
+        if not isinstance(value, str):  # foreign code may break its type annotations
+            raise DelegateError(f"{descriptor.name}: the environment field {name!r} must be a text")
+    return {"runtime": runtime_identity(descriptor.executes), **own}
+
+
+def host_facts() -> dict[str, str]:
+    """Facts that are recorded beside the environment and are never part of its id."""
+    page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    return {
+        "hostname": platform.node(),
+        "os": _os_name(),
+        "memory_bytes": str(page_bytes * pages),
+        "cpus_installed": str(os.cpu_count() or 0),
+        **host_tuning(),
+    }
+
+
+def host_tuning() -> dict[str, str]:
+    """The fact of what `farm-agent tuning` holds otherwise on this host than it was found, now."""
+    return {HOST_TUNING_FACT: in_force() or "none"}
+
+
+def cpu_model() -> str:
+    """The CPU's name as the kernel gives it."""
+    text = _CPUINFO.read_text() if _CPUINFO.exists() else ""
+    named = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
+    return " ".join(named.group(1).split()) if named else platform.processor() or platform.machine()
+
+
+def package_version(name: str) -> str:
+    """Installed version of a distribution, or `not installed`."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@functools.cache
+def runtime_identity(executes: tuple[str, ...]) -> str:
+    """Version of the runtime and a hash of these files and folders of it: an edit is another version of the
+    results that execute it, and of no other.
+    """
+    digest = hashlib.sha256()
+    root = Path(str(files("runtime")))
+    for path in sources(executes):
+        digest.update(f"{path.relative_to(root)}\0".encode())
+        digest.update(path.read_bytes())
+    return f"{version('delegate-farm')}+{digest.hexdigest()[:10]}"
+
+
+def sources(names: Iterable[str]) -> list[Path]:
+    """The files of these files and folders of the runtime whose change may change an output or a time."""
+    root = Path(str(files("runtime")))
+    named = (path for name in names for path in root.glob(name))
+    found = (file for path in named for file in ([path] if path.is_file() else path.rglob("*")))
+    return sorted({file for file in found if file.suffix in _SOURCES})
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.platform()

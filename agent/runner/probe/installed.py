@@ -1,0 +1,48 @@
+"""How many bytes a delegate takes on this host as it is installed."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+from agent.runner.probe.host import sources
+from agent.wire.measurement import Installed
+from runtime.delegates.registry import delegate_descriptor, delegate_distribution
+
+_OURS: Final = "delegate-farm"
+"""The distribution of which only the files that a delegate executes count: it brings several."""
+
+
+class _UnknownSizeError(Exception):
+    """A distribution whose files are not listed."""
+
+
+def installed(kind: str) -> Installed:
+    """The bytes of the delegate's own files and of the packages that it names; Python and numpy, which every
+    delegate needs, and drivers are not among them. Raises `DelegateError` as `delegate_descriptor`.
+    """
+    descriptor = delegate_descriptor(kind)
+    try:
+        brings = delegate_distribution(kind)
+        if brings is None or brings.name == _OURS:
+            own = sum(path.stat().st_size for path in sources(descriptor.executes))
+        else:
+            own = _bytes_of(brings)
+        return Installed(bytes=own + sum(_bytes_of(distribution(name)) for name in descriptor.packages))
+    except PackageNotFoundError as error:
+        return Installed(note=f"the package {error.name} is not installed")
+    except (_UnknownSizeError, OSError) as error:
+        return Installed(note=str(error))
+
+
+def _bytes_of(package: Distribution) -> int:
+    """The size of all files of a distribution."""
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        raise _UnknownSizeError(f"the package {package.name} is installed as a link to its sources")
+    if package.files is None:
+        raise _UnknownSizeError(f"the package {package.name} does not list its files")
+    found = {Path(str(package.locate_file(file))) for file in package.files}
+    return sum(path.stat().st_size for path in found if path.is_file())

@@ -1,0 +1,194 @@
+"""The OpenCL devices of this host, as the drivers list them and as their compilers prove them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from agent.runner.probe.host import cpu_model, host_environment, host_facts
+from agent.wire.exclusion import HOST_GROUP
+from agent.wire.messages import (
+    CONFORMANCE_FACT,
+    FIRST_KERNEL_FACT,
+    IN_THE_WAY_FACT,
+    NARROW_NUMBERS_FACT,
+    WRONG_OPERATORS_FACT,
+    Device,
+)
+from runtime.delegates.gpu.keep.surroundings import in_the_way
+from runtime.errors import DeviceError
+
+if TYPE_CHECKING:
+    import pyopencl
+
+SIDE_BY_SIDE_VARIABLE: Final = "FARM_GPUS_SIDE_BY_SIDE"
+
+_PLATFORM_SLUGS = (
+    ("portable computing language", "pocl"),
+    ("nvidia", "nvidia"),
+    ("intel", "intel"),
+    ("amd", "amd"),
+    ("rusticl", "rusticl"),
+)
+
+_SLUG_WORDS = 3
+"""How many words of an unknown platform's name its devices' ids carry. Chosen: enough to tell vendors apart,
+short enough to type. A change renames devices, which starts new series."""
+
+
+def opencl_devices() -> tuple[list[Device], list[str]]:
+    """Every OpenCL device of every platform that can be compiled for, and why others cannot.
+
+    The devices' `delegates` are empty. Raises `DeviceError`, or `ImportError` without pyopencl.
+    """
+    from runtime.delegates.gpu.backends.opencl.device import (  # noqa: PLC0415  # loads the drivers
+        list_devices,
+        platforms_without_devices,
+    )
+    from runtime.delegates.gpu.backends.opencl.program import probe_compiler  # noqa: PLC0415  # as above
+
+    seen: Counter[str] = Counter()
+    found, faults = [], []
+    for index, device in enumerate(list_devices()):
+        stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
+        compiler = probe_compiler(device)
+        if compiler.fault is None:
+            found.append(_describe(device, index, f"{stem}-{seen[stem]}", compiler.seconds))
+        else:
+            faults.append(
+                f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
+                f"compile for it; install a newer driver ({compiler.fault})"
+            )
+        # A device without a compiler is counted too: its neighbours keep their ids once it is repaired.
+        seen[stem] += 1
+    caches = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME", "not set")
+    faults += [
+        f"the OpenCL platform {name} is installed but lists no device; PoCL does so where it can write "
+        f"neither XDG_CACHE_HOME nor HOME ({caches})"
+        for name in platforms_without_devices()
+    ]
+    return found, faults
+
+
+def platform_slug(name: str) -> str:
+    """A short stable name of an OpenCL platform: `pocl`, `nvidia`, ..., else its own first words."""
+    lowered = name.lower()
+    for part, slug in _PLATFORM_SLUGS:
+        if part in lowered:
+            return slug
+    return "-".join(re.findall(r"[a-z0-9]+", lowered)[:_SLUG_WORDS]) or "unnamed"
+
+
+def exclusion_group(device_id: str, *, cpu: bool) -> str:
+    """What must not run beside a device: everything on its host, or only the CPU where the operator lets GPUs
+    be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
+    """
+    if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
+        return HOST_GROUP
+    return f"{HOST_GROUP}/{device_id}"
+
+
+def _is_cpu(device: pyopencl.Device) -> bool:
+    import pyopencl  # noqa: PLC0415  # loaded by `list_devices`
+
+    return bool(device.type & pyopencl.device_type.CPU)
+
+
+def _found_before(device: pyopencl.Device) -> dict[str, str]:
+    """What a probe found that the device does with fp16 and bfloat16, and a check of its operators, where one
+    ran; both are kept in the delegate's cache.
+    """
+    from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision  # noqa: PLC0415  # as above
+    from runtime.delegates.gpu.keep.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
+    from runtime.delegates.gpu.keep.kept_conformance import kept_conformance  # noqa: PLC0415  # as above
+
+    described, cache = capabilities(device), open_cache(cache_folder(None, dict(os.environ)))
+    facts = {NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)}
+    if (checked := kept_conformance(described, cache)) is not None:
+        facts[CONFORMANCE_FACT] = str(checked)
+        if checked.wrong:
+            facts[WRONG_OPERATORS_FACT] = ",".join(checked.wrong)
+    return facts
+
+
+def _describe(device: pyopencl.Device, index: int, device_id: str, compile_seconds: float) -> Device:
+    cpu = _is_cpu(device)
+    return Device(
+        device_id=device_id,
+        kind="cpu" if cpu else "gpu",
+        api="opencl",
+        # PoCL names a processor by its compiler's class of them: pthread-skylake-avx512.
+        name=f"{cpu_model()} (OpenCL on CPU)" if cpu else device.name.strip(),
+        vendor=device.vendor.strip(),
+        delegates=(),
+        exclusion_group=exclusion_group(device_id, cpu=cpu),
+        environment={**host_environment(), **_environment(device)},
+        facts={
+            **host_facts(),
+            "opencl_index": str(index),
+            "opencl_compute_units": str(device.max_compute_units),
+            "opencl_clock_mhz": str(device.max_clock_frequency),
+            "opencl_memory_bytes": str(device.global_mem_size),
+            "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
+            FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
+            **_found_before(device),
+            **({IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
+        },
+    )
+
+
+def _environment(device: pyopencl.Device) -> dict[str, str]:
+    """What tells an OpenCL device and its driver from others."""
+    from runtime.delegates.gpu.backends.opencl.identity import identity  # noqa: PLC0415  # loads the drivers
+
+    return {
+        "opencl_platform": device.platform.name.strip(),
+        "opencl_platform_version": device.platform.version.strip(),
+        "opencl_device": device.name.strip(),
+        "opencl_device_version": device.version.strip(),
+        "opencl_driver": device.driver_version.strip(),
+        **identity(device),
+    }
+
+
+def found_again(known: Device) -> Device:
+    """The device as this process finds it: at its present index, with its present environment.
+
+    The loader's order may have changed since the agent listed it. A device is known by its UUID, else by its
+    place on the PCI bus, else by its name and its platform's. Raises `DeviceError` where none is the device.
+    """
+    from runtime.delegates.gpu.backends.opencl.device import list_devices  # noqa: PLC0415  # loads the drivers
+
+    present = [_environment(device) for device in list_devices()]
+    listed = int(known.facts["opencl_index"])
+    name = next(mark for mark in _MARKS if mark in known.environment)
+    wanted = _mark(known.environment, name)
+    # Of several that share a name and have no mark of their own, the one at the known index is taken.
+    order = sorted(range(len(present)), key=lambda index: index != listed)
+    index = next((i for i in order if _mark(present[i], name) == wanted), None)
+    if index is None:
+        now = present[listed]["opencl_device"] if listed < len(present) else "absent"
+        raise DeviceError(
+            f"{known.device_id} is not the device that the agent listed: OpenCL device {listed} was "
+            f"{known.environment['opencl_device']} ({', '.join(wanted)}) and is {now} now; restart the agent"
+        )
+    return known.model_copy(
+        update={
+            "environment": {**host_environment(), **present[index]},
+            "facts": {**known.facts, "opencl_index": str(index)},
+        }
+    )
+
+
+_MARKS = ("opencl_uuid", "opencl_pci", "opencl_device")
+"""The fields that a device is known by, the surest first."""
+
+
+def _mark(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """What a device is known by: the value of a mark, of a mere name with that of its platform."""
+    names = (name, "opencl_platform") if name == _MARKS[-1] else (name,)
+    return tuple(environment.get(part, "") for part in names)

@@ -1,0 +1,107 @@
+"""`--probe`: this host's devices, and on which of them each installed delegate runs or why it does not.
+
+The probe knows no delegate by name: it offers the devices to every registered descriptor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.devices import ProbeReport
+from agent.runner.probe.host import HOST_CPU, cpu_model, delegate_environment, host_environment, host_facts
+from agent.runner.probe.opencl_devices import opencl_devices
+from agent.wire.exclusion import HOST_GROUP
+from agent.wire.messages import Device, MissingDelegate
+from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.delegates.registry import delegate_descriptor, delegate_names
+from runtime.errors import DelegateError, FarmRuntimeError
+
+_NO_OPENCL = (
+    "no OpenCL platform: install a driver of your GPU, or on Debian and Ubuntu "
+    "`apt-get install --no-install-recommends pocl-opencl-icd` for OpenCL on the CPU"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """The devices of this host that one delegate runs on, with the environment fields of its results there.
+
+    `reason`: why there are none; empty where there are some.
+    """
+
+    kind: str
+    device_ids: frozenset[str] = frozenset()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+
+def probe(*, without_opencl: str | None = None) -> ProbeReport:
+    """Return everything this host offers, and a reason for each delegate kind that it does not.
+
+    `without_opencl`: why no OpenCL driver is to be loaded; None lists the OpenCL devices.
+    """
+    opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
+    devices = (host_cpu(), *opencl)
+    hosted = [hosted_by(name, devices, no_opencl) for name in delegate_names()]
+    return ProbeReport(
+        devices=tuple(_with_delegates(device, hosted) for device in devices),
+        missing=tuple(MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason),
+    )
+
+
+def host_cpu() -> Device:
+    """The host's CPU, before any delegate is asked."""
+    return Device(
+        device_id=HOST_CPU,
+        kind="cpu",
+        api="host",
+        name=cpu_model(),
+        delegates=(),
+        exclusion_group=HOST_GROUP,
+        environment=host_environment(),
+        facts=host_facts(),
+    )
+
+
+def _opencl() -> tuple[list[Device], str]:
+    """The OpenCL devices, and why there are none; the reason of a host that has some is not used."""
+    try:
+        found, faults = opencl_devices()
+    except (FarmRuntimeError, ImportError) as error:
+        return [], f"{_NO_OPENCL} ({error})"
+    return found, "; ".join(faults) or _NO_OPENCL
+
+
+def hosted_by(kind: str, devices: Sequence[Device], no_opencl: str) -> Hosted:
+    """Offer the devices to one delegate. An error in its package excludes only this delegate."""
+    try:
+        descriptor = delegate_descriptor(kind)
+        return _hosted(descriptor, devices, no_opencl)
+    except DelegateError as error:
+        return Hosted(kind, reason=str(error))
+    except Exception as error:  # noqa: BLE001  # a foreign package may raise anything at import
+        return Hosted(kind, reason=f"its package fails: {type(error).__name__}: {error}")
+
+
+def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl: str) -> Hosted:
+    offered = [device for device in devices if device.api in descriptor.apis]
+    refusals = {device.device_id: descriptor.hosts(device) for device in offered}
+    taken = frozenset(device_id for device_id, why in refusals.items() if why is None)
+    if taken:
+        return Hosted(descriptor.name, taken, delegate_environment(descriptor))
+    reasons = list(dict.fromkeys(why for why in refusals.values() if why is not None))
+    if "opencl" in descriptor.apis and not any(device.api == "opencl" for device in devices):
+        reasons.append(no_opencl)
+    return Hosted(descriptor.name, reason="; ".join(reasons) or "it names no api that a device could have")
+
+
+def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
+    """The device with the delegates that run on it, and the environment fields of their results."""
+    here = [h for h in hosted if device.device_id in h.device_ids]
+    return device.model_copy(
+        update={
+            "delegates": tuple(h.kind for h in here),
+            "delegate_environments": {h.kind: dict(h.environment) for h in here},
+        }
+    )

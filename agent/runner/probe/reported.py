@@ -1,0 +1,44 @@
+"""What a measuring process reports about itself: the device that it runs on, its machine and its software."""
+
+from __future__ import annotations
+
+import logging
+
+from agent.runner.probe.host import delegate_environment, host_environment
+from agent.wire.messages import Device
+from runtime.delegates.registry import delegate_descriptor
+from runtime.errors import DeviceError, FarmRuntimeError
+
+log = logging.getLogger(__name__)
+
+
+def present_device(device: Device) -> Device:
+    """The device as this process finds it. Raises `DeviceError` where another one has taken its place."""
+    if device.api == "opencl":
+        from agent.runner.probe.opencl_devices import found_again  # noqa: PLC0415  # loads the drivers
+
+        return found_again(device)
+    return device.model_copy(update={"environment": host_environment()})
+
+
+def reported_environment(device: Device, kind: str) -> dict[str, str]:
+    """The environment of this process, which has run a delegate on a device.
+
+    Raises `DeviceError` where that device is not at the index any more at which it was opened.
+    """
+    present = present_device(device)
+    used, found = (which.facts.get("opencl_index") for which in (device, present))
+    if used != found:
+        raise DeviceError(
+            f"{device.device_id} moved from OpenCL device {used} to {found} while it was measured"
+        )
+    return present.environment | delegate_environment(delegate_descriptor(kind))
+
+
+def environment_of_failed(device: Device, kind: str) -> dict[str, str]:
+    """The same of a process that measured nothing; empty where it cannot be found."""
+    try:
+        return reported_environment(device, kind)
+    except (FarmRuntimeError, OSError) as error:
+        log.warning("the environment is not known: %s", error)
+        return {}

@@ -1,0 +1,1 @@
+"""Blocks of processes that take turns: arms, processes, channels, rounds."""

@@ -1,0 +1,296 @@
+"""One arm of an attempt: the processes that it runs, what they reported, and how it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agent.attempt.files import (
+    RESULT_FILE,
+    TURN_TEXT,
+    AttemptFile,
+    Failure,
+    ProcessReport,
+    RunnerResult,
+    is_cancelled,
+    mark_left,
+    own_folder,
+    report_path,
+    write_progress,
+)
+from agent.machine.publishable import why_not_published
+from agent.machine.rounds import Round, taken
+from agent.processes.environment import for_runner
+from agent.processes.sandbox.inner import InnerBoundary
+from agent.processes.supervisor import Launch
+from agent.runner.failures import failure_of
+from agent.runner.judge.blocks import added, block_figures
+from agent.runner.judge.stopping import Stopped
+from agent.runner.judge.verdict import not_measured
+from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment, own_caches
+from agent.runner.probe.reported import present_device
+from agent.runner.tunings import cold_index, planned_tunings, timed
+from agent.runner.turns.children import Children
+from agent.runner.turns.ending import CancelledError, Clock, FailedError
+from agent.runner.turns.process import MeasuringProcess
+from agent.wire.measurement import BlockFigure
+from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
+from runtime.common.durable import write_atomically
+from runtime.delegates.descriptor import DelegateDescriptor
+from runtime.delegates.registry import delegate_descriptor
+from runtime.errors import DelegateError, FarmRuntimeError
+
+
+@dataclass(slots=True, eq=False)
+class Arm:
+    """One arm: its processes and what they reported. `over`: it has ended, and takes part in no more blocks;
+    `cancelled`: it is to end with what it has finished, and takes no further step.
+
+    `allowed`: the CPUs that the runner may use, of which each arm takes its own number. `environments`: those
+    of each tuning. `took_s`: how long each process ran in its own turns, by its number. `rounds`: the kept
+    rounds of each block. `live`: its process that is alive.
+    """
+
+    attempt: AttemptFile
+    job_file: Path
+    folder: Path
+    clock: Clock
+    allowed: Sequence[int]
+    alone: bool
+    cpus: Sequence[int] = ()
+    environments: list[Mapping[str, str]] = field(default_factory=list)
+    took_s: dict[int, float] = field(default_factory=dict)
+    tunings: int = 1
+    reports: list[ProcessReport] = field(default_factory=list)
+    rounds: dict[int, list[Round]] = field(default_factory=dict)
+    alternated: bool = False
+    stopped: Stopped | None = None
+    result: RunnerResult | None = None
+    live: MeasuringProcess | None = None
+    cancelled: bool = False
+    over: bool = False
+
+    @classmethod
+    def read(cls, job_file: Path, *, alone: bool) -> Arm:
+        """Read the arm's job. `alone`: it has no other arms, and the agent's limit is its own."""
+        attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+        clock = Clock(None if alone else attempt.job.soft_limit_s)
+        return cls(attempt, job_file, job_file.parent, clock, sorted(os.sched_getaffinity(0)), alone)
+
+    @property
+    def job(self) -> JobSpec:
+        """The job of its attempt."""
+        return self.attempt.job
+
+    @property
+    def name(self) -> str:
+        """`delegate@device`, by which the arms of a comparison are told apart."""
+        return f"{self.job.delegate}@{self.job.device_id}"
+
+    @property
+    def earlier(self) -> tuple[BlockFigure, ...]:
+        """The blocks of the result to which its own are added; none where it is measured from the first."""
+        return () if self.job.refines is None else self.job.refines.blocks
+
+    def blocks(self, base: Arm | None = None) -> list[BlockFigure]:
+        """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""
+        allowances = {number: taken(kept, self.name) for number, kept in self.rounds.items()}
+        base_reports = () if base is None else base.reports
+        return added(self.earlier, block_figures(self.reports, base_reports, allowances))
+
+    @property
+    def children(self) -> Children:
+        """The processes that it runs before and after the timed ones."""
+        return Children(self.attempt, self.job_file, self.folder, self.clock)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether it has finished a block of its own."""
+        return bool(timed(self.reports))
+
+    def do(self, step: Callable[[], None]) -> None:
+        """Take a step; a failure in it ends this arm alone, and so does a cancel."""
+        if not self.over and is_cancelled(self.folder):
+            self.cancel()
+        if not self.over and not self.cancelled:
+            self.conclude(step)
+
+    def conclude(self, step: Callable[[], None]) -> None:
+        """Take a step although the arm may be cancelled: what it has finished is summed up."""
+        if self.cpus:
+            # For the processes that the step starts, which are bound to the CPUs of this one.
+            os.sched_setaffinity(0, self.cpus)
+        try:
+            step()
+            if not self.alone:
+                write_progress(self.folder, TURN_TEXT)
+        except CancelledError:
+            self.cancel()
+        except FailedError as error:
+            self.end(not_measured(error.failure).model_copy(update={"environment": error.environment}))
+
+    def prepare(self) -> None:
+        """Choose the CPUs and the environment of its processes. Raises `FailedError`."""
+        _check_publishable(self.attempt, self.allowed)
+        descriptor = _checked_descriptor(self.attempt)
+        self.attempt = _with_present_device(self.attempt, self.job_file)
+        self.cpus = _chosen_cpus(self.attempt, descriptor, self.allowed)
+        self.tunings = planned_tunings(self.job, descriptor)
+        self.environments = [
+            measuring_environment(for_runner(), self._caches(tuning), len(self.cpus), self.allowed)
+            for tuning in range(self.tunings)
+        ]
+
+    def _caches(self, tuning: int) -> Path:
+        return self.folder / ("caches" if tuning == 0 else f"caches-{tuning}")
+
+    def start_process(self, index: int, tuning: int, who: str) -> MeasuringProcess:
+        """Start a measuring process on the arm's CPUs, in a folder of its own. It becomes the live one."""
+        own = own_folder(self.folder, index)
+        own.mkdir()
+        environment = {**self.environments[tuning], "TMPDIR": str(own)}
+        self.live = MeasuringProcess.start(
+            self.attempt, self.job_file, self.folder, index, tuning, who, self.clock, environment,
+            lambda launch: self._bounded(launch, (own, self._caches(tuning))),
+        )  # fmt: skip
+        # The signal may have come before there was a process to kill.
+        self.kill_if_cancelled()
+        return self.live
+
+    def _bounded(self, launch: Launch, own: tuple[Path, ...]) -> Launch:
+        """The launch within a boundary of its own: no process of an arm can touch what another one has."""
+        if self.attempt.writable is None:
+            return launch
+        return replace(launch, inner=InnerBoundary((*own, *map(Path, self.attempt.writable))))
+
+    def run_cold(self, tuning: int) -> None:
+        """Run the process with which a tuning begins. Raises `FailedError`."""
+        index = cold_index(tuning, self.job.plan)
+        which = "the cold process" + (f" of tuning {tuning + 1}" if self.tunings > 1 else "")
+        process = self.start_process(index, tuning, which)
+        before_s = self.clock.used_s
+        try:
+            process.wait_loaded()
+            report = process.run_cold()
+        finally:
+            process.close()
+            self.live = None
+        self.took_s[index] = self.clock.used_s - before_s
+        _check_conditions(self.job, report)
+        self.reports.append(report)
+        # For the processes that follow, which take from it what it chose and its warm-up.
+        write_atomically(report_path(self.folder, index), report.model_dump_json().encode())
+
+    def drop_block(self, index: int) -> None:
+        """Mark what its process `index` timed as not kept: the block was measured once more."""
+        self.rounds.pop(index, None)
+        self.reports = [
+            report if (samples := report.samples) is None or samples.index != index
+            else report.model_copy(update={"samples": samples.without_kept()})
+            for report in self.reports
+        ]  # fmt: skip
+
+    def cancel(self) -> None:
+        """Take no further step. What is finished is for `conclude`."""
+        self.cancelled = True
+        self.stopped = self.stopped or "cancelled"
+        self.drop_process()
+
+    def leave(self) -> None:
+        """End without a result."""
+        self.over = True
+        self.drop_process()
+        mark_left(self.folder)
+
+    def drop_process(self) -> None:
+        """End the live process."""
+        if self.live is not None:
+            self.live.close()
+            self.live = None
+
+    def kill_if_cancelled(self) -> None:
+        """Kill its live process where the agent has cancelled it; its turn then ends as cancelled."""
+        if self.live is not None and is_cancelled(self.folder):
+            self.live.kill()
+
+    def end(self, result: RunnerResult) -> None:
+        """Write the result, which the agent reads once the runner has ended."""
+        self.over = True
+        self.drop_process()
+        busy_ns = None if self.alone else int(1e9 * self.clock.used_s)
+        self.result = result.model_copy(update={"busy_ns": busy_ns})
+        write_atomically(self.folder / RESULT_FILE, self.result.model_dump_json().encode())
+
+
+def _check_conditions(job: JobSpec, report: ProcessReport) -> None:
+    """Raise `FailedError` where blocks are to be added to those of another environment."""
+    if job.refines is None or environment_id(report.environment) == job.refines.environment_id:
+        return
+    text = (
+        "the machine or its software is not what it was when the earlier blocks were measured; nothing was "
+        "added: farm retry measures the cell anew"
+    )
+    reason = Reason(code=ReasonCode.CONDITIONS_CHANGED, text=text)
+    raise FailedError(Failure(status=Status.FAILED, reason=reason), report.environment)
+
+
+def _check_publishable(attempt: AttemptFile, cpus: Collection[int]) -> None:
+    """Raise `FailedError` where `publish` is asked for on a machine whose figures are not for publication."""
+    why = why_not_published(cpus) if attempt.job.plan.level == "publish" else None
+    if why is not None:
+        # Not a failure of the model: `no_device` is not reused, so the cell runs again once this is mended.
+        reason = Reason(code=ReasonCode.NO_DEVICE, text=f"publish: {why}")
+        raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason))
+
+
+def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
+    """The descriptor of the job's delegate, once it has accepted the job's options.
+
+    The farm checked them against the descriptor that is installed where the campaign was submitted; another
+    version may be installed here. Raises `FailedError`.
+    """
+    try:
+        descriptor = delegate_descriptor(attempt.job.delegate_kind)
+        # The count of threads is judged by `_chosen_cpus`, which knows this host's CPUs.
+        descriptor.parse({k: v for k, v in attempt.job.delegate_options.items() if k != "threads"})
+    except DelegateError as error:
+        raise FailedError(failure_of(error, attempt)) from error
+    return descriptor
+
+
+def _chosen_cpus(
+    attempt: AttemptFile, descriptor: DelegateDescriptor, allowed: Sequence[int]
+) -> Sequence[int]:
+    """The CPUs of the job's `threads`, to which this process, and so its children, is bound in its turns.
+
+    Without that option the delegate's descriptor sets the count; without that, all CPUs are used.
+    """
+    declared = descriptor.options.get("threads")
+    default = None if declared is None else declared.default
+    wanted = attempt.job.delegate_options.get("threads", len(allowed) if default is None else default)
+    try:
+        return choose_cpus(allowed, core_siblings(allowed), int(wanted))
+    except ValueError as error:
+        # Not a failure of the model: `no_device` is not reused, so the cell runs again with more CPUs.
+        reason = Reason(code=ReasonCode.NO_DEVICE, text=str(error))
+        raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason)) from error
+
+
+def _with_present_device(attempt: AttemptFile, job_file: Path) -> AttemptFile:
+    """The attempt with its OpenCL device at the index that it has now, for the processes too.
+
+    Found here and not where it is opened: what a driver does on its first use is part of `init`. Raises
+    `FailedError` where another device has taken its place.
+    """
+    if attempt.device.api != "opencl":
+        return attempt
+    # A driver that cannot write its cache, as in the sandbox the user's, lists no device.
+    os.environ.update(own_caches(job_file.parent / "listing"))
+    try:
+        present = attempt.model_copy(update={"device": present_device(attempt.device)})
+    except FarmRuntimeError as error:
+        raise FailedError(failure_of(error, attempt)) from error
+    write_atomically(job_file, present.model_dump_json().encode())
+    return present

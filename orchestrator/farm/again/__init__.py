@@ -1,0 +1,1 @@
+"""What is done to results that exist: measured again, refined, imported, steered."""

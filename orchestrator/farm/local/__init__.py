@@ -1,0 +1,1 @@
+"""The farm of one machine: its folders, database, devices and quotas."""

@@ -1,0 +1,272 @@
+"""Answers users and operators: results, progress, and why cells wait. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from agent.wire.measurement import ProcessSamples
+from orchestrator.config.clock import utc_now
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.db.engine.sessions import Database, Session
+from orchestrator.db.read import (
+    agents,
+    cell_words,
+    compared_cells,
+    device_states,
+    events,
+    manifests,
+    open_cells,
+    outputs,
+    records,
+    scheduler_state,
+    waiting,
+)
+from orchestrator.db.read.agents import AgentState
+from orchestrator.db.read.outputs import Output
+from orchestrator.endpoint.client import fetch_samples, host_of_files
+from orchestrator.errors import FarmError
+from orchestrator.farm.reading.scheduler_status import broker_state, why_unscheduled
+from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
+from orchestrator.policy.why import Why, explain
+from orchestrator.results.comparable import ComparedCell
+from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.sources.store import Store
+from runtime.model.facts import ModelFacts, model_facts
+from runtime.model.reader import load_model
+
+_SAMPLES: TypeAdapter[list[ProcessSamples]] = TypeAdapter(list[ProcessSamples])
+
+CELLS_AT_A_TIME: Final = 200
+"""Cells of a page. Chosen: one has 5 to 20 kB as JSON, so a page is a few MB; with smaller ones a large
+campaign takes more requests.
+"""
+
+_EVENTS_AT_A_TIME: Final = 200
+"""Events of one answer to a watcher elsewhere, for the same reason: each brings its cell."""
+
+MOST_WAITING: Final = 100
+"""The most cells of one look at what waits: each takes several queries. Chosen: more than a screen shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellPage:
+    """Some cells of a campaign, or of all, in their order. `more`: others follow."""
+
+    cells: tuple[CellRecord, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A summary of the farm. `cells`: open cells by state, with `suspect` attempts and `paused` cells."""
+
+    cells: Mapping[str, int]
+    agents: tuple[AgentState, ...]
+    devices: Mapping[str, int]
+    scheduler: str
+    schedules: bool
+    broker: str
+    database: str
+    suspect_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads the database, and raw samples from the store.
+
+    A campaign is named by its id, the beginning of its id, its name or a part of it; a cell by the beginning
+    of its id or by words.
+    """
+
+    home: FarmHome
+    lab: LabConfig
+    database: Database
+
+    def campaigns(self) -> list[CampaignRecord]:
+        """Every campaign, the one submitted last first."""
+        with self.database.read() as session:
+            return records.campaigns(session)
+
+    def campaign(self, ref: str | None = None) -> CampaignRecord:
+        """One campaign; None: the last. Raises `UsageError`."""
+        with self.database.read() as session:
+            return records.campaign_record(session, records.find_campaign(session, ref))
+
+    def manifest(self, ref: str | None = None) -> ManifestRecord | None:
+        """The file that a campaign was submitted with; None where none was kept. Raises `UsageError`."""
+        with self.database.read() as session:
+            return manifests.manifest(session, ref)
+
+    def cells(self, campaign: str | None = None) -> list[CellRecord]:
+        """The cells of a campaign (None: the last; `all`: every one), each with its newest counted result."""
+        with self.database.read() as session:
+            return records.cells_of(session, _number(session, campaign))
+
+    def compared(self, campaign: str | None) -> list[ComparedCell]:
+        """The same cells as far as they are compared, much faster. Raises `UsageError`."""
+        with self.database.read() as session:
+            number = records.find_campaign(session, campaign).no or 0
+            return compared_cells.compared_cells(session, number)
+
+    def page(self, campaign: str | None, skip: int) -> CellPage:
+        """The same cells without the first `skip`, at most `CELLS_AT_A_TIME` of them. Raises `UsageError`."""
+        with self.database.read() as session:
+            names = records.cell_ids_of(session, _number(session, campaign))
+            chosen = names[skip : skip + CELLS_AT_A_TIME]
+            return CellPage(tuple(records.cells_by_id(session, chosen)), len(names) > skip + len(chosen))
+
+    def cell(self, words: str) -> CellRecord:
+        """The cell that words name: the beginning of its id, or parts of its names, with blanks between.
+
+        Raises `UsageError` where none does, or several do.
+        """
+        with self.database.read() as session:
+            return records.cells_by_id(session, [cell_words.find_cell_by(session, words)])[0]
+
+    def samples(self, cell: CellRecord) -> list[ProcessSamples]:
+        """Raw samples of the result a cell shows, one entry per process; empty where it has none.
+
+        In a lab, samples that are not on this machine are fetched from the server. Raises `FarmError` where
+        the stored file is gone or damaged.
+        """
+        store = Store(self.home.store)
+        return read_samples(cell, store, self._fetch)
+
+    def model_facts(self, sha256: str) -> ModelFacts | None:
+        """What a model file is, as its tables say; None where it is not in this store, or is no model."""
+        store = Store(self.home.store)
+        found = store.find(sha256)
+        if found is None:
+            return None
+        try:
+            return model_facts(load_model(store.path(sha256)), found.size_bytes)
+        except (OSError, ValueError):
+            return None
+
+    def store(self) -> Store:
+        """The farm's files. Raises `FarmError` where they are on another machine."""
+        store = Store(self.home.store)
+        if host := self._host_of_files():
+            raise FarmError(
+                f"the farm's files are in the store of {host}, not in {store.root}; run this there"
+            )
+        return store
+
+    def overview(self) -> Overview:
+        """The state of the farm."""
+        now = utc_now()
+        suspect = now - timedelta(seconds=self.lab.times.suspect_s)
+        with self.database.read() as session:
+            cells = open_cells.counts(session, suspect)
+            known = tuple(agents.states(session))
+            states = [d.state for d in device_states.device_states(session, now, self._silent_before(now))]
+            state = scheduler_state.read(session)
+        unscheduled = why_unscheduled(self.home, self.lab, state, now)
+        return Overview(
+            cells=cells,
+            agents=known,
+            devices={state: states.count(state) for state in dict.fromkeys(states)},
+            scheduler=unscheduled or "running",
+            schedules=not unscheduled,
+            broker=broker_state(self.lab, state),
+            database=self.database.name,
+            suspect_s=self.lab.times.suspect_s,
+        )
+
+    def why(self, words: str) -> Why:
+        """Explain why a cell waits, or how far it is; `words` as for `cell`. Raises `UsageError`."""
+        now = utc_now()
+        with self.database.read() as session:
+            cell_id = cell_words.find_cell_by(session, words)
+            unscheduled = why_unscheduled(self.home, self.lab, scheduler_state.read(session), now)
+            facts = waiting.cell_facts(session, cell_id, now, self._silent_before(now), unscheduled)
+        return explain(facts, now)
+
+    def waiting(self, ref: str, limit: int) -> list[tuple[str, Why]]:
+        """The next cells of a campaign, at most `limit` or `MOST_WAITING`: model on delegate, and why
+        each waits. Raises `UsageError`.
+        """
+        now = utc_now()
+        silent = self._silent_before(now)
+        with self.database.read() as session:
+            unscheduled = why_unscheduled(self.home, self.lab, scheduler_state.read(session), now)
+            number = records.find_campaign(session, ref).no or 0
+            return [
+                (what, explain(waiting.cell_facts(session, cell_id, now, silent, unscheduled), now))
+                for cell_id, what in waiting.first_queued(session, number, min(limit, MOST_WAITING))
+            ]
+
+    def history(self, prefix: str, after: int = 0) -> tuple[str, list[events.CellEvent]]:
+        """A cell's id, and its events after number `after`. Raises `UsageError`."""
+        with self.database.read() as session:
+            cell_id = records.find_cell(session, prefix)
+            return cell_id, events.of_cell(session, cell_id, after)
+
+    def output(self, attempt_id: str) -> Output | None:
+        """The end of what a running attempt's runner has written, as its agent reports it."""
+        with self.database.read() as session:
+            return outputs.of_attempt(session, attempt_id)
+
+    def events(self, ref: str | None) -> tuple[str, CampaignEvents]:
+        """A campaign's id, and its events from now on. Raises `UsageError`."""
+        campaign_id, since = self.begin(ref)
+        return campaign_id, CampaignEvents(partial(self.news, campaign_id), since)
+
+    def begin(self, ref: str | None) -> tuple[str, int]:
+        """A campaign's id, and the number of the last event: a watcher's start. Raises `UsageError`."""
+        with self.database.read() as session:
+            return records.find_campaign(session, ref).campaign_id, events.newest(session)
+
+    def news(self, campaign_id: str, seen: Seen) -> News:
+        """Events of a campaign since `seen`, as many as fit an answer. Raises `UsageError`."""
+        with self.database.read() as session:
+            number = records.find_campaign(session, campaign_id).no or 0
+        return look(self.database, number, seen, _EVENTS_AT_A_TIME)
+
+    def devices(self) -> list[device_states.DeviceState]:
+        """Every device that an agent ever reported, with what it does now."""
+        now = utc_now()
+        with self.database.read() as session:
+            return device_states.device_states(session, now, self._silent_before(now))
+
+    def agents(self) -> list[AgentState]:
+        """Every agent that ever connected, by name."""
+        with self.database.read() as session:
+            return agents.states(session)
+
+    def _fetch(self, sha256: str) -> None:
+        if host := self._host_of_files():
+            fetch_samples(self.home, self.lab, host, sha256)
+
+    def _host_of_files(self) -> str | None:
+        """The machine that has the farm's files; None: this one."""
+        return host_of_files(Store(self.home.store), self.database) if self.lab.is_lab else None
+
+    def _silent_before(self, now: datetime) -> datetime | None:
+        """Agents without a sign of life since then are silent; None: the one agent is the scheduler's."""
+        return now - timedelta(seconds=self.lab.times.suspect_s) if self.lab.is_lab else None
+
+
+def read_samples(cell: CellRecord, store: Store, fetch: Callable[[str], None]) -> list[ProcessSamples]:
+    """The samples that a cell's result names, fetched where the store lacks them. Raises `FarmError`."""
+    measured = cell.measurement
+    if measured is None or measured.samples_sha256 is None:
+        return []
+    if store.find(measured.samples_sha256) is None:
+        fetch(measured.samples_sha256)
+    path = store.path(measured.samples_sha256)
+    try:
+        return _SAMPLES.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise FarmError(f"the samples of cell {cell.cell_id} in {path} cannot be read: {error}") from error
+
+
+def _number(session: Session, campaign: str | None) -> int | None:
+    return None if campaign == "all" else records.find_campaign(session, campaign).no

@@ -1,0 +1,1 @@
+"""A farm on another machine: what is asked there, and what answers."""

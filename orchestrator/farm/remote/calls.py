@@ -1,0 +1,95 @@
+"""The calls of users' machines: which methods of the farm's face, with which scope, and their form as JSON.
+
+Arguments and answers have the types of the methods themselves, so that there is one description of both ends.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+
+from orchestrator.farm.again.refining import Refinements
+from orchestrator.farm.again.steering import Steering
+from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.reading.cells import Reading
+from orchestrator.farm.submit.requests import Requests
+from orchestrator.policy.rights import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A method that users may call. `part`: the attribute of the farm that has it."""
+
+    part: str
+    method: Callable[..., Any]
+    scope: Scope
+
+    @property
+    def name(self) -> str:
+        """`reading.campaigns`."""
+        return f"{self.part}.{self.method.__name__}"
+
+    def written(self, *args: Any, **kwargs: Any) -> bytes:
+        """Arguments as JSON. Raises `TypeError` for those that the method does not take."""
+        bound = inspect.signature(self.method).bind(None, *args, **kwargs).arguments
+        given = {name: value for name, value in bound.items() if name != "self"}
+        return _arguments(self.method).model_construct(**given).model_dump_json().encode()
+
+    def read(self, text: bytes) -> dict[str, Any]:
+        """Arguments of JSON. Raises `ValueError`."""
+        found = _arguments(self.method).model_validate_json(text)
+        return {name: getattr(found, name) for name in type(found).model_fields}
+
+    @property
+    def answer(self) -> TypeAdapter[Any]:
+        """The form of the answer."""
+        return _answer(self.method)
+
+
+def _calls(part: str, scope: Scope, *methods: Callable[..., Any]) -> tuple[Call, ...]:
+    return tuple(Call(part, method, scope) for method in methods)
+
+
+_ALL = (
+    *_calls(
+        "reading", Scope.READ,
+        Reading.campaigns, Reading.campaign, Reading.page, Reading.cell, Reading.overview, Reading.why,
+        Reading.waiting, Reading.history, Reading.output, Reading.begin, Reading.news, Reading.devices,
+        Reading.model_facts, Reading.manifest,
+    ),
+    *_calls("devices", Scope.READ, PresentDevices.hello),
+    *_calls("requests", Scope.SUBMIT, Requests.preview, Requests.place),
+    *_calls("refinements", Scope.SUBMIT, Refinements.refine),
+    *_calls("steering", Scope.CANCEL_OWN, Steering.cancel, Steering.pause, Steering.resume),
+    *_calls(
+        "steering", Scope.SUBMIT,
+        Steering.retry, Steering.prioritise, Steering.reserve, Steering.release,
+    ),
+    *_calls(
+        "steering", Scope.ADMIN,
+        Steering.quarantine, Steering.cool_down, Steering.record_noise,
+    ),
+)  # fmt: skip
+CALLS: Final[Mapping[str, Call]] = {call.name: call for call in _ALL}
+"""Every call by its name. What is not here needs the database: it is done on the server."""
+
+
+@cache
+def _arguments(method: Callable[..., Any]) -> type[BaseModel]:
+    types = get_type_hints(method)
+    fields: dict[str, Any] = {
+        name: (types[name], ... if taken.default is taken.empty else taken.default)
+        for name, taken in inspect.signature(method).parameters.items()
+        if name != "self"
+    }
+    return create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+@cache
+def _answer(method: Callable[..., Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(get_type_hints(method)["return"])

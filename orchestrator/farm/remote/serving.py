@@ -1,0 +1,209 @@
+"""`farm serve`: the scheduler of a lab in one foreground process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from agent.wire.service_manager import ServiceManager
+from orchestrator.config.clock import utc_now
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.read.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState
+from orchestrator.db.write.scheduler_state import write
+from orchestrator.dispatch.base import Dispatcher
+from orchestrator.dispatch.lab import LabDispatcher
+from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.farm.opening import Farm
+from orchestrator.farm.remote.answering import UsersFace
+from orchestrator.scheduling.lock import SchedulerLock, lock_holder
+from orchestrator.scheduling.loop import SchedulerLoop
+from orchestrator.sources import health_model
+from orchestrator.sources.store import Store
+from orchestrator.trust.agent_keys import AgentKeys
+from orchestrator.trust.credentials_service import CredentialsService
+from orchestrator.trust.signing import FarmSeal
+
+if TYPE_CHECKING:
+    from orchestrator.monitoring.metrics_page import MetricsPage
+
+STEP_S: Final = 1.0
+"""Seconds of one wait for messages. Chosen: SIGTERM takes effect within it; news ends the wait early."""
+
+_HEARTBEAT_EVERY_S = 5.0
+"""Seconds between two heartbeats in the database. Chosen: six fit into the silence after which `farm doctor`
+reports the scheduler (30 s), so one slow transaction raises no alarm; more often only writes more.
+"""
+
+_RIGHTS_EVERY_S = 60.0
+"""Seconds between two writes of the agents' users to the broker. Chosen: a Redis that restarted without its
+users locks every agent out for at most this long.
+"""
+
+_FIRST_PAUSE_S = 1.0
+"""Seconds before the first new try when the database is unreachable; each further pause is twice as long, up
+to `LabTimes.backoff_s`. Chosen: the end of a short outage is noticed at once.
+"""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Server:
+    """Schedules until `stopping` is true. Its whole state is in the database: it may be killed anytime."""
+
+    home: FarmHome
+    lab: LabConfig
+    database: Database
+    dispatcher: Dispatcher
+    stopping: Callable[[], bool]
+    credentials: CredentialsService
+    endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
+    stored: Callable[[float], None] | None = None
+    manager: ServiceManager = field(default_factory=ServiceManager)
+    _state: SchedulerState = field(init=False)
+    _heartbeat_at_s: float = 0.0
+    _rights_at_s: float = 0.0
+    _pause_s: float = _FIRST_PAUSE_S
+    _outage: str = ""
+
+    def __post_init__(self) -> None:
+        now, store = utc_now(), Store(self.home.store).identity()
+        self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "", store)
+
+    def run(self) -> None:
+        """Schedule. Raises `FarmError` where another process schedules already."""
+        with self._lock() as lock, self.endpoint():
+            health_model.provide(Store(self.home.store))
+            log.info("scheduling on %s; agents come through the broker", self.database.name)
+            service = SchedulerLoop(
+                self.database,
+                self.dispatcher,
+                self.lab.times,
+                self.stored,
+                self.lab.reference_agents,
+                self.lab.recovery,
+            )
+            self.manager.ready(f"scheduling on {self.database.name}")
+            while not self.stopping():
+                self.manager.alive()
+                try:
+                    self._beat(lock)
+                    service.listen(STEP_S)
+                except UnreachableError as error:
+                    self._wait(str(error))
+                else:
+                    self._recovered()
+            self.manager.stopping()
+            try:
+                service.stop()
+                self._record(replace(self._state, beat_at=utc_now(), broker=STOPPED, broker_text=""))
+            except UnreachableError as error:
+                log.warning("stopped without the database: %s", error)
+        log.info("stopped; agents finish the attempts that they have")
+
+    def _lock(self) -> SchedulerLock:
+        lock = SchedulerLock.acquire(self.home.scheduler_lock, None, self.database)
+        if lock is None:
+            holder = lock_holder(self.home.scheduler_lock)
+            who = f"process {holder.pid}" if holder else "a process on another machine"
+            raise FarmError(f"{who} already schedules for {self.database.name}; stop it, or use it")
+        return lock
+
+    def _beat(self, lock: SchedulerLock) -> None:
+        """Record a heartbeat, and make sure that no other process has taken over."""
+        fault = self.dispatcher.fault
+        broker = BROKER_DOWN if fault else BROKER_UP
+        if time.monotonic() < self._heartbeat_at_s and broker == self._state.broker:
+            return
+        # PostgreSQL frees the lock with a lost connection, and another `farm serve` may have taken it then.
+        if not lock.renew(self.database):
+            raise FarmError(f"another process took over the scheduling for {self.database.name}")
+        self._heartbeat_at_s = time.monotonic() + _HEARTBEAT_EVERY_S
+        if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
+            self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
+            self.credentials.apply_rights()
+        state = replace(self._state, beat_at=utc_now(), broker=broker, broker_text=fault)
+        self._record(state)
+
+    def _record(self, state: SchedulerState) -> None:
+        with self.database.write() as turn:
+            write(turn, state)
+        self._state = state
+
+    def _wait(self, why: str) -> None:
+        if not self._outage:
+            log.error("%s; trying again until it is back", why)
+            self.manager.status(f"waiting: {why}")
+        self._outage = why
+        until = time.monotonic() + self._pause_s
+        self._pause_s = min(self.lab.times.backoff_s, 2 * self._pause_s)
+        while not self.stopping() and time.monotonic() < until:
+            # A database that is away is not cured by a new scheduler.
+            self.manager.alive()
+            time.sleep(0.1)
+
+    def _recovered(self) -> None:
+        if self._outage:
+            log.warning("recovered from: %s", self._outage)
+            self.manager.status(f"scheduling on {self.database.name}")
+        self._outage = ""
+        self._pause_s = _FIRST_PAUSE_S
+
+
+def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> None:
+    """Schedule for the lab until `stopping` is true. Raises `FarmError`."""
+    if lab.broker_url is None:
+        raise UsageError("a lab needs a broker: set FARM_BROKER_URL")
+    if lab.recovery is not None:
+        lab.recovery.require_usable()
+    with Farm.open(home, lab=lab, serving=True) as farm:
+        credentials = CredentialsService.open(home, lab, farm.database)
+        credentials.warn_of_plaintext()
+        agent_keys = AgentKeys(farm.database)
+        seal = FarmSeal(credentials.key_folder.keys, agent_keys)
+        metrics = _metrics(lab, farm)
+        counters = None if metrics is None else metrics.counters
+        dispatcher = LabDispatcher(
+            lab.broker_url, lab.key_prefix, seal, lab.times, lab.broker_ca, credentials.apply_rights,
+            None if counters is None else counters.note_round_trip,
+        )  # fmt: skip
+        Server(
+            home, lab, farm.database, dispatcher, stopping, credentials,
+            endpoint=partial(_endpoint, lab, credentials, UsersFace(farm), metrics),
+            stored=None if counters is None else counters.note_stored,
+            manager=ServiceManager.from_environment(),
+        ).run()  # fmt: skip
+        # The newest envelope of each agent: after a restart, older ones are not accepted again.
+        with suppress(UnreachableError):
+            agent_keys.save()
+
+
+def _metrics(lab: LabConfig, farm: Farm) -> MetricsPage | None:
+    """What the endpoint tells Prometheus, where there is an endpoint; from now on it counts."""
+    if lab.address is None:
+        return None
+    from orchestrator.monitoring.metrics_page import MetricsPage  # noqa: PLC0415  # see `_endpoint`
+
+    page = MetricsPage(farm.database, Store(farm.home.store), lab.limits, lab.times.suspect_s)
+    farm.database.watchers.append(page.counters.note)
+    return page
+
+
+def _endpoint(
+    lab: LabConfig, credentials: CredentialsService, face: UsersFace, metrics: MetricsPage | None
+) -> AbstractContextManager[None]:
+    """The HTTP endpoint, where the configuration names an address."""
+    if lab.address is None:
+        return nullcontext()
+    from orchestrator.endpoint.serve import answering  # noqa: PLC0415  # many labs need no web server
+
+    return answering(credentials, lab.address, face, metrics)

@@ -1,0 +1,1 @@
+"""From a campaign to its end: plan, store, run, follow, notify."""

@@ -1,0 +1,192 @@
+"""Campaigns that come from users' machines: the document and the hashes of its files, which were sent before.
+
+The farm reads the document by its own rules, whatever the sender made of it, and fetches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from agent.wire.plan import LabelledData
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.config.limits import require_budget
+from orchestrator.errors import UsageError
+from orchestrator.farm.submit.submission import Submission, SubmissionPlan, Submitted
+from orchestrator.manifest.campaign import Campaign, ModelEntry
+from orchestrator.manifest.labels import check_labels
+from orchestrator.manifest.load import parse_manifest
+from orchestrator.manifest.narrow import narrow
+from orchestrator.manifest.plans import require_samples_fit
+from orchestrator.policy.preview import CellPreview
+from orchestrator.policy.rights import require_priority
+from orchestrator.sources.content import Requirement, require_labelled_data, require_model
+from orchestrator.sources.datasets import require_fit
+from orchestrator.sources.store import Store, StoredFile
+
+_LONGEST_REASON: Final = 500
+"""Characters of a sender's reason why a model could not be fetched; cells and pages show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file by its hash."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentModel:
+    """A model of the document as the sender has it. `file`: None where it could not be fetched, for the
+    reason `unreachable`; `data`: its labelled data.
+    """
+
+    id: str
+    file: SentFile | None
+    data: SentFile | None = None
+    unreachable: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """64 hex digits; empty without a file."""
+        return "" if self.file is None else self.file.sha256
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return 0 if self.file is None else self.file.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user's machine wants measured. `file`: what messages call the document; `delegates`, `only`,
+    `devices`: which part of it; `priority`, `level`: instead of the document's. `labels`: all of the
+    campaign's; None: the document's.
+    """
+
+    document: str
+    file: str
+    models: tuple[SentModel, ...]
+    delegates: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    priority: int = 0
+    force: bool = False
+    devices: tuple[str, ...] = ()
+    level: str | None = None
+    labels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A campaign that was stored, with what is done with each of its cells."""
+
+    submitted: Submitted
+    cells: tuple[CellPreview, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Plans and stores requests."""
+
+    home: FarmHome
+    lab: LabConfig
+    submission: Submission
+
+    def preview(self, request: Request) -> tuple[CellPreview, ...]:
+        """What a submission would do with each cell; its files need not be here. Raises as `place`."""
+        return self._planned(_campaign(request, self.lab), request, _sent(request)).preview
+
+    def place(self, request: Request) -> Placed:
+        """Plan a request and store it, or find the same user's unfinished campaign of the same content.
+
+        Raises `UsageError` (`ManifestError` for mistakes in the document) and `UnreachableError` as
+        `Submission`, and `FarmError` where the store's budget is used.
+        """
+        campaign = _campaign(request, self.lab)
+        store = Store(self.home.store, self.lab.limits.artifact_bytes, self.lab.limits)
+        # As for a submission from here: until the database names the files, pruning must not delete them.
+        with store.in_use():
+            require_budget(store.root, self.lab.limits)
+            plan = self._planned(campaign, request, _arrived(campaign, request, store))
+            return Placed(self.submission.submit(plan), plan.preview)
+
+    def _planned(
+        self, campaign: Campaign, request: Request, models: Mapping[str, SentModel]
+    ) -> SubmissionPlan:
+        require_priority(request.priority, self.submission.user)
+        for model in campaign.models:
+            if model.id not in models:
+                raise UsageError(f"{request.file}: no file was sent for model {model.id}")
+        planned = replace(campaign, models=tuple(_with_data(m, models[m.id]) for m in campaign.models))
+        return self.submission.plan(planned, models.values(), force=request.force)
+
+
+def _campaign(request: Request, lab: LabConfig) -> Campaign:
+    campaign = parse_manifest(request.document.encode(), request.file, request.level)
+    campaign = narrow(campaign, request.delegates, request.only, request.devices)
+    require_samples_fit(campaign, lab)
+    if request.labels is not None:
+        check_labels(request.labels)
+        campaign = replace(campaign, labels=dict(request.labels))
+    return replace(campaign, priority=request.priority)
+
+
+def _sent(request: Request) -> dict[str, SentModel]:
+    """The models by id, each without a file with a reason that is short enough to be shown."""
+    return {
+        model.id: model if model.file else replace(model, unreachable=_reason(model))
+        for model in request.models
+    }
+
+
+def _reason(model: SentModel) -> str:
+    return (model.unreachable or "the sender had no file")[:_LONGEST_REASON]
+
+
+def _arrived(campaign: Campaign, request: Request, store: Store) -> dict[str, SentModel]:
+    """The models with the sizes that their files have here. Raises `UsageError` for a file that is missing or
+    of another kind.
+    """
+    found = _sent(request)
+    for entry in campaign.models:
+        model = found.get(entry.id)
+        if model is None or model.file is None:
+            continue
+        here = _kept(store, model.file, f"model {entry.id}", require_model)
+        data = model.data
+        if data is not None:
+            labelled = _kept(store, data, f"labelled data of {entry.id}", require_labelled_data)
+            require_fit(entry, store, here.sha256, labelled)
+            data = SentFile(labelled.sha256, labelled.size_bytes)
+        found[entry.id] = replace(model, file=SentFile(here.sha256, here.size_bytes), data=data)
+    return found
+
+
+def _kept(store: Store, file: SentFile, what: str, require: Requirement) -> StoredFile:
+    try:
+        found = store.find(file.sha256) if store.touch(file.sha256) else None
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from error
+    if found is None:
+        raise UsageError(f"{what}: the farm has no file {file.sha256[:12]}; submit again, which sends it")
+    with store.open(found.sha256) as opened:
+        require(opened, what)
+    return found
+
+
+def _with_data(entry: ModelEntry, model: SentModel) -> ModelEntry:
+    """The model whose plan names its labelled data."""
+    if entry.data is None or model.file is None:
+        return entry
+    if model.data is None:
+        raise UsageError(f"model {entry.id}: its labelled data was not sent")
+    judged_by = LabelledData(
+        sha256=model.data.sha256,
+        size_bytes=model.data.size_bytes,
+        metric=entry.data.metric,
+        at_least=entry.data.at_least,
+    )
+    return replace(entry, plan=entry.plan.model_copy(update={"labelled": judged_by}))

@@ -1,0 +1,131 @@
+"""Runs of a whole signature in the background, on the memory of `TensorBuffer`s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runtime.api.event import Event
+from runtime.api.tensor_buffer import HOST_MEMORY, TensorBuffer
+from runtime.delegates.asynchrony import AsynchronousPartition
+from runtime.errors import (
+    INVALID_ARGUMENT,
+    MISSING_INPUT,
+    RUNTIME_FAILURE,
+    UNSUPPORTED,
+    DelegateError,
+    StatusError,
+)
+from runtime.interpreter.details import public_dtype
+from runtime.model.graph import Signature, Subgraph, Tensor
+from runtime.model.schema import TensorType
+from runtime.plan.execution import Execution
+from runtime.plan.subgraph import PlannedSubgraph
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A partition that runs a whole signature; `inputs` and `outputs` are the places of its own there.
+
+    It holds for as long as the subgraph has this execution.
+    """
+
+    execution: Execution
+    partition: AsynchronousPartition
+    subgraph: Subgraph
+    signature: Signature
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def start(self, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]) -> Event:
+        """Start a run on these buffers, which carry its event from then on.
+
+        Raises `StatusError` for buffers and events that the device cannot use, `DeviceError` where it fails.
+        """
+        self._check_types("input", self.signature.inputs, inputs)
+        self._check_types("output", self.signature.outputs, outputs)
+        try:
+            started = self.partition.start(
+                [inputs[place].storage for place in self.inputs],
+                [outputs[place].storage for place in self.outputs],
+                [event.completion for event in fillings(inputs)],
+                [event.completion for event in uses(outputs)],
+            )
+        except DelegateError as error:
+            raise StatusError(str(error), RUNTIME_FAILURE) from error
+        event = Event(started.completion, started.copies)
+        attach(event, inputs, outputs)
+        return event
+
+    def _check_types(
+        self, kind: str, pairs: Sequence[tuple[str, int]], buffers: Sequence[TensorBuffer]
+    ) -> None:
+        """A caller's buffer of OpenCL holds the tensor's own type; host memory is bytes, as in LiteRT."""
+        for (name, index), buffer in zip(pairs, buffers, strict=True):
+            if buffer.buffer_type == HOST_MEMORY:
+                continue
+            wanted = buffer_dtype(self.subgraph.tensors[index])
+            if buffer.dtype != wanted:
+                raise StatusError(
+                    f"{kind} {name!r} is {wanted.name}, and its buffer holds {buffer.dtype.name}; make the "
+                    f"TensorBuffer with {wanted.name}",
+                    INVALID_ARGUMENT,
+                )
+
+
+def route_of(planned: PlannedSubgraph, signature: Signature) -> Route | None:
+    """How one partition runs all of a signature in the background; None where none does."""
+    whole, execution = planned.whole(), planned.execution
+    if whole is None or execution is None:
+        return None
+    partition, step = whole
+    if not isinstance(partition, AsynchronousPartition) or not partition.starts:
+        return None
+    inputs, outputs = ([index for _, index in pairs] for pairs in (signature.inputs, signature.outputs))
+    if not set(step.inputs) <= set(inputs) or sorted(step.outputs) != sorted(outputs):
+        return None
+    return Route(
+        execution,
+        partition,
+        planned.subgraph,
+        signature,
+        tuple(inputs.index(index) for index in step.inputs),
+        tuple(outputs.index(index) for index in step.outputs),
+    )
+
+
+def fillings(inputs: Sequence[TensorBuffer]) -> list[Event]:
+    """The runs that fill the inputs of another: it needs their results."""
+    return [event for event in dict.fromkeys(b.event for b in inputs) if event is not None]
+
+
+def uses(outputs: Sequence[TensorBuffer]) -> list[Event]:
+    """The runs that fill or read the outputs of another: it only begins when they have ended."""
+    events = (event for b in outputs for event in (b.event, b.reader))
+    return [event for event in dict.fromkeys(events) if event is not None]
+
+
+def attach(event: Event, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]) -> None:
+    """The run takes over the events of its inputs, and gives its own to its outputs."""
+    for buffer in inputs:
+        buffer.event, buffer.reader = None, event
+    for buffer in outputs:
+        buffer.event, buffer.reader = event, None
+
+
+def buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:
+    """The buffer for an input or output. Raises `StatusError` where there is none; `kind` is in its text."""
+    if name not in buffers:
+        raise StatusError(f"no buffer for {kind} {name!r}", MISSING_INPUT)
+    return buffers[name]
+
+
+def buffer_dtype(tensor: Tensor) -> np.dtype[Any]:
+    """The dtype of a tensor's elements in a buffer. Raises `StatusError` for strings."""
+    if tensor.type is TensorType.STRING:
+        raise StatusError(f"tensor {tensor.name!r}: strings have no buffer", UNSUPPORTED)
+    found: np.dtype[Any] = np.dtype(public_dtype(tensor))
+    return found

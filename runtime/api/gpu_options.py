@@ -1,0 +1,158 @@
+"""The options that say how a `CompiledModel` uses a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from runtime.errors import DelegateError
+
+_BACKENDS = ("automatic", "opencl", "webgpu", "opengl")
+_PRECISIONS = ("default", "fp32", "fp16", "fp16_with_fp32_accumulation")
+_STORAGE_TYPES = ("default", "buffer", "texture_2d")
+_WAIT_TYPES = ("default", "passive", "active", "do_not_wait")
+_PRIORITIES = ("default", "low", "normal", "high")
+
+_REFUSED = {
+    "prefer_texture_weights": "weights lie in buffers",
+    "program_cache_fd": "kernels are kept in a folder; name it by serialization_dir",
+    "weight_cache_fd": "packed weights are kept in a folder; name it by serialization_dir",
+    "cache_compiled_programs_only": "packed weights are kept beside the kernels; leave serialization_dir out",
+    "serialize_external_tensors": "no tensor is external to the model's file and its own weight files",
+    "external_tensor_patterns": "no tensor is external; bind memory of your own by a TensorBuffer",
+    "buffer_storage_tensor_patterns": "every tensor lies in a buffer",
+    "kernel_batch_size": "a run is enqueued as a whole",
+    "num_steps_of_command_buffer_preparations": "kernels are enqueued one by one, not recorded by the driver",
+    "num_threads_to_upload": "constants are mapped where they lie",
+    "num_threads_to_compile": "kernels are compiled by a process for each core that this one may use",
+    "convert_weights_on_gpu": "weights are packed on the host, once for all starts",
+    "disable_shader_optimization": "kernels are compiled once, with the driver's optimisations, and kept",
+}
+"""Options that this delegate cannot follow, with the reason; their defaults are accepted."""
+
+
+@dataclass
+class GpuOptions:
+    """LiteRT's options of the GPU, and the options of our `gpu` delegate by name.
+
+    Those that choose something, under the names of LiteRT's C++ interface; enumerations are texts:
+
+    - `enforce_f32`, `precision`: what products are computed in. "fp16" rounds weights and accumulates in
+      32 bits, as "fp16_with_fp32_accumulation" does; "default" is 32 bits. A lossy one contradicts the flag.
+    - `backend`: "automatic", which is "opencl", or "opencl" or "webgpu".
+    - `buffer_storage_type`: "default" and "buffer" say where tensors lie here; "texture_2d" is refused.
+    - `serialization_dir`, `model_cache_key`: the folder of what later starts find, and a text that is this
+      model's own; `serialize_program_cache` false keeps nothing.
+    - `wait_type`: how runs wait for the device, as the delegate's option of that name says.
+    - `preferred_device_substr`: a part of the device's name.
+
+    Those that this delegate fulfils in any case: `constant_tensor_sharing` (packed weights are a mapped
+    file), `infinite_float_capping` (infinities are values), `wait_for_weights_conversion_complete`,
+    `hint_fully_delegated_to_single_delegate` and `hint_waiting_for_completion` (it sees both itself),
+    `madvise_original_shared_tensors` (the file's weights are given up once they are packed),
+    `allow_src_quantized_fc_conv_ops` and `benchmark_mode`. All others are refused with the reason, as soon as
+    they are not left at their defaults.
+
+    `delegate_options` goes to our delegate as it is: tuning, threads, ...
+    (`runtime.delegates.gpu.settings.options`).
+    """
+
+    enforce_f32: bool = False
+    constant_tensor_sharing: bool = False
+    infinite_float_capping: bool = False
+    benchmark_mode: bool = False
+    allow_src_quantized_fc_conv_ops: bool = False
+    hint_waiting_for_completion: bool = False
+    delegate_options: Mapping[str, Any] = field(default_factory=dict)
+    backend: str = "automatic"
+    precision: str = "default"
+    buffer_storage_type: str = "default"
+    prefer_texture_weights: bool = False
+    serialization_dir: str | None = None
+    model_cache_key: str | None = None
+    program_cache_fd: int | None = None
+    weight_cache_fd: int | None = None
+    serialize_program_cache: bool = True
+    cache_compiled_programs_only: bool = False
+    serialize_external_tensors: bool = False
+    external_tensor_patterns: tuple[str, ...] = ()
+    buffer_storage_tensor_patterns: tuple[str, ...] = ()
+    kernel_batch_size: int = 0
+    num_steps_of_command_buffer_preparations: int = 0
+    wait_type: str = "default"
+    preferred_device_substr: str | None = None
+    num_threads_to_upload: int = 0
+    num_threads_to_compile: int = 0
+    convert_weights_on_gpu: bool = False
+    wait_for_weights_conversion_complete: bool = True
+    priority: str = "default"
+    disable_shader_optimization: bool = False
+    hint_fully_delegated_to_single_delegate: bool = False
+    madvise_original_shared_tensors: bool = False
+
+    def for_delegate(self) -> dict[str, Any]:
+        """The same as options of our `gpu` delegate.
+
+        Raises `DelegateError` for a value that LiteRT does not know, for what this delegate cannot do, and
+        where `delegate_options` says something else.
+        """
+        self._refuse()
+        said: dict[str, Any] = {}
+        if self.backend != "automatic":
+            said["backend"] = self.backend
+        precision = self._choice("precision", _PRECISIONS)
+        if precision != "default":
+            said["precision"] = "fp32" if precision == "fp32" else "fp16"
+        if self.enforce_f32:
+            said["precision_loss_allowed"] = False
+        wait_type = self._choice("wait_type", _WAIT_TYPES)
+        if wait_type != "default":
+            said["wait_type"] = wait_type
+        if self.preferred_device_substr is not None:
+            said["device"] = self.preferred_device_substr
+        if self.serialization_dir is not None:
+            said["serialization_dir"] = self.serialization_dir
+        if self.model_cache_key is not None:
+            said["model_token"] = self.model_cache_key
+        if not self.serialize_program_cache:
+            said["cache_dir"] = ""
+        for name, value in said.items():
+            given = self.delegate_options.get(name, value)
+            if str(given).lower() != str(value).lower():
+                raise DelegateError(
+                    f"gpu options: delegate_options has {name}={given!r}, and the other options say "
+                    f"{value!r}; give one of them"
+                )
+        return {**said, **self.delegate_options}
+
+    def _choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        value = getattr(self, name)
+        if value not in allowed:
+            raise DelegateError(f"gpu options: {name} must be one of {', '.join(allowed)}; got {value!r}")
+        return str(value)
+
+    def _refuse(self) -> None:
+        """Raise for the first option that this delegate cannot follow."""
+        backend = self._choice("backend", _BACKENDS)
+        if backend == "opengl":
+            raise DelegateError(
+                "gpu options: backend 'opengl' is not there: this delegate drives OpenCL and WebGPU"
+            )
+        if self._choice("buffer_storage_type", _STORAGE_TYPES) == "texture_2d":
+            raise DelegateError(
+                "gpu options: buffer_storage_type 'texture_2d' is not there: tensors lie in buffers"
+            )
+        if self._choice("priority", _PRIORITIES) in ("low", "high"):
+            raise DelegateError(
+                f"gpu options: priority {self.priority!r} is not there: this delegate has queues of one kind"
+            )
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name in _REFUSED and value != option.default:
+                raise DelegateError(f"gpu options: {option.name}={value!r}: {_REFUSED[option.name]}")
+        if not self.wait_for_weights_conversion_complete:
+            raise DelegateError(
+                "gpu options: wait_for_weights_conversion_complete=False: a model is compiled when its "
+                "weights are packed"
+            )

@@ -1,0 +1,1 @@
+"""Which candidate runs: costs, timing, schedules, and choices of earlier starts."""

@@ -1,0 +1,129 @@
+"""Candidates that earlier starts timed: which of a node's are worth a comparison, and which has won one.
+
+Nothing is compiled or timed here; who times is `runtime.delegates.gpu.choose.tuning`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.layout.source import function_of, kernel_source, parameters_of
+from runtime.delegates.gpu.lowering.spec import Candidate
+from runtime.delegates.gpu.settings.choices import key_of, parsed
+from runtime.delegates.gpu.settings.options import Options
+from runtime.errors import DelegateError
+
+_SHORTLIST = {"none": 1, "fast": 2, "exhaustive": 99}
+"""Candidates of a node that are compiled and timed, by the option `tuning`; 99 means all. Compiling takes
+most of the first start: 0.1 to 0.2 seconds for each function with PoCL."""
+
+_LIGHT_SHARE = {"none": 0.0, "fast": 0.02, "exhaustive": 0.0}
+"""Share of the graph's estimated time below which equal nodes together get no second candidate, by the option
+`tuning`. Chosen: even a candidate that is a fifth faster would gain less than half a percent there."""
+
+_BYTE_WEIGHT = 8
+"""Flops that take about as long as a byte of traffic: about 200 GFLOP/s of a core with AVX-512 against 25
+GB/s from memory. It only ranks nodes by weight; larger puts those that copy first."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptChoices:
+    """What the cache holds for a device, by the option `tuning`; or `given` alone, names by keys.
+
+    `made`: the choices of this start, whether they were timed, kept or given.
+    """
+
+    device: Capabilities
+    cache: Cache
+    effort: str
+    given: Mapping[str, str] | None = None
+    made: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, device: Capabilities, cache: Cache, options: Options) -> KeptChoices:
+        """What a device's cache holds, or what the options give. Raises `DelegateError`."""
+        given = None if options.choices is None else parsed(options.choices)
+        return cls(device, cache, options.tuning, given)
+
+    def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
+        """The candidates that are allowed; of those that were compared before, the winner alone."""
+        return [self.winner(node) or node for node in self.allowed(alternatives)]
+
+    def allowed(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
+        """The candidates that the option `tuning` allows; compiling is slow, so light nodes get one."""
+        keys = [self.key(node) for node in alternatives]
+        weights: dict[str, int] = {}
+        for key, node in zip(keys, alternatives, strict=True):
+            weights[key] = weights.get(key, 0) + _weight(node[0])
+        light = _LIGHT_SHARE[self.effort] * sum(weights.values())
+        most = _SHORTLIST[self.effort]
+        return [
+            list(node[: most if weights[key] >= light else 1])
+            for key, node in zip(keys, alternatives, strict=True)
+        ]
+
+    def winner(self, node: Sequence[Candidate]) -> list[Candidate]:
+        """The candidate that won an earlier comparison of these; none where there was no such one.
+
+        Raises `DelegateError` where choices are given and none is for this comparison.
+        """
+        name = self.recall(self.key(node)) if len(node) > 1 else None
+        found = [candidate for candidate in node if candidate.name == name]
+        if not found and name is not None and self.given is not None:
+            raise DelegateError(f"gpu delegate: option 'choices': no kernel here is called {name!r}")
+        return found
+
+    def key(self, node: Sequence[Candidate]) -> str:
+        """A hash of device, threads, the option `tuning`, and the candidates' functions and parameters."""
+        functions = [
+            (c.name, [(function_of(launch), parameters_of(launch)) for launch in c.launches]) for c in node
+        ]
+        files = tuple(sorted({launch.instance.source for c in node for launch in c.launches}))
+        content = repr(
+            (self.device.key, self.device.compute_units, self.effort, functions, _digest_of(files))
+        )
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def recall(self, key: str) -> str | None:
+        """The winner of an earlier start, or the given one.
+
+        Raises `DelegateError` where choices are given and this one is not among them.
+        """
+        if self.given is None:
+            kept = self.cache.read("tuning", key)
+            found = None if kept is None else kept.decode()
+        else:
+            found = self.given.get(key_of(key))
+            if found is None:
+                raise DelegateError(
+                    f"gpu delegate: option 'choices' has none for {key_of(key)}: they were made for another "
+                    "model, device, driver or version, or with other options; leave it out to time them again"
+                )
+        if found is not None:
+            self.note(key, found)
+        return found
+
+    def note(self, key: str, winner: str) -> None:
+        """Count a winner among the choices of this start."""
+        self.made[key_of(key)] = winner
+
+    def remember(self, key: str, winner: str) -> None:
+        """Keep a winner for later starts."""
+        self.note(key, winner)
+        self.cache.write("tuning", key, winner.encode())
+
+
+@cache
+def _digest_of(files: tuple[str, ...]) -> str:
+    text = "".join(kernel_source(name) for name in ("common.cl", *files))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _weight(candidate: Candidate) -> int:
+    """An estimate of a candidate's time, in flops."""
+    return sum(launch.flops + _BYTE_WEIGHT * launch.bytes for launch in candidate.launches)

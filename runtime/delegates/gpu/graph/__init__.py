@@ -1,0 +1,1 @@
+"""The graph of a partition: nodes, types of elements, weights, epilogues, parameters."""

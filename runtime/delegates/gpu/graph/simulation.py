@@ -1,0 +1,236 @@
+"""The simulated path of quantised models: tensors hold real numbers, rounded to what levels stand for.
+
+A *level* is a stored integer q; it stands for scale * (q - zero_point). On this path every quantised tensor
+enters the graph as float32, constants widened, and behind each operator a step rounds its result to a
+multiple of the scale within the range of the type, as an integer kernel does in storing it. At the border of
+the partition tensors keep their own type: a DEQUANTIZE node reads an input, a QUANTIZE node writes an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from runtime.delegates.base import Array, GraphFacts, Unsupported
+from runtime.delegates.gpu.graph.graph import Custom, Kind, Step, shorten
+from runtime.delegates.gpu.graph.weights import stored
+from runtime.model.graph import Operator, Quantization, Tensor
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import TensorType
+from runtime.ops.support.quantization import RANGES
+
+QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
+"""Types of computed tensors that, with a scale, stand for real numbers."""
+
+_WIDENED = (
+    *QUANTIZED, TensorType.INT4, TensorType.UINT4, TensorType.INT2, TensorType.INT32, TensorType.INT64,
+)  # fmt: skip
+"""Types of constants that, with scales, stand for real numbers: weights, and the biases of sums of levels."""
+
+_ON_LEVELS: frozenset[Kind] = frozenset({
+    Op.BIDIRECTIONAL_SEQUENCE_LSTM, Op.BITCAST, Op.BITWISE_XOR, Op.CAST, Op.FLOOR_DIV, Op.FLOOR_MOD,
+    Op.LSTM, Op.RIGHT_SHIFT, Op.RNN, Op.STABLEHLO_ADD, Op.STABLEHLO_AND, Op.STABLEHLO_CLAMP,
+    Op.STABLEHLO_MAXIMUM, Op.STABLEHLO_MINIMUM, Op.STABLEHLO_MULTIPLY, Op.STABLEHLO_REMAINDER,
+    Op.STABLEHLO_SHIFT_LEFT, Op.SVDF, Op.UNIDIRECTIONAL_SEQUENCE_LSTM, Op.UNIDIRECTIONAL_SEQUENCE_RNN,
+    Op.WHERE,
+})  # fmt: skip
+"""Operators that compute with the stored integers themselves, or round more numbers than their outputs, as
+the cells of recurrent networks do."""
+
+_MOVES: frozenset[Kind] = frozenset({
+    Op.BATCH_TO_SPACE_ND, Op.BROADCAST_TO, Op.CONCATENATION, Op.DEPTH_TO_SPACE, Op.DYNAMIC_UPDATE_SLICE,
+    Op.EMBEDDING_LOOKUP, Op.EXPAND_DIMS, Op.GATHER, Op.GATHER_ND, Op.MIRROR_PAD, Op.ONE_HOT, Op.PACK,
+    Op.PAD, Op.PADV2, Op.RESHAPE, Op.RESIZE_NEAREST_NEIGHBOR, Op.REVERSE_V2, Op.SELECT, Op.SELECT_V2,
+    Op.SLICE, Op.SPACE_TO_BATCH_ND, Op.SPACE_TO_DEPTH, Op.SPLIT, Op.SPLIT_V, Op.SQUEEZE,
+    Op.STABLEHLO_BROADCAST_IN_DIM, Op.STRIDED_SLICE, Op.TILE, Op.TOPK_V2, Op.TRANSPOSE, Op.UNPACK,
+})  # fmt: skip
+"""Operators whose results are elements of their inputs, or zero: rounded already where the scales agree."""
+
+_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
+    "SATURATE": (None, None),
+    "RELU": (0.0, None),
+    "RELU_SATURATED": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+"""Steps that only bound a number: the range of levels takes their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """One scale for a whole tensor; `low` and `high` are the bounds of levels less the zero point."""
+
+    scale: float
+    zero_point: int
+    low: int
+    high: int
+
+
+def is_quantized(tensor: Tensor) -> bool:
+    """True for a tensor whose integers stand for real numbers."""
+    return tensor.type in QUANTIZED and tensor.quantization is not None
+
+
+def levels_of(tensor: Tensor) -> Levels | None:
+    """The levels of a quantised tensor; None where it has not exactly one scale, a positive number."""
+    scales = _scales(tensor.quantization)
+    if not is_quantized(tensor) or tensor.quantization is None or scales is None or scales.size != 1:
+        return None
+    zero_point = int(tensor.quantization.zero_points[0])
+    low, high = RANGES[tensor.type]
+    return Levels(float(scales[0]), zero_point, low - zero_point, high - zero_point)
+
+
+def is_real(facts: GraphFacts, tensor: int) -> bool:
+    """True for a tensor of 8 or 16 bits that enters a simulated operator as real numbers."""
+    known = facts.subgraph.tensors[tensor]
+    return (is_widened(facts, tensor) and known.type in QUANTIZED) or _is_computed(facts, tensor)
+
+
+def is_widened(facts: GraphFacts, tensor: int) -> bool:
+    """True for a constant that can be widened to the real numbers that it stands for."""
+    known = facts.subgraph.tensors[tensor]
+    return tensor in facts.constants and known.type in _WIDENED and _scales(known.quantization) is not None
+
+
+def _is_computed(facts: GraphFacts, tensor: int) -> bool:
+    """True for a quantised tensor that is no constant."""
+    return tensor not in facts.constants and is_quantized(facts.subgraph.tensors[tensor])
+
+
+def _scales(quantization: Quantization | None) -> Array | None:
+    """The scales as float32, which files hold; None where there are none, or one is no positive number."""
+    if quantization is None or quantization.blocks is not None or quantization.is_custom:
+        return None
+    scales = np.asarray(quantization.scales, np.float32)
+    return scales if scales.size and (scales > 0).all() and np.isfinite(scales).all() else None
+
+
+def simulated_types(kind: Kind) -> tuple[TensorType, ...]:
+    """The quantised types between which an operator of this kind can be simulated."""
+    return () if kind in _ON_LEVELS or isinstance(kind, Custom) else QUANTIZED
+
+
+class Quantised(Enum):
+    """What quantised tensors become: real numbers, the integers that they are, or left to the CPU path."""
+
+    REAL = "real numbers"
+    LEVELS = "integers"
+    LEFT = "left"
+
+
+def is_simulated(facts: GraphFacts, operator: Operator) -> bool:
+    """True for an operator that computes a quantised tensor, or computes with one."""
+    return any(_is_computed(facts, i) for i in (*operator.inputs, *operator.outputs) if i >= 0)
+
+
+def quantised_refusal(
+    facts: GraphFacts, operator: Operator, kind: Kind, way: Quantised
+) -> Unsupported | None:
+    """The reason why an operator on quantised tensors cannot be run this way; None for any other operator."""
+    if way is Quantised.LEVELS:
+        return _levels_refusal(facts, operator, kind)
+    for index in (*operator.inputs, *operator.outputs):
+        if index < 0 or not _is_computed(facts, index):
+            continue
+        tensor = facts.subgraph.tensors[index]
+        text = f"tensor {index} {shorten(tensor.name)!r} is quantised {tensor.type.name.lower()}"
+        if way is Quantised.LEFT:
+            return Unsupported(f"{text}, and the option enable_quantization is off")
+        if not simulated_types(kind):
+            return Unsupported(f"{text}, with whose stored integers {kind.name} computes")
+        if levels_of(tensor) is None:
+            return Unsupported(f"{text}, but has not one positive scale for all of its elements")
+    return None
+
+
+def _levels_refusal(facts: GraphFacts, operator: Operator, kind: Kind) -> Unsupported | None:
+    """Movements keep the integers as they are, so that they cannot change what these stand for."""
+    tensors = facts.subgraph.tensors
+    inputs = [tensors[i] for i in operator.inputs if i >= 0]
+    if kind not in _MOVES or not is_simulated(facts, operator):
+        return None
+    if kind is Op.SPACE_TO_BATCH_ND and (levels := levels_of(inputs[0])) and levels.zero_point:
+        return Unsupported("its edges would be 0 where the zero point is another integer")
+    if all(keeps_levels(kind, inputs, tensors[i]) for i in operator.outputs if is_quantized(tensors[i])):
+        return None
+    return Unsupported("input and output have other scales, between which no kernel of integers moves")
+
+
+def real_facts(facts: GraphFacts, widened: frozenset[int]) -> GraphFacts:
+    """The facts with those constants of `widened` as the real numbers that they stand for."""
+    return replace(facts, constants=_RealConstants(facts, widened)) if widened else facts
+
+
+class _RealConstants(Mapping[int, Array]):
+    """Constants, some of which are widened to float32 when they are asked for."""
+
+    def __init__(self, facts: GraphFacts, widened: frozenset[int]) -> None:
+        self._constants = facts.constants
+        self._tensors = facts.subgraph.tensors
+        self._widened = widened
+
+    def __getitem__(self, tensor: int) -> Array:
+        found = self._constants[tensor]
+        return widen(found, self._tensors[tensor]) if tensor in self._widened else found
+
+    def __contains__(self, tensor: object) -> bool:
+        return tensor in self._constants
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._constants)
+
+    def __len__(self) -> int:
+        return len(self._constants)
+
+
+def widen(levels: Array, tensor: Tensor) -> Array:
+    """float32 scale * (q - zero_point), per tensor or slice of the quantised dimension.
+
+    Raises ValueError where there are no scales.
+    """
+    if (narrow := stored(tensor, levels)) is not None:
+        return narrow.widened()
+    quantization, scales = tensor.quantization, _scales(tensor.quantization)
+    if quantization is None or scales is None:
+        raise ValueError(f"constant {tensor.index} has no scales by which it could be widened")
+    zero_points = np.asarray(quantization.zero_points, np.int64)
+    if scales.size > 1:
+        shape = [1] * levels.ndim
+        shape[quantization.quantized_dimension] = -1
+        scales, zero_points = scales.reshape(shape), zero_points.reshape(shape)
+    # Biases may have more than the 24 bits of a float32: rounded once, behind the product.
+    return np.multiply(levels - zero_points, scales, dtype=np.float64).astype(np.float32)
+
+
+def keeps_levels(kind: Kind, inputs: list[Tensor], output: Tensor) -> bool:
+    """True where an operator's result is rounded to the levels of `output` because its inputs are."""
+    return kind in _MOVES and all(
+        levels_of(tensor) == levels_of(output) for tensor in inputs if tensor.type is output.type
+    )
+
+
+def rounded(steps: tuple[Step, ...], levels: Levels) -> tuple[Step, ...]:
+    """The steps, and behind them the one that rounds to levels; a bound behind which it stands is part of it.
+
+    As in LiteRT's kernels, the bounds of a fused activation are rounded to levels themselves.
+    """
+    low, high = levels.low, levels.high
+    if steps and steps[-1].op in _BOUNDS:
+        least, most = _BOUNDS[steps[-1].op]
+        steps = steps[:-1]
+        low = low if least is None else max(low, round(least / levels.scale))
+        high = high if most is None else min(high, round(most / levels.scale))
+    inverse = float(np.float32(1) / np.float32(levels.scale))
+    return (*steps, Step("SIMULATE", (), (inverse, float(low), float(high), levels.scale)))
+
+
+def quantized(levels: Levels) -> Step:
+    """The step of the operator QUANTIZE, which rounds as LiteRT's does."""
+    # LiteRT's own int32 sum wraps around where the zero point is negative: the greatest level, not the least.
+    beyond = levels.high if levels.zero_point < 0 else levels.low
+    return Step("QUANTIZE", (), (levels.scale, float(levels.low), float(levels.high), float(beyond)))

@@ -1,0 +1,86 @@
+"""Work-groups: how many work-items share what, and how many a launch has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph.graph import ceil_div
+
+QUAD = 4
+"""Floats of a vector in kernels of work-groups: the widest that every interface to GPUs has."""
+
+GROUP_ITEMS = 256
+"""Work-items of a group. Every GPU of the last ten years runs as many, and WebGPU promises no more; fewer
+share less of what lies in local memory."""
+
+LOCAL_BYTES = 16 << 10
+"""Local memory of a group at most: what WebGPU promises, and an eighth to a half of what GPUs have, so that
+several groups run at a time."""
+
+FEWEST_ITEMS = 16_384
+"""Work-items that a launch should have where its work can be divided so far. A large GPU holds a quarter of a
+million at a time, and with less than a tenth of that most of it idles; more parts cost more to join."""
+
+MOST_ITEMS = 1 << 18
+"""Work-items of a launch whose work-items take several elements each: as many as the largest GPUs hold at a
+time, 132 processors of 2048. More would only wait; fewer leave processors idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalArray:
+    """An array that the work-items of a group share; `type` is float, float4 or int."""
+
+    name: str
+    type: str
+    elements: int
+
+    @property
+    def bytes(self) -> int:
+        """The size in local memory."""
+        return self.elements * (16 if self.type == "float4" else 4)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkGroup:
+    """Work-items in each of one to three dimensions, and what they share in local memory."""
+
+    size: tuple[int, ...]
+    arrays: tuple[LocalArray, ...] = ()
+
+    @property
+    def items(self) -> int:
+        """Work-items of a group."""
+        return prod(self.size)
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of a group."""
+        return sum(array.bytes for array in self.arrays)
+
+
+def suits_groups(device: Capabilities) -> bool:
+    """True where kernels of work-groups are wanted, and the device runs groups of this size."""
+    has_room = device.max_work_group >= GROUP_ITEMS and device.local_memory_bytes >= LOCAL_BYTES
+    return device.works_in_groups and has_room
+
+
+def strided(items: int) -> tuple[WorkGroup, tuple[int, ...]]:
+    """A group and their number for `items` equal pieces, of which a work-item takes several where there are
+    many.
+    """
+    return WorkGroup((GROUP_ITEMS,)), (max(1, ceil_div(min(items, MOST_ITEMS), GROUP_ITEMS)),)
+
+
+def row_group(channels: int) -> tuple[int, int]:
+    """Work-items that share a row of so many channels, a power of two, and rows of a group."""
+    items = QUAD
+    while items < GROUP_ITEMS and items * QUAD < channels:
+        items *= 2
+    return items, GROUP_ITEMS // items
+
+
+def most_units(device: Capabilities, usual: int) -> int:
+    """Most units of a unit function's work: `usual`, or as many as the largest GPUs hold at a time."""
+    return MOST_ITEMS if device.works_in_groups else usual

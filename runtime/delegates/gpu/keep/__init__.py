@@ -1,0 +1,1 @@
+"""What is kept between processes: caches, and what they are keyed by."""

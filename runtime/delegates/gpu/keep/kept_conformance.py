@@ -1,0 +1,45 @@
+"""What a check of a device's operators found, kept in its cache for the kernels that were checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from runtime.delegates.conformance import Conformance
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.keep.own_files import own_digest
+
+_KIND = "conformance"
+
+
+def kept_conformance(device: Capabilities, cache: Cache) -> Conformance | None:
+    """What was found on the device; None where nothing was, or where the delegate is another one by now."""
+    content = cache.read(_KIND, _key(device))
+    if content is None:
+        return None
+    known: dict[str, Any] = json.loads(content)
+    if known["delegate"] != own_digest():
+        return None
+    return Conformance(tuple(known["agreed"]), known["wrong"])
+
+
+def keep_conformance(device: Capabilities, cache: Cache, found: Conformance) -> None:
+    """Keep what a check of the device found, in place of what an earlier one did."""
+    content = {"delegate": own_digest(), "agreed": found.agreed, "wrong": dict(found.wrong)}
+    cache.write(_KIND, _key(device), json.dumps(content).encode())
+
+
+def differences(found: Conformance | None) -> dict[str, str]:
+    """Operator → why it is not delegated to the device."""
+    wrong = {} if found is None else found.wrong
+    return {
+        name: f"a check of this device found that it differs from the CPU path ({how}); "
+        "`farm-agent check` checks again"
+        for name, how in wrong.items()
+    }
+
+
+def _key(device: Capabilities) -> str:
+    return hashlib.sha256(f"{device.key}|{device.device_class.value}".encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Where everything lies: the plan of memory, constants, the text of a program."""

@@ -1,0 +1,251 @@
+"""Where everything that a partition needs lies: buffers in one arena by their lifetimes, constants behind one
+another. Plain data; a backend allocates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from runtime.common.arena import Arena, Lifetime, assign
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up, without_constants
+from runtime.delegates.gpu.graph.parameters import word
+from runtime.delegates.gpu.layout.constants import ConstantBuffers, divide
+from runtime.delegates.gpu.layout.source import Source, function_of, parameters_of
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Check,
+    Epilogue,
+    Launch,
+    LineOf,
+    PackedConstant,
+    Scratch,
+)
+from runtime.errors import DelegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One node's candidate, at the node's position in the graph; the tuner puts several at one position."""
+
+    position: int
+    candidate: Candidate
+
+
+BufferKey: TypeAlias = "int | tuple[int, str]"
+"""The root value of a buffer, or the number of a stage and the key of its scratch."""
+
+_CHECKS: BufferKey = (-1, "checks")
+"""The buffer of the checks, which belongs to no stage: one line for each."""
+
+
+def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime]:
+    """When the graph's buffers and the stages' scratch are in use, by node position; sizes in bytes.
+
+    A buffer lives as long as any view of it: inputs from before the first node, outputs to behind the last.
+    """
+    spans: dict[int, list[int]] = {}
+    for position, node in enumerate(graph.nodes):
+        for value in (*node.reads, *node.outputs):
+            if value in graph.layouts:
+                spans.setdefault(graph.layouts[value].root, []).append(position)
+    for value in graph.inputs:
+        spans.setdefault(graph.layouts[value].root, []).append(-1)
+    for value in graph.outputs:
+        spans.setdefault(graph.layouts[value].root, []).append(len(graph.nodes))
+    found: dict[BufferKey, Lifetime] = {
+        root: Lifetime(extent(graph, root), min(span), max(span)) for root, span in spans.items()
+    }
+    for number, stage in enumerate(stages):
+        for scratch in _scratches(stage.candidate.launches):
+            life = Lifetime(scratch.bytes, stage.position, stage.position)
+            found[number, scratch.key] = life
+    if checks := checks_of(stages):
+        found[_CHECKS] = Lifetime(len(checks) * LINE, -1, len(graph.nodes))
+    return found
+
+
+def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
+    """The checks of all launches, in the order in which these run."""
+    arguments = (a for stage in stages for launch in stage.candidate.launches for a in launch.args)
+    return tuple(dict.fromkeys(argument for argument in arguments if isinstance(argument, Check)))
+
+
+def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
+    """Place all buffers in one arena, at multiples of LINE bytes.
+
+    Of buffers of one size the one needed first comes first.
+    """
+    lives = lifetimes(graph, stages)
+    return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LINE)
+
+
+def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
+    found = {arg.key: arg for launch in launches for arg in launch.args if isinstance(arg, Scratch)}
+    return list(found.values())
+
+
+def smallest(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that need the fewest bytes for constants and scratch, in their order."""
+    sizes = [_own_bytes(candidate) for candidate in candidates]
+    return [candidate for candidate, size in zip(candidates, sizes, strict=True) if size == min(sizes)]
+
+
+def _own_bytes(candidate: Candidate) -> int:
+    arguments = {arg for launch in candidate.launches for arg in launch.args}
+    return sum(arg.bytes for arg in arguments if isinstance(arg, (PackedConstant, Scratch)))
+
+
+def extent(graph: Graph, root: int) -> int:
+    """Bytes of the buffer of `root`, all of which kernels may write; a multiple of 16 elements."""
+    value, layout = graph.values[root], graph.layouts[root]
+    return round_up(value.pixels * layout.pixel_stride) * value.type.size
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a row of the table names a place in a value's buffer: `lines` behind the buffer's start."""
+
+    row: int
+    column: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Offsets of all buffers and constants, in bytes. `launches` stand in the order in which they run, and
+    `owners` says to which stage each belongs.
+    """
+
+    graph: Graph
+    launches: tuple[Launch, ...]
+    owners: tuple[int, ...]
+    arena: Arena[BufferKey]
+    constants: ConstantBuffers
+    checks: tuple[Check, ...]
+
+    @property
+    def checks_offset(self) -> int:
+        """Offset of the first check's line; the others follow it. Without checks there is no such place."""
+        return self.arena.offsets[_CHECKS]
+
+    def offset_of(self, value: int) -> int:
+        """Offset of a value in the arena, in bytes."""
+        layout = self.graph.layouts[value]
+        return self.arena.offsets[layout.root] + layout.offset * self.graph.values[value].type.size
+
+    @property
+    def constant_bytes(self) -> int:
+        """The size of all constants."""
+        return self.constants.bytes
+
+    def rows(self, source: Source) -> list[list[int]]:
+        """For each launch the number of its function, the offset of each pointer in units of LINE bytes, and
+        the value of each parameter.
+
+        Raises ValueError where a launch takes a value that lies elsewhere than at the start of a line, or a
+        parameter of more than 32 bits.
+        """
+        return [
+            [
+                source.numbers[function_of(launch)],
+                *(
+                    constants[argument] // LINE
+                    if isinstance(argument, PackedConstant)
+                    else self._offset(argument, stage)
+                    for argument in (*launch.args, *launch.epilogue.operands)
+                ),
+                *(word(name, value) for name, value in parameters_of(launch)),
+            ]
+            for launch, stage, constants in zip(
+                self.launches, self.owners, self.constants.by_launch, strict=True
+            )
+        ]
+
+    def names(self, source: Source) -> tuple[str, ...]:
+        """The name of each launch's function."""
+        return tuple(source.names[function_of(launch)] for launch in self.launches)
+
+    @property
+    def bare_launches(self) -> tuple[Launch, ...]:
+        """The launches without what they read: weights would otherwise be in memory twice."""
+        return tuple(replace(launch, args=(), epilogue=Epilogue()) for launch in self.launches)
+
+    @property
+    def bare(self) -> Placement:
+        """The offsets alone, without launches and constants, for as long as a recording lives."""
+        return replace(self, graph=without_constants(self.graph), launches=(), constants=divide((), 0))
+
+    def references(self) -> dict[int, list[Reference]]:
+        """What names the buffer of each of the graph's inputs and outputs: another place goes there."""
+        graph = self.graph
+        found: dict[int, list[Reference]] = {value: [] for value in (*graph.inputs, *graph.outputs)}
+        for row, launch in enumerate(self.launches):
+            for column, argument in enumerate((*launch.args, *launch.epilogue.operands), 1):
+                value = argument.value if isinstance(argument, LineOf) else argument
+                if not isinstance(value, int):
+                    continue
+                root = graph.layouts[value].root
+                if root in found:
+                    lines = (self.offset_of(value) - self.offset_of(root)) // LINE
+                    found[root].append(Reference(row, column, lines))
+        return found
+
+    def _offset(self, argument: int | LineOf | Scratch | Check, stage: int) -> int:
+        if isinstance(argument, Scratch):
+            return self.arena.offsets[stage, argument.key] // LINE
+        if isinstance(argument, Check):
+            return self.checks_offset // LINE + self.checks.index(argument)
+        if isinstance(argument, LineOf):
+            return self.offset_of(argument.value) // LINE
+        line, rest = divmod(self.offset_of(argument), LINE)
+        if rest:
+            raise ValueError(f"value {argument} lies {rest} bytes behind the start of a line")
+        return line
+
+
+def place(graph: Graph, stages: Sequence[Stage], most: int) -> Placement:
+    """Plan the memory of the stages' launches, constants in buffers of at most `most` bytes."""
+    launches = tuple(launch for stage in stages for launch in stage.candidate.launches)
+    owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
+    constants = divide(launches, most)
+    return Placement(graph, launches, owners, plan_arena(graph, stages), constants, checks_of(stages))
+
+
+def place_on(device: Capabilities, graph: Graph, stages: Sequence[Stage]) -> Placement:
+    """The same for a device. Raises DelegateError with what the device lacks to hold it."""
+    placement = place(graph, stages, device.max_allocation_bytes)
+    if (lack := shortage(placement, device)) is not None:
+        raise DelegateError(f"gpu delegate: {lack}")
+    return placement
+
+
+def shortage(placement: Placement, device: Capabilities) -> str | None:
+    """What a device lacks to hold a placement, with what is needed of how much; None where it fits."""
+    activations, constants = placement.arena.size, placement.constant_bytes
+    largest = max(placement.constants.sizes)
+    for what, size in (("activations", activations), ("constants of one layer", largest)):
+        if size > device.max_allocation_bytes:
+            limit = _mebibytes(device.max_allocation_bytes)
+            return f"the {what} need {_mebibytes(size)} in one buffer, of which {device.name} gives {limit}"
+    if activations + constants <= device.memory_bytes:
+        return None
+    return (
+        f"the partition needs {_mebibytes(activations + constants)}, of that {_mebibytes(constants)} for "
+        f"constants, and {device.name} has {_mebibytes(device.memory_bytes)}"
+    )
+
+
+def demand(placement: Placement, device: Capabilities) -> str:
+    """What a placement needs of how much, for a message about memory that a driver refuses."""
+    whole = _mebibytes(placement.arena.size + placement.constant_bytes)
+    return (
+        f"the partition needs {whole}, of that {_mebibytes(placement.constant_bytes)} for constants, and "
+        f"{device.name} has {_mebibytes(device.memory_bytes)} for all programs together"
+    )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

@@ -1,0 +1,200 @@
+"""Writes the text of kernels from launches. Equal functions appear once.
+
+A layer's row of the table holds the number of its function, the offsets of its pointers in lines of 64 bytes,
+and the values of its parameters: a function is called with what its row says, so that it holds no shape.
+
+Each function is a kernel of its own, whose text depends on nothing else in the partition, so that a backend
+can keep what its compiler made of it for all models. Where a device calls functions by their addresses
+(`Capabilities.shares_one_kernel`), one kernel more, `run_layers`, takes the table, and one enqueue can run
+one layer or many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph.parameters import Parameters, type_of
+from runtime.delegates.gpu.graph.work_groups import WorkGroup
+from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What a launch compiles to: launches with equal functions share the compiled code.
+
+    `spaces` marks each pointer, the operands of the epilogue at the end: A into the arena, C to constants.
+    `parameters` are names with their types in OpenCL C. `work_group` is None for a unit function.
+    """
+
+    source: str
+    name: str
+    defines: tuple[tuple[str, int | str], ...]
+    expression: str
+    operand_count: int
+    spaces: str
+    parameters: tuple[tuple[str, str], ...]
+    is_unit: bool
+    work_group: WorkGroup | None = field(default=None, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """A text in which two functions differ."""
+        return repr(self) if self.work_group is None else repr((self, self.work_group))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The text of one kernel, behind a text that many have in `common`.
+
+    `group` is the size of its work-groups. With null pointers it may be run, and does nothing.
+    """
+
+    name: str
+    text: str
+    common: str = ""
+    group: tuple[int, ...] = (1,)
+
+    @property
+    def whole(self) -> str:
+        """The text that a compiler gets."""
+        return self.common + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The kernels of a partition by the numbers of their functions.
+
+    `names` tells functions apart in this partition alone, for people who read profiles.
+    """
+
+    kernels: Sequence[Kernel]
+    names: Mapping[Function, str]
+    numbers: Mapping[Function, int]
+
+
+def function_of(launch: Launch) -> Function:
+    """The function that a launch calls."""
+    pointers = (*launch.args, *launch.epilogue.operands)
+    return Function(
+        source=launch.instance.source,
+        name=launch.instance.name,
+        defines=launch.instance.defines,
+        expression=launch.epilogue.expression,
+        operand_count=len(launch.epilogue.operands),
+        spaces="".join("C" if isinstance(pointer, PackedConstant) else "A" for pointer in pointers),
+        parameters=tuple((name, type_of(value)) for name, value in parameters_of(launch)),
+        is_unit=launch.instance.work_group is None,
+        work_group=launch.instance.work_group,
+    )
+
+
+def parameters_of(launch: Launch) -> Parameters:
+    """The parameters with which a launch calls its function, in the function's order."""
+    units = (("UNITS", launch.units),) if launch.instance.work_group is None else ()
+    return (*launch.instance.parameters, *launch.epilogue.parameters, *units)
+
+
+@cache
+def kernel_source(file_name: str) -> str:
+    """The text of a file of `kernels/`; a `#line` directive makes build errors name the file and its line."""
+    text = files("runtime.delegates.gpu").joinpath("kernels", file_name).read_text(encoding="utf-8")
+    return f'#line 1 "{file_name}"\n{text}\n'
+
+
+def _unique_names(functions: Iterable[Function]) -> dict[Function, str]:
+    """The given names; functions that share one get a digest of their differences."""
+    ordered = list(dict.fromkeys(functions))
+    counts: dict[str, int] = {}
+    for function in ordered:
+        counts[function.name] = counts.get(function.name, 0) + 1
+    return {
+        function: function.name
+        if counts[function.name] == 1
+        else f"{function.name}_{hashlib.sha256(function.identity.encode()).hexdigest()[:6]}"
+        for function in ordered
+    }
+
+
+def _function_text(function: Function, name: str) -> str:
+    operands = [f"__global const float *restrict e{i}" for i in range(function.operand_count)]
+    arrays = () if function.work_group is None else function.work_group.arrays
+    shared = [f"__local {array.type} *{array.name}" for array in arrays]
+    values = [f"const {kind} {key}" for key, kind in function.parameters]
+    defines = {
+        "FUNC": name,
+        "EPILOGUE(v, p, c)": function.expression,
+        "PARAMETERS": "".join(f", {parameter}" for parameter in (*operands, *shared, *values)),
+        **{key: str(value) for key, value in function.defines},
+    }
+    before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
+    after = "".join(f"#undef {key.split('(')[0]}\n" for key in defines)
+    return before + kernel_source(function.source) + after
+
+
+def _call_text(function: Function, name: str) -> str:
+    """The call with what stands in `row`, by the macros of `kernels/common.cl`."""
+    kinds = {"A": "ARENA", "C": "CONSTANT", "int": "INTEGER", "float": "REAL"}
+    content = (*function.spaces, *(kind for _, kind in function.parameters))
+    arguments = [f"{kinds[kind]}({place})" for place, kind in enumerate(content, 1)]
+    if function.work_group is None:
+        return f"{name}({', '.join(['t', 'nt', *arguments])})"
+    arguments[len(function.spaces) : len(function.spaces)] = [a.name for a in function.work_group.arrays]
+    return f"{name}({', '.join(arguments)})"
+
+
+def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
+    """The kernel of every distinct function."""
+    return assemble_functions((function_of(launch) for launch in launches), device)
+
+
+def assemble_functions(functions: Iterable[Function], device: Capabilities) -> Source:
+    """The kernels of functions, each once."""
+    names = _unique_names(functions)
+    return Source(
+        tuple(_kernel(function, device) for function in names),
+        names,
+        {function: number for number, function in enumerate(names)},
+    )
+
+
+def trial_kernels() -> tuple[Kernel, Kernel]:
+    """A function with which calls by address are tried, and `run_layers`, which calls it and all others."""
+    call = "double_vectors(t, nt, ARENA(1), ARENA(2), INTEGER(3))"
+    text = kernel_source("called_probe.cl") + _entry("called.cl", KERNEL="run_called_probe", CALL=call)
+    common = kernel_source("common.cl")
+    return Kernel("run_called_probe", text, common), Kernel("run_layers", kernel_source("layers.cl"), common)
+
+
+def portable_source() -> str:
+    """What stands in front of a function of work-groups in OpenCL C."""
+    return kernel_source("portable_opencl.cl") + kernel_source("portable.cl")
+
+
+def _kernel(function: Function, device: Capabilities) -> Kernel:
+    """A function with its entry. Its name differs from that of any other function, in whichever program.
+
+    Compilers look for their results by the name, so it must tell two texts of one function apart, too.
+    """
+    content = function.identity + kernel_source(function.source)
+    name = f"{function.name}_{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    entry = {"KERNEL": f"run_{name}", "CALL": _call_text(function, name)}
+    text = _function_text(function, name)
+    if function.work_group is not None:
+        group = function.work_group
+        shared = " ".join(f"__local {array.type} {array.name}[{array.elements}];" for array in group.arrays)
+        size = (*group.size, 1, 1)[:3]
+        text += _entry("grouped.cl", **entry, GROUP=", ".join(map(str, size)), LOCALS=shared)
+        return Kernel(entry["KERNEL"], text, portable_source(), group.size)
+    text += _entry("called.cl" if device.shares_one_kernel else "enqueued.cl", **entry)
+    return Kernel(entry["KERNEL"], text, kernel_source("common.cl"))
+
+
+def _entry(file_name: str, **defines: str) -> str:
+    before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
+    after = "".join(f"#undef {key}\n" for key in defines)
+    return before + kernel_source(file_name) + after

@@ -1,0 +1,1 @@
+"""Options of the delegate, LiteRT's names for them, precision."""

@@ -1,0 +1,297 @@
+"""The delegate's options, parsed once and strictly from the mapping that a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any
+
+from runtime.delegates.gpu.settings.choices import parsed, written
+from runtime.delegates.gpu.settings.litert_options import NAMES, translated
+from runtime.errors import DelegateError
+
+BACKENDS = ("opencl", "webgpu")
+PRECISIONS = ("fp32", "fp16", "bf16", "int8")
+_LOSSY = frozenset({"fp16", "bf16"})
+WEIGHTS = ("stored", "float32")
+TUNING_EFFORTS = ("none", "fast", "exhaustive")
+PERSISTENT_MODES = ("auto", "off", "on")
+DEVICE_CLASSES = ("auto", "cpu", "gpu")
+MEMORY = ("fast", "least")
+CONFORMANCE = ("kept", "ignored")
+PASSES = (
+    "hoist_transpose", "join_moves", "remove_identity", "merge_padding", "fuse_swish", "fold_scale",
+    "fold_transpose", "fuse_epilogue",
+)  # fmt: skip
+WAIT_TYPES = ("passive", "active", "aggressive", "do_not_wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Effective options.
+
+    - `backend`: "opencl", or "webgpu" for WebGPU's adapters of Vulkan, Metal, Direct3D and OpenGL, which runs
+      the kernels of work-groups alone; operators without one stay on the CPU.
+    - `device`: an index into the backend's list of devices, or a part of a device's or platform's name. None
+      chooses a GPU where there is one, else a CPU device.
+    - `device_class`: which kernels the device gets, for tests and plans: "cpu" those of few workers with wide
+      vectors, "gpu" those of work-groups that share local memory; "auto" decides by the device's type.
+    - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
+      else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
+      the bits of the CPU path; the others stay there. None is fp32, except as `precision_loss_allowed` says.
+    - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
+      and the device can store it.
+    - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
+      "float32" widens them once, to the same numbers, in two to eight times the memory.
+    - `threads`: most work-groups that run at the same time on a CPU device; None for all it has.
+    - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes, "exhaustive" every node.
+    - `choices`: what an earlier start chose by timing (`choices` of its `describe()`), to be used again: then
+      nothing is timed, and a comparison that it does not decide is an error. None: this start chooses.
+    - `persistent`: whether one kernel runs many layers, on PoCL's CPU devices of the class "cpu" alone;
+      "auto" is "on", or "off" where there is a deadline.
+    - `memory`: "least" chooses for each node the kernels that need the fewest bytes for constants and
+      scratch, and so no Winograd; "fast" looks at their time alone.
+    - `passes_off`: names of passes over the graph (`PASSES`), with commas between them, that are not run, to
+      measure or to narrow down what they do. The passes without which there are no kernels always run.
+    - `wait_type`: how `invoke` waits: "passive" sleeps until the device is done; "active" and "aggressive"
+      ask it all the time, which takes a processor; "do_not_wait" returns from `CompiledModel`'s runs when
+      they are started, and reading their outputs waits. Outputs on the host are always waited for.
+    - `context`: the caller's own `pyopencl.Context`, of one device, whose buffers and events shall be used.
+      None stands for one that all models of the process share.
+    - `deadline_ms`: most milliseconds of a run, from its first launch on. The clock is looked at behind every
+      eighth enqueue: a run that has exceeded it ends there with `DeadlineError`, and the model can run again.
+      OpenCL cannot end a kernel that runs; persistent kernels, which hold many layers, are used only where
+      `persistent` is "on", and no run is in the background. None: no deadline.
+    - `cache_dir`: the folder of kernels, tuning results and packed weights. None stands for `FARM_CACHE_DIR`
+      or the user's cache directory, "" keeps nothing.
+    - `serialization_dir`: LiteRT's name of the same folder; only one of the two may be given.
+    - `model_token`: a text that is this model's own, under which its packed weights are kept. None computes
+      one from the model's bytes, once for each state of its file.
+    - `max_delegated_partitions`: most partitions of a graph, the largest ones.
+    - `min_nodes_per_partition`: fewest operators of a partition; smaller ones stay on the CPU.
+    - `cost_aware_partitioning`: operators that would cost more in transfers and further runs than they save
+      stay on the CPU, as far as shapes tell. A model that is taken whole always stays whole, and operators
+      chosen by the two options that follow are all delegated.
+    - `kept_plans`: how many plans of earlier input shapes stay ready, each with its memory on the device:
+      a model whose input is resized back and forth is then planned and recorded once for each shape.
+    - `first_delegate_node_index`, `last_delegate_node_index`: operators before the first and behind the last,
+      counted as in the file, stay on the CPU; None: up to the end. They narrow down a faulty operator.
+    - `excluded_operators`: names of operators, with commas between them, that stay on the CPU.
+    - `conformance`: "kept" leaves operators to the CPU that a check of this device found to differ from the
+      CPU path; "ignored" takes them all the same.
+    - `require_full_delegation`: an operator that would stay on the CPU is an error.
+    - `enable_quantization`: operators on quantised tensors are delegated too, and computed with the real
+      numbers that their integers stand for, rounded as the integers are, or, in int8, with the integers.
+    """
+
+    backend: str = "opencl"
+    device: str | int | None = None
+    device_class: str = "auto"
+    precision: str | None = None
+    precision_loss_allowed: bool | None = None
+    weights: str = "stored"
+    threads: int | None = None
+    tuning: str = "fast"
+    choices: str | None = None
+    persistent: str = "auto"
+    memory: str = "fast"
+    passes_off: str = ""
+    wait_type: str = "passive"
+    deadline_ms: int | None = None
+    context: Any = None
+    cache_dir: str | None = None
+    serialization_dir: str | None = None
+    model_token: str | None = None
+    max_delegated_partitions: int = 1
+    min_nodes_per_partition: int = 1
+    cost_aware_partitioning: bool = True
+    kept_plans: int = 0
+    first_delegate_node_index: int = 0
+    last_delegate_node_index: int | None = None
+    excluded_operators: str = ""
+    conformance: str = "kept"
+    require_full_delegation: bool = False
+    enable_quantization: bool = True
+
+    @property
+    def skipped_passes(self) -> frozenset[str]:
+        """The names in `passes_off`."""
+        return frozenset(_names(self.passes_off))
+
+    @property
+    def excluded(self) -> list[str]:
+        """The names in `excluded_operators`."""
+        return _names(self.excluded_operators)
+
+    @property
+    def weighs_costs(self) -> bool:
+        """Whether costs decide: not within a window, whose operators somebody has chosen, nor where one
+        on the CPU is an error, whose text names those alone that cannot be delegated.
+        """
+        chosen = self.first_delegate_node_index > 0 or self.last_delegate_node_index is not None
+        return self.cost_aware_partitioning and not chosen and not self.require_full_delegation
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise DelegateError(f"gpu delegate: option {name!r} must be a text, got {value!r}")
+    return value
+
+
+def _word(name: str, value: Any) -> str:
+    if not _text(name, value):
+        raise DelegateError(f"gpu delegate: option {name!r} must not be empty")
+    return str(value)
+
+
+def _at_least(least: int) -> Callable[[str, Any], int]:
+    def parse(name: str, value: Any) -> int:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = least - 1
+        if isinstance(value, bool) or number < least or str(number) != str(value):
+            raise DelegateError(
+                f"gpu delegate: option {name!r} must be a whole number of at least {least}, got {value!r}"
+            )
+        return number
+
+    return parse
+
+
+def _flag(name: str, value: Any) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if str(value).lower() not in known:
+        raise DelegateError(f"gpu delegate: option {name!r} must be true or false, got {value!r}")
+    return known[str(value).lower()]
+
+
+def _choice(*allowed: str) -> Callable[[str, Any], str]:
+    def parse(name: str, value: Any) -> str:
+        if value not in allowed:
+            raise DelegateError(
+                f"gpu delegate: option {name!r} must be one of {', '.join(allowed)}; got {value!r}"
+            )
+        return str(value)
+
+    return parse
+
+
+def _passes(name: str, value: Any) -> str:
+    for one in _names(_text(name, value)):
+        if one not in PASSES:
+            raise DelegateError(
+                f"gpu delegate: option {name!r}: {one!r} is no pass that can be left out; these are "
+                f"{', '.join(PASSES)}"
+            )
+    return str(value)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def _device(name: str, value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be a device's name, id or index, got {value!r}"
+        )
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _choices(name: str, value: Any) -> str:
+    return written(parsed(_text(name, value)))
+
+
+def _context(name: str, value: Any) -> Any:
+    # Told by what it has: to parse options, pyopencl need not be installed.
+    devices = getattr(value, "devices", None)
+    if not isinstance(devices, list) or len(devices) != 1:
+        has = f"one of {len(devices)} devices" if isinstance(devices, list) else repr(value)
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be a pyopencl.Context of one device, got {has}"
+        )
+    return value
+
+
+_PARSERS: dict[str, Callable[[str, Any], Any]] = {
+    "backend": _choice(*BACKENDS),
+    "device": _device,
+    "device_class": _choice(*DEVICE_CLASSES),
+    "precision": _choice(*PRECISIONS),
+    "precision_loss_allowed": _flag,
+    "weights": _choice(*WEIGHTS),
+    "threads": _at_least(1),
+    "tuning": _choice(*TUNING_EFFORTS),
+    "choices": _choices,
+    "persistent": _choice(*PERSISTENT_MODES),
+    "memory": _choice(*MEMORY),
+    "passes_off": _passes,
+    "wait_type": _choice(*WAIT_TYPES),
+    "context": _context,
+    "cache_dir": _text,
+    "serialization_dir": _word,
+    "model_token": _word,
+    "max_delegated_partitions": _at_least(1),
+    "min_nodes_per_partition": _at_least(1),
+    "cost_aware_partitioning": _flag,
+    "kept_plans": _at_least(0),
+    "first_delegate_node_index": _at_least(0),
+    "last_delegate_node_index": _at_least(0),
+    "excluded_operators": _text,
+    "conformance": _choice(*CONFORMANCE),
+    "require_full_delegation": _flag,
+    "enable_quantization": _flag,
+    "deadline_ms": _at_least(1),
+}
+
+
+def parse_options(given: Mapping[str, Any] | None) -> Options:
+    """Options from a mapping of names to values (texts are accepted for numbers and flags).
+
+    LiteRT's names (`litert_options.NAMES`) are accepted with LiteRT's values.
+
+    Raises:
+        DelegateError: an unknown name (with the nearest known one), a value that is not allowed, options that
+            contradict each other, or a lossy precision where losses are forbidden.
+    """
+    known = {field.name for field in fields(Options)}
+    parsed: dict[str, Any] = {}
+    for name, value in translated(given or {}).items():
+        if name not in known:
+            near = get_close_matches(str(name), known | NAMES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise DelegateError(f"gpu delegate: unknown option {name!r}; {hint}")
+        if value is not None:
+            parsed[name] = _PARSERS[name](name, value)
+    options = Options(**parsed)
+    if options.precision in _LOSSY and options.precision_loss_allowed is False:
+        raise DelegateError(
+            f"gpu delegate: precision {options.precision!r} rounds weights, which "
+            "precision_loss_allowed=false forbids; leave out one of the two"
+        )
+    if options.deadline_ms is not None:
+        options = _with_deadline(options)
+    if options.context is not None and options.device is not None:
+        raise DelegateError(
+            "gpu delegate: the options 'context' and 'device' both name a device; give one of them"
+        )
+    if options.context is not None and options.backend != "opencl":
+        raise DelegateError(
+            f"gpu delegate: the option 'context' is for the backend opencl, not {options.backend}"
+        )
+    if options.cache_dir is not None and options.serialization_dir is not None:
+        raise DelegateError(
+            "gpu delegate: the options 'cache_dir' and 'serialization_dir' name one folder; give one of them"
+        )
+    return options
+
+
+def _with_deadline(options: Options) -> Options:
+    if options.wait_type == "do_not_wait":
+        raise DelegateError(
+            "gpu delegate: deadline_ms ends runs that are waited for, and wait_type do_not_wait waits for "
+            "none; leave out one of the two"
+        )
+    return replace(options, persistent="off") if options.persistent == "auto" else options

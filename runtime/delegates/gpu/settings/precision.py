@@ -1,0 +1,90 @@
+"""Numbers narrower than float32: what a device was found to do with them, and which a delegate uses.
+
+`fp16` and `bf16` store the weights of convolutions and matrix products in that type, rounded once; they are
+widened in registers, and activations, sums, softmax and normalisations stay float32. With `bf16` the
+activations of a product are rounded too where the device multiplies pairs of bfloat16 by one instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.settings.options import Options
+from runtime.errors import UnsupportedPrecisionError
+
+
+class Trial(Enum):
+    """What a probe compiles, runs and compares; the value is the define of `kernels/precision_probe.cl`."""
+
+    FP16_STORAGE = "FP16_STORAGE"
+    FP16_ARITHMETIC = "FP16_ARITHMETIC"
+    BF16_STORAGE = "BF16_STORAGE"
+    BF16_PRODUCTS = "BF16_PRODUCTS"
+    INT8_PRODUCTS = "INT8_PRODUCTS"
+
+    @property
+    def title(self) -> str:
+        """For reports."""
+        return self.value.lower().replace("_", " ")
+
+
+_NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
+"""Precision → the trial without which it cannot be used; the others only decide how it is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a probe found: the fault of each trial, empty for one that passed."""
+
+    faults: Mapping[Trial, str] = field(default_factory=dict)
+
+    def passed(self, trial: Trial) -> bool:
+        """True where the device did it and the numbers were right."""
+        return self.faults.get(trial) == ""
+
+    @property
+    def able(self) -> str:
+        """The trials that passed, for people."""
+        return ", ".join(trial.title for trial in self.faults if self.passed(trial)) or "no narrow numbers"
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"{trial.title}: {f'no ({fault})' if fault else 'yes'}" for trial, fault in self.faults.items()
+        )
+
+
+def meaning(precision: str, device: Capabilities) -> str:
+    """What is computed in which numbers, for reports."""
+    if precision == "int8":
+        return "integers of quantised tensors, float32 of others"
+    if precision == "fp32":
+        return "float32"
+    rounds_inputs = device.multiplies_bf16 and not device.works_in_groups
+    rounded = "weights and the inputs of products" if rounds_inputs else "weights alone"
+    return f"float32; {rounded} are rounded to {precision}"
+
+
+def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:
+    """The precision that is used: what was asked for, else fp16 where losses are allowed and the device can.
+
+    `findings` probes the device, which fp32 does not need, and int8 only to know how it multiplies.
+
+    Raises:
+        UnsupportedPrecisionError: the device cannot do what was asked for; the text says why.
+    """
+    if options.precision in _NEEDED:
+        needed = _NEEDED[options.precision]
+        if not findings().passed(needed):
+            fault = findings().faults.get(needed, "it was not tried")
+            raise UnsupportedPrecisionError(
+                f"gpu delegate: precision {options.precision!r} cannot be used on {device}: "
+                f"{needed.title}: {fault}; use 'fp32'"
+            )
+        return options.precision
+    if options.precision == "int8":
+        return options.precision
+    is_free = options.precision is None and options.precision_loss_allowed
+    return "fp16" if is_free and findings().passed(Trial.FP16_STORAGE) else "fp32"

@@ -1,0 +1,96 @@
+"""The rule by which a pairing of a model and a delegate is judged, and what it allows in any case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.bounds import MAX_RELATIVE, MIN_CENTRED_COSINE, Floor
+from runtime.judge.figures import Reals, root_mean_square
+
+FP32_TOLERANCE: Final = 1e-4
+"""Largest ||y - r|| / ||r|| of a float model in fp32 beside what honest runs differ by. Chosen: over a
+thousand roundings of 6e-8, so that another order of summation passes in a deep network; a wrong kernel is off
+by more."""
+
+REDUCED_TOLERANCE: Final = 2e-2
+"""The same in fp16 and bf16 where no run with rounded weights tells what rounding explains."""
+
+ABSOLUTE_FLOOR: Final = 1e-6
+"""Difference allowed per element beside the relative bound (times sqrt(n) in the norm): outputs almost zero
+have no meaningful relative error."""
+
+REDUCED: Final = ("fp16", "bf16")
+"""Precisions whose rounding is coarser than fp32's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How outputs are compared.
+
+    `floats` and `quantised` are judged by every figure; of a `norm` the norm alone counts, of a `cosine` the
+    two figures named there. `tolerance` is that of the norm, the smallest cosine, or 0. `draws`: the honest
+    runs that count.
+    """
+
+    kind: Literal["floats", "quantised", "norm", "cosine", "bit_equal"]
+    tolerance: float
+    text: str
+    draws: tuple[str, ...] = ()
+
+    def floor(self, reference: Reals, quantum: float) -> Floor:
+        """Return what is allowed of an output besides `bounds.FACTORS` times what honest runs differ by.
+
+        `quantum` is its step.
+        """
+        if self.kind == "quantised":
+            # A quarter of the values rounded the other way, one quantum each; none of those that are clamped.
+            free = float(np.mean((reference > reference.min()) & (reference < reference.max())))
+            norm, deviation = 0.5 * quantum * math.sqrt(free + 1.0 / reference.size), float(reference.std())
+            slope = 0.4 * norm / deviation if deviation > 0.0 else 0.0
+            return Floor(norm, 1.5 * quantum, 0.4 * norm, slope, quantum)
+        share = self.tolerance * root_mean_square(reference)
+        unit = share + ABSOLUTE_FLOOR
+        return Floor(unit, 10.0 * unit, 0.3 * share + ABSOLUTE_FLOOR, 0.3 * self.tolerance, 3.0 * unit)
+
+
+def rule_for(
+    arithmetic: Arithmetic,
+    *,
+    integer_path: bool,
+    precision: str,
+    exact_reference: bool = True,
+    draws: Collection[str] = (),
+) -> Rule:
+    """Return the rule for one pairing of a model and a delegate.
+
+    `integer_path`: the delegate computes integer models in integers (`cpu` does). `precision`: "fp32",
+    "fp16" or "bf16". `exact_reference`: the reference was made by reference kernels, not by another fast
+    path. `draws`: the honest runs that there are, by the values of `ReferenceKind`.
+    """
+    known = tuple(name for name in draws if not name.startswith(REDUCED) or name.startswith(precision))
+    if arithmetic is Arithmetic.FLOAT:
+        return _float_rule(precision, known)
+    if arithmetic is Arithmetic.INTEGER and integer_path and exact_reference:
+        return Rule("bit_equal", 0.0, "bit-equal to the reference kernels (pure integer model)")
+    if known and exact_reference:
+        text = f"within what {len(known)} honest runs and a part of a quantum explain (quantised or hybrid)"
+        return Rule("quantised", 0.0, text, known)
+    return Rule(
+        "cosine",
+        MIN_CENTRED_COSINE,
+        f"centred cosine >= {MIN_CENTRED_COSINE:g} and |y-r| <= {MAX_RELATIVE:g}*|r| (quantised or hybrid)",
+    )
+
+
+def _float_rule(precision: str, draws: tuple[str, ...]) -> Rule:
+    if precision in REDUCED and not any(name.startswith(precision) for name in draws):
+        text = f"|y-r| <= {REDUCED_TOLERANCE:g}*|r| + {ABSOLUTE_FLOOR:g}*sqrt(n) ({precision})"
+        return Rule("norm", REDUCED_TOLERANCE, text)
+    runs = f" and what {len(draws)} honest runs explain" if draws else ""
+    return Rule("floats", FP32_TOLERANCE, f"within {FP32_TOLERANCE:g} of |r|{runs} ({precision})", draws)

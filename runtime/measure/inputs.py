@@ -1,0 +1,161 @@
+"""The inputs of a measurement: a seeded pool of K sets, the same for every delegate of a model.
+
+All sets are noise but the last, which holds a picture or a sound where an input has the shape of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runtime.delegates.base import Array
+from runtime.errors import FarmRuntimeError
+from runtime.measure.natural import natural
+
+POOL_VERSION = "inputs-2"
+"""Part of every seed. A change of the rules below raises it, so that old references are not compared with new
+inputs."""
+
+POOL_SIZE = 4
+"""Input sets of a pool. Chosen: more than one shows a delegate that returns stale outputs; each set costs
+memory and one more run of the reference."""
+
+_INDEX_LIKE = (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32), np.dtype(np.uint64))
+
+
+class InputSpecNeededError(FarmRuntimeError, ValueError):
+    """An input needs a rule before it can be filled; the text says which input and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputRule:
+    """How to fill one input: `shape` resizes it; values lie in [low, high) (integers: low..high)."""
+
+    shape: tuple[int, ...] | None = None
+    seed: int = 0
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputPool:
+    """`sets[k][i]` is the value of input i (order of the model) in set k. `sha256` covers all bytes."""
+
+    sets: tuple[tuple[Array, ...], ...]
+    sha256: str
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return sum(array.nbytes for values in self.sets for array in values)
+
+
+def make_pool(
+    details: Sequence[Mapping[str, Any]], model_sha256: str, rules: Mapping[str, InputRule] | None = None
+) -> InputPool:
+    """Make the inputs for a model with these `get_input_details`.
+
+    Floats are uniform in [-1, 1), quantised and 8/16-bit integers span their whole type, bools are true in
+    half of the cases; a rule's `low`/`high` replace the range. Floats and quantised inputs of the last set
+    are natural ones within the same range, where the shape is that of a picture or of a sound. PCG64 is
+    seeded from the model's sha256, the pool's version, the input's name and the rule's seed, so the values do
+    not depend on the delegate.
+
+    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for a rule whose name is
+    not an input of the model.
+    """
+    rules = rules or {}
+    check_names(details, rules)
+    columns = [_column(d, model_sha256, rules.get(str(d["name"]), InputRule())) for d in details]
+    sets = tuple(tuple(column[k] for column in columns) for k in range(POOL_SIZE))
+    digest = hashlib.sha256()
+    for values in sets:
+        for array in values:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(array.tobytes())
+    return InputPool(sets, digest.hexdigest())
+
+
+def check_names(details: Sequence[Mapping[str, Any]], rules: Mapping[str, InputRule]) -> None:
+    """Raise `InputSpecNeededError` where the name of a rule is not an input of the model."""
+    known = [str(d["name"]) for d in details]
+    for name in rules:
+        if name not in known:
+            raise InputSpecNeededError(f"inputs: {name!r} is not an input of the model; it has {known}")
+
+
+def _column(detail: Mapping[str, Any], model_sha256: str, rule: InputRule) -> list[Array]:
+    """Return the values of one input, one for each set."""
+    seed = hashlib.sha256(f"{model_sha256}|{POOL_VERSION}|{detail['name']}|{rule.seed}".encode()).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(seed[:16], "little")))
+    shape = tuple(int(n) for n in detail["shape"])
+    noise = [_value(generator, detail, shape, rule) for _ in range(POOL_SIZE - 1)]
+    return [*noise, _natural(generator, detail, shape, rule)]
+
+
+def _natural(
+    generator: np.random.Generator, detail: Mapping[str, Any], shape: tuple[int, ...], rule: InputRule
+) -> Array:
+    """Return a picture or a sound over the input's range; noise where it takes neither."""
+    dtype = np.dtype(detail["dtype"])
+    values = natural(generator, shape) if dtype.kind == "f" or _is_quantised(detail) else None
+    if values is None:
+        return _value(generator, detail, shape, rule)
+    if dtype.kind == "f":
+        low, high = _range(rule, -1.0, 1.0)
+        return (low + (high - low) * values).astype(dtype)
+    low, high = _integer_range(detail, dtype, rule)
+    return np.rint(low + (high - low) * values).astype(dtype)
+
+
+def _value(
+    generator: np.random.Generator, detail: Mapping[str, Any], shape: tuple[int, ...], rule: InputRule
+) -> Array:
+    dtype = np.dtype(detail["dtype"])
+    if dtype.kind == "f":
+        low, high = _range(rule, -1.0, 1.0)
+        return (low + (high - low) * generator.random(shape)).astype(dtype)
+    if dtype.kind == "b":
+        return generator.random(shape) < 0.5
+    if dtype.kind in "iu":
+        low, high = _integer_range(detail, dtype, rule)
+        return generator.integers(int(low), int(high), size=shape, dtype=dtype, endpoint=True)
+    raise InputSpecNeededError(
+        f"input {detail['name']!r} has type {dtype}, which cannot be filled with random values"
+    )
+
+
+def _range(rule: InputRule, low: float, high: float) -> tuple[float, float]:
+    return (low if rule.low is None else rule.low, high if rule.high is None else rule.high)
+
+
+def _integer_range(detail: Mapping[str, Any], dtype: np.dtype[Any], rule: InputRule) -> tuple[float, float]:
+    info = np.iinfo(dtype)
+    if dtype in _INDEX_LIKE and not _is_quantised(detail) and (rule.low is None or rule.high is None):
+        raise InputSpecNeededError(
+            f"input {detail['name']!r} is {dtype} and may hold indices, so random values could be out of "
+            f"range; {_how_to_give_a_range(str(detail['name']))}"
+        )
+    low, high = _range(rule, info.min, info.max)
+    low, high = math.ceil(low), math.floor(high)
+    if not info.min <= low <= high <= info.max:
+        raise InputSpecNeededError(f"input {detail['name']!r}: range {low}..{high} does not fit {dtype}")
+    return low, high
+
+
+def _is_quantised(detail: Mapping[str, Any]) -> bool:
+    return float(detail["quantization"][0]) != 0.0
+
+
+def _how_to_give_a_range(name: str) -> str:
+    """What to write in a campaign file, and on the command line. JSON's quotes are YAML's, for any name."""
+    entry = f"inputs: {{{json.dumps(name, ensure_ascii=False)}: {{random: {{range: [0, 999]}}}}}}"
+    option = f"--input {shlex.quote(f'{name}=0..999')}"
+    return f"with the largest index in place of 999, give the model `{entry}`, or the command `{option}`"

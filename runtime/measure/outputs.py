@@ -1,0 +1,97 @@
+"""Outputs of every input set, once and in order, on a model that was opened for it: how references are made.
+
+A model may keep state between invokes: only a fresh one, fed in the same order, as the cold process does,
+gives what the reference gave. Such a model is asked again after `LATER` steps: what a state loses or gathers
+slowly, the first few steps do not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from runtime.delegates.base import Array
+from runtime.errors import FarmRuntimeError
+from runtime.judge.agreement import OutputFacts
+from runtime.judge.arithmetic import keeps_state
+from runtime.measure.inputs import POOL_SIZE, InputRule, make_pool
+from runtime.measure.loading import Opener, output_facts
+from runtime.model.reader import load_model
+
+LATER: Final = 64
+"""Invokes behind which a model that keeps state is judged again. Chosen: gates of recurrent networks forget
+within tens of steps. A multiple of `POOL_SIZE`, so that the input sets come in the same order."""
+
+Inputs = tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSets:
+    """Output i of input set k at `sets[k][i]`, what is known about each output, and the inputs' sha256.
+
+    A model that keeps state has as many sets once more: the same inputs after `LATER` steps.
+    """
+
+    sets: tuple[tuple[Array, ...], ...]
+    facts: tuple[OutputFacts, ...]
+    pool_sha256: str
+
+
+def run_sets(
+    opener: Opener,
+    path: str,
+    model_sha256: str,
+    rules: Mapping[str, InputRule] | None = None,
+    change: Callable[[Inputs], Inputs] = lambda values: values,
+) -> OutputSets:
+    """Open the model and run the pool once, in order. Raises what `Opener.open` and `make_pool` raise.
+
+    `change`: what is done to each set of inputs before it is fed.
+    """
+    model = opener.open(path, rules).model
+    inputs = [int(d["index"]) for d in model.get_input_details()]
+    indices = [int(d["index"]) for d in model.get_output_details()]
+    pool = make_pool(model.get_input_details(), model_sha256, rules)
+    changed = [change(values) for values in pool.sets]
+    found = []
+    for step, is_judged in steps(is_stateful=is_stateful(path)):
+        for index, value in zip(inputs, changed[step % POOL_SIZE], strict=True):
+            model.set_tensor(index, value)
+        model.invoke()
+        if is_judged:
+            found.append(tuple(model.get_tensor(index) for index in indices))
+    return OutputSets(tuple(found), output_facts(model), pool.sha256)
+
+
+def is_stateful(path: str) -> bool:
+    """Return whether a model keeps state. One that LiteRT alone can read counts as none."""
+    try:
+        return keeps_state(load_model(path))
+    except (FarmRuntimeError, OSError):
+        return False
+
+
+def steps(*, is_stateful: bool) -> Iterator[tuple[int, bool]]:
+    """Yield the steps of a freshly opened model, and whether the outputs of each are judged."""
+    count = LATER + POOL_SIZE if is_stateful else POOL_SIZE
+    return ((step, step < POOL_SIZE or step >= LATER) for step in range(count))
+
+
+def save_outputs(path: Path, outputs: Sequence[Sequence[Array]]) -> None:
+    """Store output `i` of set `k` as array `<k>_<i>`."""
+    arrays: dict[str, Array] = {
+        f"{k}_{i}": value for k, values in enumerate(outputs) for i, value in enumerate(values)
+    }
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def load_outputs(path: Path, output_count: int) -> tuple[tuple[Array, ...], ...]:
+    """Read what `save_outputs` wrote: `[k][i]`."""
+    with np.load(path, allow_pickle=False) as stored:
+        sets = len(stored.files) // max(1, output_count)
+        return tuple(tuple(stored[f"{k}_{i}"] for i in range(output_count)) for k in range(sets))

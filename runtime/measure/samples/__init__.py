@@ -1,0 +1,1 @@
+"""What samples say: percentiles, tails, variation, drift and noise."""
