@@ -27,8 +27,9 @@ from statistics import median
 
 from agent.wire.measurement import Delegation, Measurement, Quality, Ratio, Variation, baseline_id
 from orchestrator.config.home import FarmHome
+from orchestrator.db.cells import attempts
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import attempts, ingest
+from orchestrator.db.scheduling import ingest
 from orchestrator.policy.assign import Assignment
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, measured, new_database, result, stock

@@ -47,10 +47,11 @@ from agent.wire.messages import (
 from benchmarks.farm_figures import Spread, postgres_binaries, report
 from benchmarks.farm_simulator import fleet
 from orchestrator.config.lab import LabTimes
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
-from orchestrator.db.write import campaigns, devices
 from orchestrator.dispatch.base import DispatchEvent, MessageReceived
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
 from orchestrator.policy.fingerprint import Environments

@@ -14,7 +14,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
-    from orchestrator.db.read.agents import AgentState
+    from orchestrator.db.devices.agents import AgentState
     from orchestrator.trust.credentials_service import CredentialsService
 
 _LONGEST_MINUTES = 7 * 24 * 60

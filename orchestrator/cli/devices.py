@@ -13,7 +13,7 @@ from orchestrator.cli.verb import OK, Json, open_farm
 
 if TYPE_CHECKING:
     from agent.wire.messages import AgentHello
-    from orchestrator.db.read.device_states import DeviceState
+    from orchestrator.db.devices.states import DeviceState
     from orchestrator.farm.remote.farm import AnyFarm
 
 

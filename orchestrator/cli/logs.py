@@ -11,7 +11,7 @@ import typer
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.read.events import CellEvent
+    from orchestrator.db.events import CellEvent
     from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.results.records import CellRecord
 

@@ -15,7 +15,7 @@ from orchestrator.config.clock import utc_now
 
 if TYPE_CHECKING:
     from orchestrator.config.address import Address
-    from orchestrator.db.read.users import UserToken
+    from orchestrator.db.devices.users import UserToken
     from orchestrator.trust.users import Users
 
 Name = Annotated[str, typer.Argument(help="The user's name: lower-case letters, digits, - and _.")]

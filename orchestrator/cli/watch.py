@@ -14,7 +14,7 @@ import typer
 from orchestrator.cli.verb import Json, Verbose, open_farm
 
 if TYPE_CHECKING:
-    from orchestrator.db.read.device_states import DeviceState
+    from orchestrator.db.devices.states import DeviceState
     from orchestrator.farm.remote.farm import AnyFarm
     from orchestrator.farm.submit.campaign_events import CampaignEvents
     from orchestrator.policy.why import Why

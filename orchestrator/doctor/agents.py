@@ -9,10 +9,10 @@ from typing import Final
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
+from orchestrator.db.devices import agents, credentials
+from orchestrator.db.devices.agents import AgentState
+from orchestrator.db.devices.devices import lab_hello
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import agents, credentials
-from orchestrator.db.read.agents import AgentState
-from orchestrator.db.read.devices import lab_hello
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.sandbox import sandbox_checks
 from orchestrator.errors import FarmError

@@ -21,9 +21,9 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
+from orchestrator.db.devices import reservations
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
-from orchestrator.db.read import reservations
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.lab import broker_check, lab_checks
 from orchestrator.doctor.sandbox import sandbox_checks

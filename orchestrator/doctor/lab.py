@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
+from orchestrator.db.campaigns import scheduler_state
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import scheduler_state
 from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 

@@ -10,8 +10,10 @@ from agent.wire.credentials import farm_of
 from agent.wire.envelope import PublicKey
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
+from orchestrator.db.cells import running_attempts
+from orchestrator.db.devices import credentials
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import credentials, references, running_attempts
+from orchestrator.db.results import references
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import User
 from orchestrator.trust import enrolment

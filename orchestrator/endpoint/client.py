@@ -15,8 +15,8 @@ from orchestrator.config.address import Address
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import size_text
+from orchestrator.db.campaigns import scheduler_state
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import scheduler_state
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.sources.store import Store
 

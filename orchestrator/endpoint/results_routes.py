@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import records
+from orchestrator.db.results import records
 from orchestrator.endpoint.access import Gate
 from orchestrator.errors import UsageError
 from orchestrator.results.export import campaign_json, results_document

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from agent.wire.messages import artifact_path
+from orchestrator.db.campaigns import retention
+from orchestrator.db.campaigns.retention import Reference
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, pending_changes, revision
-from orchestrator.db.read import retention
-from orchestrator.db.read.retention import Reference
 from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 from orchestrator.sources.store import Store

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from orchestrator.db.campaigns import retention
+from orchestrator.db.campaigns import retention as kept
+from orchestrator.db.campaigns.retention import Ended
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import retention as kept
-from orchestrator.db.read.retention import Ended
-from orchestrator.db.write import retention
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
 

@@ -10,8 +10,8 @@ from itertools import groupby
 from agent.wire.reference import ReferenceRecord
 from orchestrator.config.limits import size_text
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import references as known_references
-from orchestrator.db.write import references as stored_references
+from orchestrator.db.results import references as known_references
+from orchestrator.db.results import references as stored_references
 from orchestrator.errors import UsageError
 from orchestrator.policy.shared_references import Claim, shared
 

@@ -21,13 +21,13 @@ from agent.wire.messages import PROTOCOL_VERSION
 from orchestrator.config.clock import utc_now
 from orchestrator.config.limits import StoreLimits, used_bytes
 from orchestrator.db import tables
+from orchestrator.db.campaigns import farm_state
+from orchestrator.db.campaigns.farm_state import FarmState
+from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.devices.agents import AgentState
+from orchestrator.db.devices.states import DEVICE_STATES, DeviceState
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD
-from orchestrator.db.read import farm_state
-from orchestrator.db.read.agents import AgentState
-from orchestrator.db.read.device_states import DEVICE_STATES, DeviceState
-from orchestrator.db.read.farm_state import FarmState
-from orchestrator.db.read.scheduler_state import BROKER_UP, SchedulerState
 from orchestrator.errors import UnreachableError
 
 STORE_EVERY_S: Final = 300.0

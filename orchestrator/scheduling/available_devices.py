@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from orchestrator.db.read.agents import Member
+from orchestrator.db.devices.agents import Member
 
 
 @dataclass(slots=True)

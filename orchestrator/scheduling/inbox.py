@@ -31,10 +31,13 @@ from agent.wire.messages import (
 from agent.wire.rare_log import RareLog
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
+from orchestrator.db.cells import attempts, jobs, outputs, running_attempts
+from orchestrator.db.devices import agents, devices
+from orchestrator.db.devices import agents as known_agents
+from orchestrator.db.devices import agents as revocations
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import jobs, revocations, running_attempts
-from orchestrator.db.write import agents, attempts, devices, ingest, outputs, references, unplaceable
+from orchestrator.db.results import references
+from orchestrator.db.scheduling import ingest, unplaceable
 from orchestrator.dispatch.base import (
     AgentLost,
     BrokerBack,

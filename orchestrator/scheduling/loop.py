@@ -14,14 +14,18 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import DEFAULT_REFERENCE_AGENTS, LabTimes
 from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
+from orchestrator.db.cells import attempts, queue_limits, running_attempts
+from orchestrator.db.cells import jobs as known_jobs
+from orchestrator.db.cells import jobs as outbox
+from orchestrator.db.cells import queue_limits as overdue_cells
+from orchestrator.db.devices import agents
+from orchestrator.db.devices import agents as known_agents
+from orchestrator.db.devices import agents as revocations
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
-from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import jobs as known_jobs
-from orchestrator.db.read import overdue_cells, revocations, running_attempts
-from orchestrator.db.read.references import Message, with_references
-from orchestrator.db.write import agents, assignments, attempts, ingest, outbox, queue_limits, unplaceable
+from orchestrator.db.results.references import Message, with_references
+from orchestrator.db.scheduling import assignments, ingest, unplaceable
 from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 from orchestrator.scheduling.available_devices import AvailableDevices

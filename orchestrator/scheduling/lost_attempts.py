@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from agent.wire.messages import JobSpec, Reason, ReasonCode
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabTimes
+from orchestrator.db.cells import jobs, running_attempts
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import jobs, running_attempts
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 
 log = logging.getLogger(__name__)
 

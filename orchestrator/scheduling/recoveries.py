@@ -16,10 +16,10 @@ from typing import IO, Final
 
 from orchestrator.config.child_environment import for_recovery
 from orchestrator.config.recovery import Recovery
+from orchestrator.db.devices import quarantine as lost_devices
+from orchestrator.db.devices import quarantine as recoveries
+from orchestrator.db.devices.quarantine import LostDevice
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import lost_devices
-from orchestrator.db.read.lost_devices import LostDevice
-from orchestrator.db.write import recoveries
 from orchestrator.results.facts import RecoveryOutcome
 
 MOST_AT_ONCE: Final = 4

@@ -17,7 +17,7 @@ from redis.exceptions import NoPermissionError, RedisError
 
 from agent.wire.credentials import INGEST_SUFFIX
 from agent.wire.queue import AGENT_KEYS, agent_key, ingest_queue
-from orchestrator.db.read.credentials import Known
+from orchestrator.db.devices.credentials import Known
 from orchestrator.dispatch.broker import redis_client
 from orchestrator.errors import UnreachableError, UsageError
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from agent.wire.envelope import Envelope, Freshness, PublicKey, key_id_of, open_envelope
 from orchestrator.config.clock import utc_now
+from orchestrator.db.devices import credentials
+from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import credentials as known_credentials
-from orchestrator.db.write import credentials
 from orchestrator.errors import UnreachableError
 
 REFRESH_S: Final = 1.0

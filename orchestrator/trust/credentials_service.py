@@ -16,12 +16,13 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
+from orchestrator.db.cells import running_attempts
+from orchestrator.db.devices import agents, credentials
+from orchestrator.db.devices import agents as known_agents
+from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import credentials as known_credentials
-from orchestrator.db.read import running_attempts
-from orchestrator.db.write import agents, credentials, ingest, unplaceable
+from orchestrator.db.scheduling import ingest, unplaceable
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust import acl, enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder

@@ -11,11 +11,11 @@ from typing import Final
 
 from agent.wire.envelope import PublicKey, check_proof
 from orchestrator.db import tables
+from orchestrator.db.devices import agents, credentials
+from orchestrator.db.devices import agents as known_agents
+from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Session
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import credentials as known_credentials
-from orchestrator.db.write import agents, credentials
 from orchestrator.errors import UsageError
 
 VALID: Final = timedelta(hours=1)

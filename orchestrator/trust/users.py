@@ -16,11 +16,11 @@ from typing import Final
 
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
+from orchestrator.db.devices import users
+from orchestrator.db.devices import users as known_users
+from orchestrator.db.devices.users import UserToken
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import users as known_users
-from orchestrator.db.read.users import UserToken
-from orchestrator.db.write import users
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import USUAL, Scope, User, check_user_name
 

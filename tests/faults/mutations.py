@@ -67,7 +67,7 @@ def without_flock() -> None:
 
 def without_epoch() -> None:
     """Whatever epoch a result carries, it is taken for the newest of its device."""
-    from orchestrator.db.write import ingest
+    from orchestrator.db.scheduling import ingest
     from orchestrator.policy.lifecycle import ATTEMPT_MOVES, LIVE_ATTEMPT, AttemptState, CellState
 
     def decides(turn: Any, attempt: Any, _message: Any, ended: Any) -> bool:

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from orchestrator.db.cells import attempts, running_attempts
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import running_attempts
-from orchestrator.db.write import attempts
 from orchestrator.policy.assign import Assignment
 from tests.faults.lab import until
 from tests.faults.machines import Machine

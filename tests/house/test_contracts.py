@@ -27,7 +27,7 @@ BREACHES = {
     "C9": ("orchestrator/results/records.py", "import orchestrator.site.pages"),
     "C10": ("agent/processes/oom.py", "import agent.attempt.journal"),
     "C11": ("orchestrator/results/records.py", "import sqlalchemy"),
-    "C12": ("orchestrator/db/read/records.py", "import orchestrator.db.write.events"),
+    "C12": ("orchestrator/db/results/records.py", "import orchestrator.db.cells.ends"),
     "C13": ("runtime/delegates/gpu/choose/tuning.py", "import runtime.delegates.gpu.backends.opencl.device"),
 }
 """Contract → (file, the import that it forbids there). C9 and C10 also fail when a room has no floor."""

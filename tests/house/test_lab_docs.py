@@ -16,7 +16,7 @@ from agent.link.cache import BUDGET_VARIABLE
 from agent.runner.probe.opencl_devices import SIDE_BY_SIDE_VARIABLE
 from orchestrator.config.address import KEYS
 from orchestrator.config.lab import LabTimes
-from orchestrator.db.write.quarantine import CHECK_DELAYS_S
+from orchestrator.db.devices.quarantine import CHECK_DELAYS_S
 from tests import needs
 from tests.needs import REPOSITORY
 from tests.services.ports import free_port

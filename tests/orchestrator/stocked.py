@@ -20,10 +20,12 @@ from agent.wire.messages import (
     Status,
 )
 from orchestrator.db import tables
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.cells import attempts
+from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.read.past_results import past_results
-from orchestrator.db.write import attempts, campaigns, devices
+from orchestrator.db.results.past import past_results
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.fingerprint import Environments

@@ -9,7 +9,7 @@ import pytest
 
 from agent.wire.messages import JobSpec
 from agent.wire.plan import LabelledData, MeasurePlan
-from orchestrator.db.read import retention
+from orchestrator.db.campaigns import retention
 from orchestrator.errors import UsageError
 from orchestrator.manifest import ManifestError, load_manifest
 from orchestrator.manifest.campaign import Campaign

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
+from orchestrator.db.campaigns import imports
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import imports
 from orchestrator.errors import UsageError
 from orchestrator.manifest.schema import NAME_PATTERN
 from orchestrator.policy.fingerprint import digest

@@ -10,11 +10,12 @@ from agent.wire.measurement import Refinement
 from agent.wire.messages import AgentHello
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
-from orchestrator.db import tables
+from orchestrator.db import events, tables
+from orchestrator.db.campaigns import steering_requests
+from orchestrator.db.cells import queue_limits
 from orchestrator.db.engine.sessions import Database, Session
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import events, records
-from orchestrator.db.write import queue_limits, steering_requests
+from orchestrator.db.results import records
 from orchestrator.endpoint.client import host_of_files
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.rerunning import no_host

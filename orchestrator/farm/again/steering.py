@@ -9,18 +9,14 @@ from typing import Final
 from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
+from orchestrator.db.campaigns import campaigns, steering_requests
+from orchestrator.db.cells import attempts, running_attempts
+from orchestrator.db.devices import agents, reservations
+from orchestrator.db.devices import agents as known_agents
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import records, running_attempts
-from orchestrator.db.write import (
-    agents,
-    attempts,
-    campaigns,
-    reservations,
-    steering_requests,
-    unplaceable,
-)
+from orchestrator.db.results import records
+from orchestrator.db.scheduling import unplaceable
 from orchestrator.errors import UsageError
 from orchestrator.farm.local.quota import NO_LIMIT, Quota
 from orchestrator.policy.reservation import require_length, reservation_of

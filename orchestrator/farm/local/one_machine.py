@@ -8,9 +8,10 @@ from pathlib import Path
 
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
+from orchestrator.db.campaigns import scheduler_state
+from orchestrator.db.cells import running_attempts
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import running_attempts, scheduler_state
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from orchestrator.dispatch.embedded import EmbeddedDispatcher
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.scheduling.lock import SchedulerLock

@@ -8,9 +8,9 @@ from typing import Final
 from agent.wire.messages import AgentHello
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
+from orchestrator.db.devices import devices
+from orchestrator.db.devices import devices as known_devices
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import devices as known_devices
-from orchestrator.db.write import devices
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.errors import UnreachableError
 from orchestrator.farm.local.one_machine import OneMachine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.db.campaigns import farm_state as open_cells
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import open_cells
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import User
 

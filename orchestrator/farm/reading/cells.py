@@ -14,22 +14,16 @@ from agent.wire.measurement import ProcessSamples
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
+from orchestrator.db import events
+from orchestrator.db.campaigns import farm_state as open_cells
+from orchestrator.db.campaigns import manifests, scheduler_state
+from orchestrator.db.cells import outputs, waiting
+from orchestrator.db.cells.outputs import Output
+from orchestrator.db.devices import agents
+from orchestrator.db.devices import states as device_states
+from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.engine.sessions import Database, Session
-from orchestrator.db.read import (
-    agents,
-    cell_words,
-    compared_cells,
-    device_states,
-    events,
-    manifests,
-    open_cells,
-    outputs,
-    records,
-    scheduler_state,
-    waiting,
-)
-from orchestrator.db.read.agents import AgentState
-from orchestrator.db.read.outputs import Output
+from orchestrator.db.results import cell_words, compared_cells, records
 from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
 from orchestrator.farm.reading.scheduler_status import broker_state, why_unscheduled

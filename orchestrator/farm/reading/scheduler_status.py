@@ -6,7 +6,7 @@ from datetime import datetime
 
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.read.scheduler_state import NO_BROKER, STOPPED, SchedulerState
+from orchestrator.db.campaigns.scheduler_state import NO_BROKER, STOPPED, SchedulerState
 from orchestrator.scheduling.lock import lock_holder
 
 

@@ -16,9 +16,8 @@ from agent.wire.service_manager import ServiceManager
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
+from orchestrator.db.campaigns.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState, write
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState
-from orchestrator.db.write.scheduler_state import write
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.errors import FarmError, UnreachableError, UsageError

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.config.clock import utc_now
+from orchestrator.db import events
+from orchestrator.db.campaigns import progress as campaign_progress
+from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database, Session
-from orchestrator.db.read import campaign_progress, devices, events, records
+from orchestrator.db.results import records
 from orchestrator.results.events import EventKind, FarmEvent
 
 

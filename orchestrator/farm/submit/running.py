@@ -11,9 +11,10 @@ from typing import Final
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
+from orchestrator.db.campaigns import campaigns
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import records
-from orchestrator.db.write import campaigns, ingest
+from orchestrator.db.results import records
+from orchestrator.db.scheduling import ingest
 from orchestrator.farm.local.database_wait import DatabaseWait
 from orchestrator.farm.local.one_machine import OneMachine
 from orchestrator.farm.submit.campaign_events import CampaignEvents, look

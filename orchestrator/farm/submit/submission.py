@@ -8,10 +8,13 @@ from datetime import datetime
 
 from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
+from orchestrator.db import events
+from orchestrator.db.campaigns import campaigns, manifests
+from orchestrator.db.devices import agents
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.read import agents, events, past_results
-from orchestrator.db.write import campaigns, manifests, unplaceable
+from orchestrator.db.results import past as past_results
+from orchestrator.db.scheduling import unplaceable
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.local.present_devices import PresentDevices
 from orchestrator.farm.local.quota import NO_LIMIT, Quota

@@ -12,7 +12,8 @@ import pytest
 from orchestrator.cli.against import compared, found
 from orchestrator.cli.budgets import Undecided, conclude, read
 from orchestrator.config.home import FarmHome
-from orchestrator.db.write import campaigns, ingest
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.scheduling import ingest
 from orchestrator.errors import UsageError
 from orchestrator.farm import Farm
 from orchestrator.manifest.campaign import Campaign

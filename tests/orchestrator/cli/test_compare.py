@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent.wire.measurement import Quality, Ratio, baseline_id
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.stocked import cells, dispatch, new_database, result, stock

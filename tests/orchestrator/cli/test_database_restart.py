@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.wire.messages import AgentHello
+from orchestrator.db.campaigns import scheduler_state
+from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.read.scheduler_state import BROKER_UP, SchedulerState
-from orchestrator.db.write import devices, scheduler_state
 from tests import needs
 from tests.orchestrator.asked import CPU
 from tests.orchestrator.cli.models import unary_model

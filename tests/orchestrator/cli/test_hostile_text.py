@@ -15,7 +15,7 @@ from agent.wire.messages import MissingDelegate, Reason, ReasonCode, Status
 from orchestrator.cli import run
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import CPU, asked
 from tests.orchestrator.stocked import cells, dispatch, report_devices, result, stock
 

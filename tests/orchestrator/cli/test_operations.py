@@ -11,10 +11,13 @@ from sqlmodel import select
 from agent.wire.messages import ReasonCode, RunnerOutput, Status
 from orchestrator.cli.logs import unseen
 from orchestrator.db import tables
+from orchestrator.db.campaigns import steering_requests
+from orchestrator.db.cells import outputs
+from orchestrator.db.devices import quarantine as recoveries
+from orchestrator.db.devices.quarantine import LostDevice
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.read.lost_devices import LostDevice
-from orchestrator.db.write import ingest, outputs, recoveries, steering_requests
+from orchestrator.db.scheduling import ingest
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, GPU, POCL, asked

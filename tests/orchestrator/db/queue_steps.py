@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agent.wire.messages import Device
+from orchestrator.db.cells import attempts
 from orchestrator.db.queue import picking
-from orchestrator.db.write import attempts, ingest
+from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import CPU
 
 GPUS = tuple(

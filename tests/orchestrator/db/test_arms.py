@@ -9,8 +9,8 @@ from sqlmodel import select
 
 from agent.wire.messages import JobSpec, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.read import jobs
-from orchestrator.db.write import assignments, attempts, ingest
+from orchestrator.db.cells import attempts, jobs
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.manifest.campaign import ExcludeRule
 from orchestrator.policy.blocks import kept_busy
 from tests.orchestrator.asked import CPU, GPU, POCL, asked

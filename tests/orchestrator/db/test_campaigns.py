@@ -7,9 +7,11 @@ from sqlmodel import select
 
 from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.campaigns import progress as campaign_progress
 from orchestrator.db.queue import picking
-from orchestrator.db.read import campaign_progress, records
-from orchestrator.db.write import campaigns, ingest, unplaceable
+from orchestrator.db.results import records
+from orchestrator.db.scheduling import ingest, unplaceable
 from orchestrator.policy.preview import expected_s
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock

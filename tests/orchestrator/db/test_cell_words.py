@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.db.read import records
-from orchestrator.db.read.cell_words import find_cell_by
+from orchestrator.db.results import records
+from orchestrator.db.results.cell_words import find_cell_by
 from orchestrator.errors import UsageError
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, stock

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from agent.wire.measurement import LabelledScore, Quality, Ratio, Variation
 from agent.wire.messages import Status
 from orchestrator.db import tables
+from orchestrator.db.campaigns import imports, steering_requests
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import compared_cells, records
-from orchestrator.db.write import imports, ingest, steering_requests
+from orchestrator.db.results import compared_cells, records
+from orchestrator.db.scheduling import ingest
 from orchestrator.results.comparable import ComparedCell, compared_figures
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import IMPORTED_SHA256, IMPORTED_TOOL, CellRecord

@@ -8,8 +8,9 @@ from sqlmodel import select
 
 from agent.wire.messages import Heartbeat, JobRefused, Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.read import running_attempts
-from orchestrator.db.write import attempts, campaigns, ingest
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.cells import attempts, running_attempts
+from orchestrator.db.scheduling import ingest
 from orchestrator.policy.lifecycle import IllegalMoveError
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock

@@ -9,8 +9,9 @@ from sqlmodel import select
 
 from agent.wire.messages import RunnerOutput
 from orchestrator.db import tables
-from orchestrator.db.read import outputs as written
-from orchestrator.db.write import ingest, outputs
+from orchestrator.db.cells import outputs
+from orchestrator.db.cells import outputs as written
+from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 

@@ -12,17 +12,12 @@ from sqlmodel import select
 
 from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
+from orchestrator.db.campaigns import campaigns, steering_requests
+from orchestrator.db.cells import attempts, queue_limits
+from orchestrator.db.devices import agents
 from orchestrator.db.queue import candidate_queries, class_pages, picking
-from orchestrator.db.read import records
-from orchestrator.db.write import (
-    agents,
-    assignments,
-    attempts,
-    campaigns,
-    queue_limits,
-    steering_requests,
-    unplaceable,
-)
+from orchestrator.db.results import records
+from orchestrator.db.scheduling import assignments, unplaceable
 from orchestrator.manifest.campaign import DeviceSelector, RetryEntry
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.lifecycle import AttemptEnd, AttemptState

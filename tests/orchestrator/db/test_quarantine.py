@@ -8,7 +8,7 @@ import pytest
 
 from agent.wire.messages import ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.write import quarantine
+from orchestrator.db.devices import quarantine
 from tests.orchestrator.asked import asked
 from tests.orchestrator.db.queue_steps import FLEET, begin, choose, now, read, take_in
 from tests.orchestrator.stocked import cells, dispatch, result, stock

@@ -11,10 +11,10 @@ from agent.wire.messages import AgentHello, JobSpec
 from agent.wire.reference import ReferenceRecord
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
+from orchestrator.db.campaigns import retention
+from orchestrator.db.campaigns.retention import forget, forget_unused
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import references as known
-from orchestrator.db.read import retention
-from orchestrator.db.write.retention import forget, forget_unused
+from orchestrator.db.results import references as known
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.maintenance import references as shown
 from orchestrator.scheduling.loop import SchedulerLoop

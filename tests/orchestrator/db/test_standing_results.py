@@ -10,8 +10,10 @@ from sqlmodel import select
 from agent.wire.measurement import BlockFigure, Quality
 from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.read import compared_cells, records
-from orchestrator.db.write import attempts, campaigns, ingest, queue_limits, steering_requests, unplaceable
+from orchestrator.db.campaigns import campaigns, steering_requests
+from orchestrator.db.cells import attempts, queue_limits
+from orchestrator.db.results import compared_cells, records
+from orchestrator.db.scheduling import ingest, unplaceable
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_json
@@ -179,7 +181,7 @@ def test_a_cell_that_is_cancelled_may_be_measured_again_afterwards(measured):
 
 
 def test_a_cell_that_is_measured_again_does_not_reuse_its_own_result(measured):
-    from orchestrator.db.write import assignments
+    from orchestrator.db.scheduling import assignments
 
     put_back(measured)
     with measured.write() as turn:

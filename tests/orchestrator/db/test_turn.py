@@ -10,7 +10,7 @@ from sqlmodel import select
 
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import GPU, asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 

@@ -11,7 +11,7 @@ from agent.wire.envelope import SigningKey
 from agent.wire.messages import AgentAlive, AgentHello
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
-from orchestrator.db.write import agents, credentials, devices
+from orchestrator.db.devices import agents, credentials, devices
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.doctor.agents import UNDELIVERED_S, agent_checks
 from orchestrator.scheduling.available_devices import AvailableDevices

@@ -13,7 +13,7 @@ from agent.wire.messages import (
     MissingDelegate,
 )
 from orchestrator.config.home import FarmHome
-from orchestrator.db.write import reservations
+from orchestrator.db.devices import reservations
 from orchestrator.doctor import examine as examination
 from orchestrator.doctor.examine import examine
 from orchestrator.errors import UnreachableError

@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 
 from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
-from orchestrator.db.read.records import campaigns
-from orchestrator.db.write import ingest
+from orchestrator.db.results.records import campaigns
+from orchestrator.db.scheduling import ingest
 from orchestrator.doctor.store import endpoint_check
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.endpoint.user_client import UserClient

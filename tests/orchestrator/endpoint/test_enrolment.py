@@ -16,7 +16,8 @@ from agent.wire.credentials import Applicant, Credentials
 from agent.wire.envelope import SigningKey
 from agent.wire.messages import AgentHello, JobSpec
 from orchestrator.config.address import Address
-from orchestrator.db.write import credentials, devices, ingest
+from orchestrator.db.devices import credentials, devices
+from orchestrator.db.scheduling import ingest
 from orchestrator.endpoint.agent_registry import AgentRegistry
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeys

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from orchestrator.config.lab import DEFAULT_USER_CELLS
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from orchestrator.endpoint.user_calls import LARGEST_CALL_BYTES, VERSION
 from orchestrator.errors import UsageError
 from orchestrator.farm.submit.requests import Request

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.db.read import records
-from orchestrator.db.write import ingest
+from orchestrator.db.results import records
+from orchestrator.db.scheduling import ingest
 from orchestrator.farm.submit.campaign_events import Seen, look
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock

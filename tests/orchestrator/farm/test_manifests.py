@@ -13,9 +13,9 @@ from agent.wire.messages import AgentHello
 from orchestrator import cli
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
+from orchestrator.db.campaigns.manifests import manifest
+from orchestrator.db.campaigns.retention import forget
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read.manifests import manifest
-from orchestrator.db.write.retention import forget
 from orchestrator.farm import Farm
 from orchestrator.farm.local.present_devices import PresentDevices
 from orchestrator.farm.submit.running import Running

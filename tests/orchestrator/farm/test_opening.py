@@ -10,9 +10,9 @@ import pytest
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import migrate
+from orchestrator.db.campaigns import scheduler_state
+from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read.scheduler_state import BROKER_UP, SchedulerState
-from orchestrator.db.write import scheduler_state
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.farm import Farm
 from tests.orchestrator.db.future_revision import add_revision

@@ -12,8 +12,10 @@ from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from agent.wire.messages import AgentHello, MissingDelegate, Reason, ReasonCode, Status
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
-from orchestrator.db.read import jobs, records
-from orchestrator.db.write import assignments, attempts, campaigns, ingest, queue_limits
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.cells import attempts, jobs, queue_limits
+from orchestrator.db.results import records
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refinements
 from orchestrator.farm.local.quota import Quota

@@ -17,7 +17,7 @@ from orchestrator import cli
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm import Farm
 from orchestrator.farm.again.steering import Steering

@@ -21,11 +21,11 @@ from sqlalchemy import func
 from sqlmodel import select
 
 from orchestrator.db import tables
+from orchestrator.db.campaigns import campaigns
+from orchestrator.db.campaigns.retention import Ended, forget
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.db.read.retention import Ended
-from orchestrator.db.write import campaigns, ingest
-from orchestrator.db.write.retention import forget
+from orchestrator.db.scheduling import ingest
 from orchestrator.errors import FarmError
 from orchestrator.maintenance import prune as prune_module
 from orchestrator.maintenance.backup import backup
@@ -142,7 +142,7 @@ def test_an_old_campaign_goes_with_all_it_had(database: Database, store: Store) 
 def test_a_large_campaign_goes_in_pieces(
     database: Database, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.db.write.retention.CELLS_AT_ONCE", 2)
+    monkeypatch.setattr("orchestrator.db.campaigns.retention.CELLS_AT_ONCE", 2)
     delegates = {f"cpu-{n}": {"kind": "cpu"} for n in range(5)}
     report_devices(database, (CPU,))
     wanted = asked(("m",), delegates, name="large")

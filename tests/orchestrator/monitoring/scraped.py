@@ -10,8 +10,10 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.wire.messages import ReasonCode, Status
-from orchestrator.db.read.scheduler_state import BROKER_UP, SchedulerState
-from orchestrator.db.write import agents, ingest, scheduler_state
+from orchestrator.db.campaigns import scheduler_state
+from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.devices import agents
+from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 from tests.services.endpoint import READ_TOKEN, Endpoint

@@ -14,7 +14,7 @@ from agent.wire.messages import PROTOCOL_VERSION
 from orchestrator.config.limits import StoreLimits
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD
-from orchestrator.db.write import ingest
+from orchestrator.db.scheduling import ingest
 from orchestrator.monitoring.idle_gaps import IdleGaps
 from orchestrator.monitoring.metrics_page import MetricsPage
 from orchestrator.results.facts import AttemptBegun, AttemptEnded

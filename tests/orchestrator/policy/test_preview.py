@@ -6,8 +6,8 @@ import pytest
 
 from agent.wire.messages import Device, ReasonCode, Status
 from agent.wire.plan import InputSpec, MeasurePlan
-from orchestrator.db.read.devices import recorded_hello
-from orchestrator.db.write import ingest
+from orchestrator.db.devices.devices import recorded_hello
+from orchestrator.db.scheduling import ingest
 from orchestrator.errors import UsageError
 from orchestrator.manifest import load_manifest
 from orchestrator.policy.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from agent.wire.measurement import Quality, Ratio, baseline_id
+from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import records
-from orchestrator.db.write import steering_requests
+from orchestrator.db.results import records
 from orchestrator.manifest.noise_series import AGAIN, FIRST, noise_series
 from orchestrator.policy.matrix import expand
 from orchestrator.results.device_noise import DeviceNoise, noise_from

@@ -12,8 +12,9 @@ import pytest
 
 from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from orchestrator.cli.details import cell_text
+from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import ingest, steering_requests
+from orchestrator.db.scheduling import ingest
 from orchestrator.results.comparison import cell_lines
 from orchestrator.results.export import PROVENANCE_COLUMNS, results_csv, results_document
 from orchestrator.results.records import CellRecord

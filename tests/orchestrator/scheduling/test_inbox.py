@@ -18,8 +18,9 @@ from agent.wire.messages import (
     Upgrade,
 )
 from orchestrator.db import tables
-from orchestrator.db.read.agents import states
-from orchestrator.db.write import agents, attempts, credentials
+from orchestrator.db.cells import attempts
+from orchestrator.db.devices import agents, credentials
+from orchestrator.db.devices.agents import states
 from orchestrator.dispatch.base import BrokerBack, IncompatibleHello, MessageReceived
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import FollowUp, Inbox

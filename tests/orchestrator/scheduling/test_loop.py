@@ -12,8 +12,8 @@ from agent.wire.envelope import SigningKey
 from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, Receipt, Shutdown
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
+from orchestrator.db.devices import agents, credentials
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.write import agents, credentials
 from orchestrator.dispatch.base import BrokerDownError, DispatchEvent, MessageReceived
 from orchestrator.scheduling.loop import SchedulerLoop
 from tests.orchestrator.asked import GPU, asked

@@ -15,10 +15,10 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig, LabTimes
 from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
+from orchestrator.db.devices import quarantine as lost_devices
+from orchestrator.db.devices import quarantine as recoveries
+from orchestrator.db.devices.quarantine import RECOVERED_ONCE_IN, LostDevice
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.read import lost_devices
-from orchestrator.db.read.lost_devices import RECOVERED_ONCE_IN, LostDevice
-from orchestrator.db.write import recoveries
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.errors import UsageError
 from orchestrator.results.facts import DeviceRecovered

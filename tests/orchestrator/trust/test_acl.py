@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from agent.wire.credentials import INGEST_SUFFIX
-from orchestrator.db.read.credentials import Known
+from orchestrator.db.devices.credentials import Known
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.trust import acl
 from tests import needs

@@ -22,12 +22,12 @@ from agent.wire.messages import AgentHello
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
+from orchestrator.db.devices import agents, credentials, devices
+from orchestrator.db.devices import agents as known_agents
+from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
-from orchestrator.db.read import agents as known_agents
-from orchestrator.db.read import credentials as known_credentials
-from orchestrator.db.write import agents, credentials, devices
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import agent_keys, enrolment, farm_key_file
 from orchestrator.trust.agent_keys import AgentKeys

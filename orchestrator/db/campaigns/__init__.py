@@ -1,0 +1,1 @@
+"""Campaigns and the farm as a whole."""

@@ -1,0 +1,1 @@
+"""Cells and attempts: how they begin, wait, run and end."""

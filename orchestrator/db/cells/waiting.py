@@ -1,0 +1,182 @@
+"""Collects everything that decides when a cell runs, for `policy.why` to explain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, func, or_
+from sqlmodel import Session, col, select
+
+from orchestrator.db import tables
+from orchestrator.db.devices.states import occupants, why_unwilling
+from orchestrator.db.queue import candidate_queries
+from orchestrator.policy.assign import Occupancy
+from orchestrator.policy.blocks import kept_busy
+from orchestrator.policy.lifecycle import LIVE_ATTEMPT, CellState
+from orchestrator.policy.reservation import in_force, in_the_way
+from orchestrator.policy.selectors import is_class, parse_line
+from orchestrator.policy.why import CellFacts, DeviceFacts, Occupant
+
+
+def cell_facts(
+    session: Session, cell_id: str, now: datetime, silent_before: datetime | None, scheduler: str
+) -> CellFacts:
+    """Everything that decides when a cell runs. `scheduler`: why no process schedules, else empty.
+
+    `silent_before`: agents without a message since then get no work; None: the one agent is the
+    scheduler's.
+    """
+    cell = session.get_one(tables.Cell, cell_id)
+    campaign = session.get_one(tables.Campaign, cell.campaign_no)
+    holders = occupants(session, now)
+    tried = _attempts_of(session, cell)
+    live = next((attempt for attempt in tried if attempt.state in LIVE_ATTEMPT), None)
+    failures = [a for a in tried if a.state == "failed" and a.attempt_no > cell.retried_after]
+    position, ahead_s = _ahead(session, cell)
+    return CellFacts(
+        cell_id=cell.cell_id,
+        state=cell.state,
+        line=cell.line,
+        reason=": ".join(filter(None, (cell.reason_code, cell.reason_text))),
+        waits_since=max(filter(None, (campaign.created_at, tried[-1].ended_at if tried else None))),
+        not_before=cell.not_before,
+        failures=len(failures),
+        last_failure=failures[-1].reason_code or "" if failures else "",
+        campaign=campaign.name,
+        priority=-cell.rank,
+        parked=campaign.parked,
+        paused=campaign.paused_at is not None,
+        cancelled=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
+        position=position,
+        ahead_s=ahead_s,
+        devices=tuple(_device_facts(session, cell.line, campaign, holders, silent_before, now)),
+        own=next((o for o in holders if o.cell_id == cell.cell_id), None),
+        job_limit_s=cell.soft_limit_s,
+        job_started=None if live is None else live.started_at,
+        heard_at=None if live is None else live.heard_at,
+        scheduler=scheduler,
+        queue_until=cell.queue_until,
+    )
+
+
+def first_queued(session: Session, campaign_no: int, limit: int) -> list[tuple[str, str]]:
+    """The waiting cells of a campaign in the order of their start: id, and model on delegate."""
+    rows = session.exec(
+        select(tables.Cell)
+        .where(tables.Cell.campaign_no == campaign_no, tables.Cell.state == CellState.QUEUED.value)
+        .order_by(col(tables.Cell.rank), col(tables.Cell.position))
+        .limit(limit)
+    )
+    return [(cell.cell_id, f"{cell.model} on {cell.delegate}") for cell in rows]
+
+
+def _attempts_of(session: Session, cell: tables.Cell) -> Sequence[tables.Attempt]:
+    query = select(tables.Attempt).where(tables.Attempt.cell_id == cell.cell_id)
+    return session.exec(query.order_by(col(tables.Attempt.attempt_no))).all()
+
+
+def _device_facts(
+    session: Session,
+    line: str,
+    campaign: tables.Campaign,
+    holders: Sequence[Occupant],
+    silent_before: datetime | None,
+    now: datetime,
+) -> list[DeviceFacts]:
+    known = session.exec(
+        select(tables.Device, tables.Agent)
+        .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .order_by(col(tables.Device.device_id))
+    ).all()
+    devices = [device for device, _ in known]
+    groups = {device.device_id: device.exclusion_group for device in devices}
+    checked = _lines_with_checks(session)
+    found = []
+    for device, agent in known:
+        if not _serves(device, line):
+            continue
+        holder = next(
+            (o for o in holders if not Occupancy([groups[o.device_id]]).free(device.exclusion_group)), None
+        )
+        found.append(
+            DeviceFacts(
+                device.device_id,
+                device.present,
+                why_unwilling(agent, silent_before),
+                device.quarantine_text if device.quarantined_at else None,
+                device.device_id in checked,
+                device.rests_until,
+                holder,
+                _reserved(device, devices, campaign, now),
+            )
+        )
+    return found
+
+
+def _reserved(
+    device: tables.Device, known: Sequence[tables.Device], campaign: tables.Campaign, now: datetime
+) -> str:
+    """How somebody else's reservation keeps a campaign's cells from a device; empty where none does."""
+    host = [other for other in known if other.agent_id == device.agent_id]
+    present = [other for other in host if other.present]
+    group = kept_busy(device, present, campaign.baseline_kind)
+    held = in_the_way(in_force(host, now), group, campaign.submitted_by)
+    if held is None:
+        return ""
+    if held.device_id == device.device_id:
+        return f"reserved {held}"
+    return f"{held.device_id}, which excludes it, is reserved {held}"
+
+
+def _lines_with_checks(session: Session) -> set[str]:
+    """Devices for which a health check waits or runs."""
+    query = (
+        select(tables.Cell.line)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(tables.Campaign.purpose == tables.HEALTH, tables.IS_OPEN)
+    )
+    return set(session.exec(query))
+
+
+def _serves(device: tables.Device, line: str) -> bool:
+    return parse_line(line).takes(device) if is_class(line) else device.device_id == line
+
+
+def _ahead(session: Session, cell: tables.Cell) -> tuple[int, float]:
+    """Estimate how many cells of its line, and how many seconds of work, are before it.
+
+    These are the earlier ones of its campaign, those of higher priority, and as many of each other campaign
+    of its priority, as campaigns of one priority take turns.
+    """
+    if cell.state != CellState.QUEUED:
+        return 0, 0.0
+    table = tables.Cell
+    rank, number = col(table.rank), col(table.campaign_no)
+    earlier = or_(rank < cell.rank, and_(rank == cell.rank, col(table.position) < cell.position))
+    own, own_s = _sum(session, cell, number == cell.campaign_no, earlier)
+    urgent, urgent_s = _sum(session, cell, number != cell.campaign_no, rank < cell.rank)
+    position, seconds = own + urgent, own_s + urgent_s
+    peers = (
+        select(func.count(), func.avg(table.expected_s))
+        .join(tables.Campaign, col(tables.Campaign.no) == table.campaign_no)
+        .where(tables.IS_QUEUED, table.line == cell.line, rank == cell.rank, number != cell.campaign_no)
+        .where(*candidate_queries.startable())
+        .group_by(number)
+    )
+    for count, mean_s in session.exec(peers):
+        turns = min(int(count), own)
+        position, seconds = position + turns, seconds + turns * float(mean_s)
+    return position, seconds
+
+
+def _sum(session: Session, cell: tables.Cell, *which: ColumnElement[bool]) -> tuple[int, float]:
+    """Number and expected seconds of the queued cells in its line that are `which`."""
+    table = tables.Cell
+    query = (
+        select(func.count(), func.coalesce(func.sum(table.expected_s), 0.0))
+        .join(tables.Campaign, col(tables.Campaign.no) == table.campaign_no)
+        .where(tables.IS_QUEUED, table.line == cell.line, *which)
+    )
+    count, seconds = session.exec(query).one()
+    return int(count), float(seconds)

@@ -1,0 +1,1 @@
+"""Devices, their agents, and who may use them."""

@@ -1,0 +1,1 @@
+"""Results: stored once, read as records."""

@@ -1,0 +1,80 @@
+"""Reads the cells of a campaign as a comparison needs them: a few columns, decoded where they are used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any, Final
+
+import sqlalchemy
+from sqlalchemy import Text, cast
+from sqlmodel import Session, col, select
+
+from orchestrator.config.collector import collector_paused
+from orchestrator.db import tables
+from orchestrator.db.results.records import device_noises, reason_of, shown_state
+from orchestrator.results.comparable import ComparedCell, compared_figures
+from orchestrator.results.records import IMPORTED_SHA256, Imported, imported_from
+
+_CELL, _RESULT = tables.Cell, tables.Result
+
+_COLUMNS: Final = (
+    col(_CELL.position), col(_CELL.cell_id), col(_CELL.model), col(_CELL.model_sha256), col(_CELL.delegate),
+    col(_CELL.delegate_kind), cast(_CELL.delegate_options, Text), col(_CELL.target), col(_CELL.device_id),
+    col(_CELL.level), col(_CELL.state), col(_CELL.reason_code), col(_CELL.reason_text),
+    col(_CELL.reused_from), col(_RESULT.measurement), col(_RESULT.device_id), col(_RESULT.environment_id),
+    cast(_RESULT.facts, Text),
+)  # fmt: skip
+"""JSON as text: most cells have the options of many others, and the facts tell imported ones alone."""
+
+
+def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
+    """The cells of a campaign in matrix order."""
+    names = dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all())
+    noises = device_noises(session)
+    fields = select(tables.Environment.environment_id, tables.Environment.fields)
+    environments = dict(session.exec(fields).all())
+    options: dict[str, Mapping[str, Any]] = {}
+    rows = session.execute(
+        sqlalchemy.select(*_COLUMNS)
+        .outerjoin(_RESULT, col(_RESULT.attempt_id) == _CELL.shown_attempt_id)
+        .where(col(_CELL.campaign_no) == campaign_no)
+    ).all()
+    found = []
+    with collector_paused():
+        # Not sorted by the database, which would copy all measurements for it.
+        for (
+            _, cell_id, model, model_sha256, delegate, kind, given, target, own_device, level, state, code,
+            why, reused_from, measurement, measured_on, environment_id, facts,
+        ) in sorted(rows, key=itemgetter(0)):  # fmt: skip
+            if given not in options:
+                options[given] = json.loads(given)
+            device = measured_on or own_device or target
+            status, again = shown_state(state, shows=measured_on is not None)
+            found.append(
+                ComparedCell(
+                    cell_id=cell_id,
+                    model=model,
+                    model_sha256=model_sha256,
+                    delegate=delegate,
+                    delegate_kind=kind,
+                    delegate_options=options[given],
+                    device=device,
+                    device_name=names.get(device, device),
+                    level=level,
+                    status=status,
+                    reason=reason_of(code, why),
+                    measurement=None if measurement is None else compared_figures(measurement),
+                    environment=environments.get(environment_id, {}),
+                    reused_from=reused_from,
+                    noise=noises.get(device),
+                    imported=_imported(facts),
+                    again=again,
+                )
+            )
+    return found
+
+
+def _imported(facts: str | None) -> Imported | None:
+    return None if facts is None or IMPORTED_SHA256 not in facts else imported_from(json.loads(facts))

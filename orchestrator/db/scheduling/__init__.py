@@ -1,0 +1,1 @@
+"""What a turn of the scheduler does: give cells to devices, let results count, end what cannot run."""

@@ -1,1 +1,0 @@
-"""The changes of rows, one module for each kind of change."""
