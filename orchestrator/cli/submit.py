@@ -98,8 +98,7 @@ def submit(
 
     Results of earlier submissions are reused, but for void ones (docs/measuring.md). Ctrl-C keeps what is
     finished, of a cell under way its blocks, and the same command continues from there; a second one ends at
-    once; a lab goes on measuring. Cells of which it is open whether they keep a budget get further blocks,
-    once.
+    once; a lab goes on measuring. Cells of which a budget is open get further blocks, once.
     Exit code: 0 all well; 1 some cells failed, gave wrong output or were cancelled; 3 a budget is exceeded;
     5 a budget is undecided.
     """

@@ -27,7 +27,10 @@ a larger bound would only let a typing error pass the campaign file and fail on 
 CHOICES: Final = "choices"
 """The option, and the entry of `describe()`, that hold what a delegate chose by timing."""
 
-INTERPRETER: Final = ("*.py", "model", "ops", "plan", "delegates/*.py")
+INTERPRETER: Final = (
+    "*.py", "api", "common/__init__.py", "common/arena.py", "common/stages.py", "interpreter", "model", "ops",
+    "plan", "delegates/*.py",
+)  # fmt: skip
 """Files and folders of the package `runtime` that run a model which no delegate takes whole. Those of each
 delegate's own folder are not among them."""
 

@@ -178,6 +178,6 @@ DESCRIPTOR: Final = DelegateDescriptor(
     },
     device_options=_device_options,
     environment=_environment,
-    executes=(*INTERPRETER, "delegates/gpu"),
+    executes=(*INTERPRETER, "common/durable.py", "common/installation.py", "delegates/gpu"),
     packages=("pyopencl",),
 )

@@ -44,10 +44,10 @@ elif arguments[0] == "--throughput" and stage == "pass":
 elif arguments[0][0] != "-":
     import agent.runner.decide as decide
     run_block, concluded = decide.run_block, decide.concluded
-    def block(arms, number, *more, **named):
-        if (number, stage) == (3, "between blocks"):
+    def block(arms, asked, *more, **named):
+        if (asked.number, stage) == (3, "between blocks"):
             stop(arms[-1].folder)
-        return run_block(arms, number, *more, **named)
+        return run_block(arms, asked, *more, **named)
     def judged(attempt, reports, folder, *more):
         if stage == "judging":
             stop(folder)

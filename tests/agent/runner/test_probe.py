@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.devices import ProbeError, ProbeReport, probe
+from agent.runner.probe import probe as runner_probe
 from agent.runner.probe.opencl_devices import exclusion_group, platform_slug
-from agent.runner.probe.probe import probe as runner_probe
 from agent.wire.messages import (
     CONFORMANCE_FACT,
     FIRST_KERNEL_FACT,
