@@ -48,6 +48,13 @@ class SpeedUp:
         """Whether baseline and cell were measured in the same blocks."""
         return self.blocks > 0
 
+    @property
+    def stays_open(self) -> str:
+        """Return why no number of blocks would decide an open ratio; empty where one would."""
+        if self.verdict != "open" or self.blocks_needed is not None:
+            return ""
+        return "others keep this machine busy" if self.allowance > decided.SAME else "too near to call"
+
 
 @dataclass(frozen=True, slots=True)
 class Baselines:

@@ -85,8 +85,8 @@ def decides(found: SpeedUp) -> str:
     """Say how many blocks would decide an open ratio."""
     if found.verdict != "open":
         return ""
-    if found.blocks_needed is None:
-        return "too near to call, however many blocks there are"
+    if found.stays_open:
+        return f"{found.stays_open}, however many blocks there are"
     return f"about {found.blocks_needed} blocks would decide it"
 
 

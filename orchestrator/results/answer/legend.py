@@ -57,8 +57,8 @@ def _cautions(shown: Sequence[CellRecord], *, unpaired: bool) -> Iterator[str]:
 def _open(shown: Sequence[CellRecord], left: Mapping[str, SpeedUp]) -> str:
     """Say how many ratios are open, and which command decides them in how many minutes."""
     said = f"{SIGNS['open']} open: {len(left)}"
-    if all(one.blocks_needed is None for one in left.values()):
-        return f"{said}, too near to call"
+    if all(one.stays_open for one in left.values()):
+        return f"{said}, {' or '.join(sorted({one.stays_open for one in left.values()}))}"
     campaigns = {cell.campaign for cell in shown if cell.cell_id in left}
     if len(campaigns) > 1:
         return said

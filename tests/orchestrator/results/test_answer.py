@@ -144,11 +144,14 @@ def test_the_columns_of_a_wide_terminal():
         assert figure in line
 
 
-def test_what_cannot_be_decided_is_called_so():
+@pytest.mark.parametrize(
+    ("allowance", "why"), [(0.2, "others keep this machine busy"), (0.045, "too near to call")]
+)
+def test_what_no_number_of_blocks_decides_is_called_so(allowance, why):
     near = measured(ratio=1.01, ratio_half=0.0501)
-    ratio = near.measurement.ratio.model_copy(update={"allowance": 0.2})
+    ratio = near.measurement.ratio.model_copy(update={"allowance": allowance})
     stuck = replace(near, measurement=near.measurement.model_copy(update={"ratio": ratio}))
-    assert shown(BASE, stuck)[-1].endswith("· open: 1, too near to call")
+    assert shown(BASE, stuck)[-1].endswith(f"· open: 1, {why}")
 
 
 def test_another_figure_has_neither_ratios_nor_verdicts():
