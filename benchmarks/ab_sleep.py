@@ -26,6 +26,8 @@ from typing import Any, Final
 from benchmarks import slower_delegate
 from benchmarks.skeletons import REPOSITORY, restored
 from runtime.common.verdict import grade, verdict
+from tests.reports import write_report
+from tests.tree import tree
 
 RESULT: Final = REPOSITORY / "benchmarks/results/ab_sleep.json"
 SHARES: Final = (0.0, 0.02, 0.05, 0.10)
@@ -34,7 +36,7 @@ MODEL: Final = "torchvision_mobilenet_v2"
 
 def main() -> None:
     """Measure every share at every level, then write the report."""
-    args = _arguments()
+    args, began = _arguments(), tree()
     rows = []
     with tempfile.TemporaryDirectory(prefix="farm-ab-") as temporary:
         folder = Path(temporary)
@@ -49,7 +51,7 @@ def main() -> None:
                 print(_row(rows[-1]), flush=True)
     report = {"model": args.model, "repeats": args.repeats, "rows": rows}
     args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    args.out.with_suffix(".md").write_text(_markdown(report), encoding="utf-8")
+    write_report(args.out.with_suffix(".md"), _markdown(report), began, 0)
     print(_markdown(report))
 
 

@@ -14,6 +14,7 @@ from tests.tree import RESULTS, Tree, tree
 
 WRITERS = {
     "aa": "benchmarks/campaign.py",
+    "ab_sleep": "benchmarks/ab_sleep.py",
     "attack": "tests/attack/conftest.py",
     "channel_counts": "benchmarks/channel_counts.py",
     "cpu_runtime": "benchmarks/cpu_runtime.py",
