@@ -18,7 +18,7 @@ from orchestrator.cli import run
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.farm import Farm
-from orchestrator.farm.remote.farm import farm as remote
+from orchestrator.farm.remote import farm as remote
 from orchestrator.results.records import CellRecord
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
