@@ -33,7 +33,9 @@ LEVELS: dict[str, MeasurePlan] = {
 }
 """Counts of each level, as docs/models-yaml.md lists them. Chosen: `quick` begins with the fewest blocks that
 give an interval, `standard` with the fewest of which the slowest is trimmed (`runtime.common.statistics`);
-each goes on until its target is reached, at most so long that a cell takes minutes. `publish` has several
+each goes on until its target is reached, at most so long that a cell takes minutes. `quick` warms up for a
+fifth of a second at least: the runs that the cold process needed to be steady, and half as many again, are
+most of it, and half a second of each of three processes was a quarter of a block. `publish` has several
 tunings, which its interval is then over: three are the fewest that give one."""
 
 _SLACK_PER_PROCESS_S: Final = 60.0

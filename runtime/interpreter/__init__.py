@@ -1,1 +1,1 @@
-"""What stands behind the API: signatures, details of tensors, slots and bound buffers."""
+"""Details of tensors, signatures, slots and bound buffers, on which both APIs stand."""

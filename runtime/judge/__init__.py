@@ -1,1 +1,1 @@
-"""Whether outputs are right: rules, bounds and figures of agreement. Nothing here runs a model."""
+"""Judges outputs by rules, bounds and figures of agreement; runs no model."""

@@ -1,1 +1,1 @@
-"""How a model is run and timed: inputs, starts, loops, passes, and the outputs that are judged."""
+"""Runs and times a model: inputs, starts, loops, passes, and the outputs that are judged."""

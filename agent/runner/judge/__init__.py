@@ -1,1 +1,1 @@
-"""What an attempt's reports mean: accuracy, references, the figures of blocks, the verdict."""
+"""Concludes from an attempt's reports: accuracy, references, the figures of blocks, the verdict."""

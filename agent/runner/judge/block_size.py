@@ -31,7 +31,7 @@ Blocks: TypeAlias = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a block took: so many rounds, each of all arms, and besides start, warm-up and end, in seconds."""
+    """Seconds of a block: `round_s` for each of its `rounds`, `besides_s` for starts, warm-ups and ends."""
 
     rounds: int
     round_s: float
@@ -45,16 +45,16 @@ class Cost:
 def next_rounds(plan: MeasurePlan, groups: Sequence[Blocks], costs: Sequence[Cost]) -> int:
     """Return how many rounds the next block has; `costs`: of each finished block.
 
-    What the plan says where its file fixes it, or where no two blocks of a group can be compared.
+    It is that of the plan where the campaign file fixes it, or where no group has two blocks to compare.
     """
-    told = [[rounds for rounds in group if len(rounds) > 1] for group in groups]
-    told = [group for group in told if len(group) > 1]
+    comparable = [[rounds for rounds in group if len(rounds) > 1] for group in groups]
+    comparable = [group for group in comparable if len(group) > 1]
     round_s, besides_s = (sum(cost.round_s for cost in costs), sum(cost.besides_s for cost in costs))
-    if plan.rounds_fixed or len(costs) < FEWEST_BLOCKS or not told or min(round_s, besides_s) <= 0.0:
+    if plan.rounds_fixed or len(costs) < FEWEST_BLOCKS or not comparable or min(round_s, besides_s) <= 0.0:
         return plan.rounds
-    degrees = sum(len(group) - 1 for group in told)
+    degrees = sum(len(group) - 1 for group in comparable)
     within = between = 0.0
-    for group in told:
+    for group in comparable:
         own, over = nested(group)
         within += (own or 0.0) * OF_MEDIAN * (len(group) - 1) / degrees
         between += (over or 0.0) * (len(group) - 1) / degrees

@@ -1,1 +1,1 @@
-"""What runs behind the timed blocks, and beside them: labelled data, load, throughput, sensors."""
+"""Runs beside and after the timed blocks: sensors, throughput, sustained load, labelled data."""

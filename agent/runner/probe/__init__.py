@@ -1,1 +1,1 @@
-"""What this machine is: host, OpenCL devices, delegates, and the environment of a process."""
+"""Describes this machine: host, OpenCL devices, delegates, and the environment of a process."""

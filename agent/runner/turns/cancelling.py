@@ -1,4 +1,4 @@
-"""How a runner hears that the agent has cancelled its arms, and ends what they are doing at once."""
+"""Receive the agent's cancel of an arm, and end what the arm is doing at once."""
 
 from __future__ import annotations
 

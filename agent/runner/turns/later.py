@@ -1,4 +1,4 @@
-"""What follows the timed processes of an arm: the passes that were asked for, and the labelled data."""
+"""Run what follows the timed processes of an arm: the passes that were asked for, and the labelled data."""
 
 from __future__ import annotations
 

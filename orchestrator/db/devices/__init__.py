@@ -1,1 +1,1 @@
-"""Devices, their agents, and who may use them."""
+"""Devices, their agents, the farm's users and their credentials."""

@@ -1,1 +1,1 @@
-"""What a turn of the scheduler does: give cells to devices, let results count, end what cannot run."""
+"""The steps of the scheduler's turn: assign cells to devices, ingest results, end what cannot run."""

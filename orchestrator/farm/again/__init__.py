@@ -1,1 +1,1 @@
-"""What is done to results that exist: measured again, refined, imported, steered."""
+"""Measures existing results again, refines, imports and steers them."""

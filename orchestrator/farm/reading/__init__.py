@@ -1,1 +1,1 @@
-"""What is known of campaigns and of the scheduler."""
+"""Reads campaigns, cells and the state of the scheduler."""

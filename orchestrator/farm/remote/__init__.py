@@ -1,1 +1,1 @@
-"""A farm on another machine: what is asked there, and what answers."""
+"""Both ends of a farm on another machine: the client, the calls, and the server that answers them."""

@@ -1,1 +1,1 @@
-"""What samples say: percentiles, tails, variation, drift and noise."""
+"""Summarises samples: percentiles, tails, variation, drift and noise."""

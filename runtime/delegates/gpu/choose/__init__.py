@@ -1,1 +1,1 @@
-"""Which candidate runs: costs, timing, schedules, and choices of earlier starts."""
+"""Chooses among candidates, by costs, by timing and by the choices of earlier starts."""

@@ -1,1 +1,1 @@
-"""What is kept between processes: caches, and what they are keyed by."""
+"""Caches that outlive a process, and the fingerprints that they are keyed by."""

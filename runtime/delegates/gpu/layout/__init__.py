@@ -1,1 +1,1 @@
-"""Where everything lies: the plan of memory, constants, the text of a program."""
+"""Plans the memory of a partition, packs its constants and writes the text of its program."""
