@@ -1,4 +1,4 @@
-"""The control groups of this process, of either version: its own, and those above it, which bind it too."""
+"""The control groups of this process, of either version, those above it, and the memory that they leave."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Final
 
 ROOT: Final = Path("/")
 """Where `/proc` and `/sys` are. Functions that read them take another root, where copies of files lie."""
+
+_LIMITS: Final = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""Files of a control group's limit and use, of version 2 and of version 1."""
 
 
 def groups(controller: str, root: Path = ROOT) -> list[Path]:
@@ -52,3 +55,18 @@ def _quota(folder: Path) -> float | None:
     if len(words) != 2 or not all(word.isdecimal() for word in words) or words[1] == "0":
         return None
     return int(words[0]) / int(words[1])
+
+
+def room_bytes(root: Path = ROOT) -> int | None:
+    """Return the bytes that the host and the control groups of this process still have; None if untold."""
+    rooms = []
+    for line in text_of(root / "proc/meminfo").splitlines():
+        name, _, size = line.partition(":")
+        if name == "MemAvailable":
+            rooms.append(int(size.split()[0]) * 1024)
+    for folder in groups("memory", root):
+        for limit, used in _LIMITS:
+            values = text_of(folder / limit).strip(), text_of(folder / used).strip()
+            if all(map(str.isdecimal, values)):
+                rooms.append(max(0, int(values[0]) - int(values[1])))
+    return min(rooms, default=None)

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final
 
 from agent.attempt.files import ProcessReport, Seen
+from agent.machine.cgroups import room_bytes
 from agent.machine.counters import Counters, ThreadTimes, Window
 from agent.machine.device_use import DeviceUse
 from agent.machine.disturbance import disturbances
-from agent.machine.room import room_bytes
 from agent.machine.rounds import Round, SliceUse, taken, whole
 from agent.machine.workload import Reading
 from agent.runner.judge.block_size import Cost
