@@ -8,10 +8,17 @@ import shutil
 import signal
 import stat
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Final
+
+AGAIN_S: Final = 0.05
+"""Seconds until a signal whose exception Python discarded is sent again: by then the callback in which it was
+discarded has returned, and nobody notices the delay.
+"""
 
 
 class StoppedError(KeyboardInterrupt):
@@ -19,12 +26,17 @@ class StoppedError(KeyboardInterrupt):
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
+        self.number = number
         self.exit_code = 128 + number
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, SIGINT, SIGTERM and SIGHUP raise `StoppedError`; ignored signals stay ignored."""
+    """Inside, SIGINT, SIGTERM and SIGHUP raise `StoppedError`; ignored signals stay ignored.
+
+    Python discards an exception that is raised in a destructor or in the callback of a weak reference, which
+    the database's library uses often. A signal that arrives there is sent again.
+    """
     # `nohup` starts a command with SIGHUP ignored: the command must not end with the terminal then.
     watched = [
         number
@@ -32,9 +44,20 @@ def stoppable() -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
     before = {number: signal.signal(number, _stop) for number in watched}
+    report = sys.unraisablehook
+
+    def again(discarded: sys.UnraisableHookArgs) -> None:
+        if isinstance(discarded.exc_value, StoppedError):
+            number = discarded.exc_value.number
+            threading.Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
+        else:
+            report(discarded)
+
+    sys.unraisablehook = again
     try:
         yield
     finally:
+        sys.unraisablehook = report
         for number, handler in before.items():
             signal.signal(number, handler)
 

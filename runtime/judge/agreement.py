@@ -278,7 +278,8 @@ class _Comparison:
             runs = [self.expected.draws[name][self.k][self.i] for name in self.rule.draws]
             return index_excess(y, r, [run for run in runs if run.shape == r.shape])
         draws = self.expected.drawn(self.i, self.rule.draws)
-        return max(excesses(figures(y - r, r), draws, self.k, floor), key=lambda one: one.ratio)
+        found = excesses(figures(y - r, r), draws, self.k, floor, self.rule.spread)
+        return max(found, key=lambda one: one.ratio)
 
     def _is_index(self) -> bool:
         dtype = self.expected.references[self.k][self.i].dtype

@@ -98,12 +98,15 @@ class Excess:
     text: str
 
 
-def excesses(found: Figures, draws: Draws, k: int, floor: Floor) -> Iterator[Excess]:
-    """Yield for each rule how far the errors `found` in set `k` are, over what is allowed."""
+def excesses(found: Figures, draws: Draws, k: int, floor: Floor, spread: float = 1.0) -> Iterator[Excess]:
+    """Yield for each rule how far the errors `found` in set `k` are, over what is allowed.
+
+    `spread`: how many times as large as a draw's error an honest one is expected to be.
+    """
     usual = draws.worst("rms", k)
 
     def bound(figure: str, least: float, error: float = 0.0) -> float:
-        return least + FACTORS[figure] * draws.worst(figure, k) + STANDARD_ERRORS * error
+        return least + FACTORS[figure] * spread * draws.worst(figure, k) + STANDARD_ERRORS * error
 
     yield _excess(found.rms, bound("rms", floor.rms), "root mean square of y-r")
     largest = bound("largest", floor.largest)
@@ -112,7 +115,7 @@ def excesses(found: Figures, draws: Draws, k: int, floor: Floor) -> Iterator[Exc
     yield _excess(found.slope, bound("slope", floor.slope, found.slope_error), "slope of y-r over r")
     for way, norms in found.slices.items():
         own = np.broadcast_to(draws.slices(way, k), norms.shape)
-        bounds = floor.slices + FACTORS["slices"] * np.hypot(own, usual)
+        bounds = floor.slices + FACTORS["slices"] * spread * np.hypot(own, usual)
         worst = np.unravel_index(np.argmax(norms / np.maximum(bounds, _LEAST)), norms.shape)
         where = f"weighted norm of {way} {','.join(map(str, worst))}"
         yield _excess(float(norms[worst]), float(bounds[worst]), where)

@@ -28,6 +28,11 @@ have no meaningful relative error."""
 REDUCED: Final = ("fp16", "bf16")
 """Precisions whose rounding is coarser than fp32's."""
 
+BOTH_OPERANDS: Final = math.sqrt(2.0)
+"""Error of a delegate in such a precision over that of a draw: it may round both operands of a product, by
+independent errors, and a draw rounds the weights alone. Without it a right transformer in bf16 is off by 1.01
+bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -35,13 +40,14 @@ class Rule:
 
     `floats` and `quantised` are judged by every figure; of a `norm` the norm alone counts, of a `cosine` the
     two figures named there. `tolerance` is that of the norm, the smallest cosine, or 0. `draws`: the honest
-    runs that count.
+    runs that count. `spread`: how many times a draw's error an honest one is expected to be.
     """
 
     kind: Literal["floats", "quantised", "norm", "cosine", "bit_equal"]
     tolerance: float
     text: str
     draws: tuple[str, ...] = ()
+    spread: float = 1.0
 
     def floor(self, reference: Reals, quantum: float) -> Floor:
         """Return what is allowed of an output besides `bounds.FACTORS` times what honest runs differ by.
@@ -93,4 +99,5 @@ def _float_rule(precision: str, draws: tuple[str, ...]) -> Rule:
         text = f"|y-r| <= {REDUCED_TOLERANCE:g}*|r| + {ABSOLUTE_FLOOR:g}*sqrt(n) ({precision})"
         return Rule("norm", REDUCED_TOLERANCE, text)
     runs = f" and what {len(draws)} honest runs explain" if draws else ""
-    return Rule("floats", FP32_TOLERANCE, f"within {FP32_TOLERANCE:g} of |r|{runs} ({precision})", draws)
+    text = f"within {FP32_TOLERANCE:g} of |r|{runs} ({precision})"
+    return Rule("floats", FP32_TOLERANCE, text, draws, BOTH_OPERANDS if precision in REDUCED else 1.0)

@@ -118,11 +118,12 @@ def test_the_finished_blocks_are_the_result_of_an_attempt_that_is_ended_early(
     assert (len(found.blocks), found.quality.blocks) == (blocks, blocks)
     assert found.latency_ms.p50 is not None
     assert found.accuracy.verdict == "pass"
-    said = f"ended early by a cancel, after {blocks} of at most {BLOCKS} blocks"
-    whole = stage == "judging"
-    assert (found.quality.stopped, said in found.quality.facts) == (
-        ("blocks", False) if whole else ("cancelled", True)
-    )
+    if stage == "judging":
+        # Behind the last block nothing is cut short: why it stopped depends on the machine's noise alone.
+        assert found.quality.stopped in {"blocks", "target"}
+    else:
+        assert found.quality.stopped == "cancelled"
+        assert f"ended early by a cancel, after {blocks} of at most {BLOCKS} blocks" in found.quality.facts
 
 
 def test_an_arm_that_is_cancelled_keeps_its_blocks_and_ratios_and_the_others_go_on(
