@@ -12,6 +12,7 @@ from orchestrator.results.comparable import Comparable
 from orchestrator.results.format import NOTHING
 from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.regression import Change, Difference, Report
+from orchestrator.results.session_spread import SESSIONS_DIFFER
 from orchestrator.results.speedups import counted_times
 
 _SIGNS = {
@@ -68,9 +69,10 @@ def summary(report: Report, show_all: bool) -> list[str]:
         kind = "" if report.mean_paired else ", unpaired"
         mean = f"speed {_percent(report.mean)}{kind}{_left_out(report)}"
         lines.append(f"geometric mean over {report.mean_count} cells: {mean}")
-    unknown = sum(change.verdict == "open" and change.why == NO_SESSIONS for change in report.changes)
-    if unknown:
-        lines.append(f"open: {unknown} {NO_SESSIONS}")
+    for begin in (NO_SESSIONS, SESSIONS_DIFFER):
+        whys = [one.why for one in report.changes if one.verdict == "open" and one.why.startswith(begin)]
+        if whys:
+            lines.append(f"open: {len(whys)} {whys[0]}")
     kept = sum(
         bool(cell and cell.kept) for change in report.changes for cell in (change.first, change.second)
     )

@@ -1,21 +1,22 @@
-"""The ratio of two results of a cell, with its interval: by blocks where it was stored, else of two sessions.
+"""Estimates the ratio of two results of a cell: by blocks where it was stored, else from two sessions.
 
 Every ratio is the first's time over the second's: above 1, the second is faster. Results of two sessions are
-compared by Welch's interval (1947) over processes, or tunings where these varied, whose spread each `ci95`
-states. The session itself is a further source of variance, which no result of one session shows: it is that
-which the noise series of the device found, and where there is none nothing can be said of the difference.
+compared by Welch's interval (1947), whose spread each `ci95` states: by their medians, or, where both were
+measured in blocks with the same unchanged baseline, by their ratios to it, in which most of what a session
+adds cancels. The rest is a further source of variance, which no result of one session shows
+(`orchestrator.results.session_spread`); where nothing tells of it, nothing can be said of the difference.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from agent.wire.measurement import Ratio
-from orchestrator.results.comparable import Comparable, Times
-from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.comparable import Comparable, Times, void_reason
+from orchestrator.results.session_spread import Controls, SessionSpread, spread_of
 from orchestrator.results.speedups import counted_times, half_of, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
@@ -51,64 +52,172 @@ class Estimate:
         return 0 if self.stored is None else self.stored.blocks
 
 
-def estimate(first: Comparable | None, second: Comparable | None) -> Estimate | None:
-    """The ratio of two results; None where one of them has no median that counts."""
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sessions:
+    """Two results of two sessions: the `log` of their ratio, and the variances of both sides where known.
+
+    `over_baseline`: it is the ratio of two ratios over the same unchanged baseline. `unchanged`: model,
+    options, conditions and versions are equal, so that all of it comes from the sessions.
+    """
+
+    first: Comparable
+    second: Comparable
+    log: float
+    variances: Sequence[Variance]
+    allowance: float
+    over_baseline: bool
+    unchanged: bool
+
+    @property
+    def is_control(self) -> bool:
+        """Return whether this tells how much sessions differ."""
+        return self.unchanged and len(self.variances) == 2
+
+    @property
+    def variance(self) -> float:
+        """Return what the blocks of both sides explain."""
+        return math.fsum(variance for variance, _ in self.variances)
+
+    @property
+    def kind(self) -> tuple[bool, str, str]:
+        """Return what the spread of sessions is pooled over."""
+        return self.over_baseline, self.first.device, self.second.device
+
+
+def estimates(
+    first: Mapping[_Key, Comparable], second: Mapping[_Key, Comparable], keys: Iterable[_Key]
+) -> dict[_Key, Estimate | None]:
+    """Return the ratio of each key's results; None where one of them has no median that counts."""
+    found: dict[_Key, Estimate | None] = {}
+    unpaired_ones: dict[_Key, _Sessions] = {}
+    baselines = _Baselines(first.values()), _Baselines(second.values())
+    for key in keys:
+        made = _compared(first.get(key), second.get(key), baselines)
+        if isinstance(made, _Sessions):
+            unpaired_ones[key] = made
+            found[key] = None
+        else:
+            found[key] = made
+    controls: dict[tuple[bool, str, str], Controls] = {}
+    for one in unpaired_ones.values():
+        if one.is_control:
+            controls[one.kind] = controls.get(one.kind, Controls()).with_one(one.log, one.variance)
+    for key, one in unpaired_ones.items():
+        if len(one.variances) < 2:
+            found[key] = Estimate(math.exp(one.log), None, None, one.allowance, why_open=NO_INTERVAL)
+            continue
+        others = controls.get(one.kind, Controls())
+        if one.is_control:
+            others = others.without_one(one.log, one.variance)
+        spread = spread_of(others, one.first.noise, one.second.noise)
+        found[key] = unpaired(one.log, one.variances, spread, one.allowance)
+    return found
+
+
+class _Baselines:
+    """The cells of a run by model, level and device, among which a ratio's baseline is found."""
+
+    def __init__(self, cells: Iterable[Comparable]) -> None:
+        self._cells: dict[tuple[str, str, str], list[Comparable]] = {}
+        for cell in cells:
+            self._cells.setdefault((cell.model, cell.level, cell.device), []).append(cell)
+
+    def of(self, cell: Comparable, ratio: Ratio) -> Comparable | None:
+        """Return the cell that a ratio of this cell is over."""
+        there = self._cells.get((cell.model, cell.level, ratio.device_id), ())
+        return next((one for one in there if was_measured_with(ratio, one)), None)
+
+
+def _compared(
+    first: Comparable | None, second: Comparable | None, baselines: tuple[_Baselines, _Baselines]
+) -> Estimate | _Sessions | None:
     if first is None or second is None:
         return None
     before, after = counted_times(first), counted_times(second)
     if before is None or after is None or not before.p50 or not after.p50:
         return None
-    for cell, baseline, power in ((second, first, 1), (first, second, -1)):
-        ratio = stored_ratio(cell)
-        if ratio is not None and was_measured_with(ratio, baseline):
-            return by_blocks(ratio, power)
-    allowance = _allowance(first) + _allowance(second)
-    log = math.log(before.p50 / after.p50)
+    of_first, of_second = stored_ratio(first), stored_ratio(second)
+    if of_second is not None and was_measured_with(of_second, first):
+        return by_blocks(of_second)
+    if of_first is not None and was_measured_with(of_first, second):
+        return by_blocks(of_first, -1)
+    # A result that one run reused from the other says nothing of sessions.
+    unchanged = is_unchanged(first, second) and source_of(first) != source_of(second)
+    if of_first is not None and of_second is not None:
+        base, base_again = baselines[0].of(first, of_first), baselines[1].of(second, of_second)
+        errors = [(error**2, freedom) for error, freedom in filter(None, map(_error, (of_first, of_second)))]
+        if len(errors) == 2 and base and base_again and is_unchanged(base, base_again):
+            log = math.log(of_second.median / of_first.median)
+            allowance = of_first.allowance + of_second.allowance
+            return _Sessions(first, second, log, errors, allowance, True, unchanged)
     found = _variance(first, before), _variance(second, after)
-    of_times = [one for one in found if one is not None]
-    if len(of_times) < len(found):
-        return Estimate(math.exp(log), None, None, allowance, why_open=NO_INTERVAL)
-    if first.noise is None or second.noise is None:
-        return Estimate(math.exp(log), None, None, allowance, why_open=NO_SESSIONS)
-    return unpaired(log, of_times, (first.noise, second.noise), allowance)
+    log = math.log(before.p50 / after.p50)
+    allowance = _allowance(first) + _allowance(second)
+    return _Sessions(first, second, log, list(filter(None, found)), allowance, False, unchanged)
+
+
+def source_of(cell: Comparable) -> str:
+    """Return the cell whose runs gave the result."""
+    return cell.reused_from or cell.cell_id
+
+
+def is_unchanged(first: Comparable, second: Comparable) -> bool:
+    """Return whether model, options, conditions and versions of two results are equal, and both count."""
+    if first.model_sha256 != second.model_sha256 or first.environment != second.environment:
+        return False
+    if (first.delegate_kind, first.delegate_options) != (second.delegate_kind, second.delegate_options):
+        return False
+    return first.device == second.device and void_reason(first) is None and void_reason(second) is None
 
 
 def by_blocks(ratio: Ratio, power: int = 1) -> Estimate:
-    """The estimate that a stored ratio is; `power` -1 where the baseline is the second of the two."""
-    half = half_of(ratio.ci95)
-    if ratio.ci95 is None or half is None:
+    """Return the estimate that a stored ratio is; `power` -1 where the baseline is the second of the two."""
+    known = _error(ratio)
+    if ratio.ci95 is None or known is None:
         return Estimate(ratio.median**power, None, None, ratio.allowance, ratio)
     low, high = sorted(end**power for end in ratio.ci95)
+    p = _probability(math.log(ratio.median), ratio.allowance, *known)
+    return Estimate(ratio.median**power, (low, high), p, ratio.allowance, ratio)
+
+
+def _error(ratio: Ratio) -> tuple[float, float] | None:
+    """Return the standard error of a stored ratio's logarithm and its degrees of freedom."""
+    half = half_of(ratio.ci95)
+    if half is None:
+        return None
     units = ratio.tunings if ratio.tunings > 1 else ratio.blocks
     if ratio.spread is None:
         # Of an older agent, whose intervals were Student's however many blocks there were.
         freedom = units - 1
-        error = half / student.quantile(freedom)
-    else:
-        freedom = freedom_of(units)
-        error = ratio.spread / math.sqrt(units)
-    p = _probability(math.log(ratio.median), ratio.allowance, error, freedom)
-    return Estimate(ratio.median**power, (low, high), p, ratio.allowance, ratio)
+        return half / student.quantile(freedom), freedom
+    return ratio.spread / math.sqrt(units), freedom_of(units)
 
 
 def unpaired(
-    log: float, of_times: Sequence[Variance], noises: tuple[DeviceNoise, DeviceNoise], allowance: float = 0.0
+    log: float, of_times: Sequence[Variance], spread: SessionSpread | None, allowance: float = 0.0
 ) -> Estimate:
-    """The estimate of two sessions, by the `log` of their ratio, the variances of both medians and theirs."""
-    parts = [*of_times, *_of_sessions(*noises)]
-    total = math.fsum(variance for variance, _ in parts)
+    """Return the estimate of two sessions: by the `log` of their ratio and all variances."""
     ratio = math.exp(log)
+    if spread is None:
+        return Estimate(ratio, None, None, allowance, why_open=NO_SESSIONS)
+    parts = [*of_times, *spread.parts]
+    total = math.fsum(variance for variance, _ in parts)
     if total <= 0.0:
         return Estimate(ratio, (ratio, ratio), 0.0 if log else 1.0, allowance)
     freedom = total**2 / math.fsum(variance**2 / freedom for variance, freedom in parts)
     error = math.sqrt(total)
     half = student.quantile(freedom) * error
     interval = math.exp(log - half), math.exp(log + half)
-    return Estimate(ratio, interval, _probability(log, allowance, error, freedom), allowance)
+    return Estimate(
+        ratio, interval, _probability(log, allowance, error, freedom), allowance, why_open=spread.text
+    )
 
 
 def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
-    """The geometric mean over the cells; its interval is over cells, each of which weighs the same."""
+    """Return the geometric mean over the cells; its interval is over cells, each of which weighs the same."""
     logs = [math.log(one.ratio) for one in estimates]
     if not logs:
         return None
@@ -120,16 +229,8 @@ def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
     return Estimate(math.exp(centre), (math.exp(centre - half), math.exp(centre + half)), None)
 
 
-def _of_sessions(first: DeviceNoise, second: DeviceNoise) -> list[Variance]:
-    """What two sessions add; of one device both are known from the same series, and no more freely."""
-    one, two = (math.log1p(noise.session_sd) ** 2 for noise in (first, second))
-    if first == second:
-        return [(one + two, first.sessions - 1)]
-    return [(one, first.sessions - 1), (two, second.sessions - 1)]
-
-
 def _variance(cell: Comparable, times: Times) -> Variance | None:
-    """That of the mean log median, from the interval that states it."""
+    """Return that of the mean log median, from the interval that states it."""
     if cell.measurement is None:
         return None
     half, varied = half_of(times.ci95), cell.measurement.variation
@@ -150,7 +251,7 @@ def _allowance(cell: Comparable) -> float:
 
 
 def _probability(log: float, allowance: float, error: float, freedom: float) -> float:
-    """That of such a difference between equal things, of which others may have made the allowance."""
+    """Return that of such a difference between equal things, of which others may have made the allowance."""
     beyond = max(0.0, abs(log) - allowance)
     if error <= 0.0:
         return 0.0 if beyond else 1.0

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from orchestrator.results.change_estimates import Estimate, estimate, mean_estimate
+from orchestrator.results.change_estimates import Estimate, estimates, mean_estimate, source_of
 from orchestrator.results.comparable import Comparable, void_reason
 from orchestrator.results.speedups import blocks_to_decide, counted_times, decide, least_difference
 from runtime.common import verdict as decided
@@ -46,7 +46,7 @@ class Change:
     @property
     def is_one_result(self) -> bool:
         """Whether both cells show the same result, which one of them reused."""
-        return self.first is not None and _source(self.first) == _source(self.second)
+        return _is_one(self.first, self.second)
 
     @property
     def may_be_slower(self) -> bool:
@@ -116,13 +116,13 @@ def compare_runs(
     """
     least = decided.DIFFERENT if threshold is None else threshold
     keys = list(dict.fromkeys((*first, *second)))
-    estimates = {key: estimate(first.get(key), second.get(key)) for key in keys}
+    compared = estimates(first, second, keys)
     voids = {key: _voids(first.get(key), second.get(key)) for key in keys}
-    p_values = {key: found.p for key, found in estimates.items() if found is not None and not voids[key]}
+    p_values = {key: found.p for key, found in compared.items() if found is not None and not voids[key]}
     adjusted = _adjusted({key: p for key, p in p_values.items() if p is not None})
     changes = []
     for key in keys:
-        before, after, found = first.get(key), second.get(key), estimates[key]
+        before, after, found = first.get(key), second.get(key), compared[key]
         if found is None:
             verdict, why = _without_estimate(before, after)
         elif voids[key]:
@@ -133,9 +133,9 @@ def compare_runs(
         kept = _kept(before, after)
         if kept:
             # What a run shows of an earlier one is no answer to whether this one is as fast.
-            same = found is not None and verdict != "void" and _source(before) == _source(after)
+            same = found is not None and verdict != "void" and _is_one(before, after)
             verdict, why = "open" if same else verdict, "; ".join(filter(None, ("" if same else why, kept)))
-        elif found is not None and _source(before) == _source(after):
+        elif found is not None and _is_one(before, after):
             why = "one result, reused; farm submit --force measures again"
             verdict = "void" if verdict == "void" else "same"
         changes.append(Change(key, verdict, before, after, found, why))
@@ -183,9 +183,8 @@ def _said(reason: str) -> str:
     return reason if reason.startswith("imported: ") else f"void: {reason}"
 
 
-def _source(cell: Comparable | None) -> str | None:
-    """The cell whose runs gave the result."""
-    return None if cell is None else cell.reused_from or cell.cell_id
+def _is_one(first: Comparable | None, second: Comparable | None) -> bool:
+    return first is not None and second is not None and source_of(first) == source_of(second)
 
 
 def _without_estimate(first: Comparable | None, second: Comparable | None) -> tuple[Verdict, str]:

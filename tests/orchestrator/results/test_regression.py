@@ -15,6 +15,7 @@ from orchestrator.results.change_estimates import NO_INTERVAL, NO_SESSIONS, by_b
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
 from orchestrator.results.regression import by_names, compare_runs, verdict_over
+from orchestrator.results.session_spread import Controls, spread_of
 from runtime.common.statistics import estimate
 from runtime.common.student import quantile
 from tests.orchestrator.cli.records import cell
@@ -130,9 +131,71 @@ def test_equal_sessions_whose_speed_differs_are_rarely_called_different(
         known = noise(math.expm1(session_sd) if sessions_known else 0.0)
         runs = [rng.normal(rng.normal(0, 0.02), 0.01, 5) for _ in range(2)]
         variances = [(float(np.var(run, ddof=1)) / 5, 4.0) for run in runs]
-        found = unpaired(float(runs[0].mean() - runs[1].mean()), variances, (known, known))
+        spread = spread_of(Controls(), known, known)
+        found = unpaired(float(runs[0].mean() - runs[1].mean()), variances, spread)
         called += verdict_over(found, found.p, 0.01)[0] in ("faster", "slower")
     assert least <= called / count <= most
+
+
+def session(
+    rng: np.random.Generator, run: str, changed: dict[str, float], runtime: str = "1"
+) -> dict[tuple[str, ...], CellRecord]:
+    """Nine models on three delegates, in a session that is slower or faster by 10 % (sd), each model, too.
+
+    `changed`: by how many times longer a delegate takes, which has another version then.
+    """
+    found = {}
+    shift = rng.normal(0, 0.1)
+    for model in range(9):
+        own = shift + rng.normal(0, 0.1)
+        logs = {name: own + rng.normal(0, 0.01) for name in ("litert", "cpu", "gpu")}
+        for name, log in logs.items():
+            medians = 10 * np.exp(log + rng.normal(0, 0.005, 5)) * changed.get(name, 1.0)
+            made = measured(medians.tolist(), f"{run}{model}{name}")
+            version = runtime if name in changed else "0"
+            assert made.measurement is not None
+            if name != "litert":
+                base = 10 * math.exp(logs["litert"])
+                ratio = blocks(base / made.measurement.latency_ms.p50, (0.99, 1.01), spread=0.01,
+                               baseline_id=baseline_id("litert", {}))  # fmt: skip
+                made = replace(made, measurement=made.measurement.model_copy(update={"ratio": ratio}))
+            made = replace(made, model=f"net{model}", delegate=name, delegate_kind=name, noise=None,
+                           delegate_options={}, environment={"runtime": version})  # fmt: skip
+            found[f"net{model}", name] = made
+    return found
+
+
+@pytest.mark.parametrize(("change", "least", "most"), [(1.0, 0.0, 0.02), (1.1, 0.8, 1.0)])
+def test_unchanged_cells_tell_how_much_two_sessions_differ(change: float, least: float, most: float) -> None:
+    """Medians drift by 14 % from run to run, ratios to an unchanged baseline by 1.4 %; no noise series."""
+    rng = np.random.default_rng(5)
+    called, unchanged = [], []
+    for _ in range(40):
+        report = compare_runs(session(rng, "a", {"gpu": 1.0}, "1"), session(rng, "b", {"gpu": change}, "2"))
+        for found in report.changes:
+            (called if found.key[1] == "gpu" else unchanged).append(found.verdict)
+    assert unchanged.count("slower") + unchanged.count("faster") <= 0.05 * len(unchanged)
+    assert least <= called.count("slower") / len(called) <= most
+    assert called.count("faster") <= 0.02 * len(called)
+
+
+def test_what_is_open_says_by_how_much_unchanged_cells_differ() -> None:
+    first = {(str(i),): replace(measured(STEADY, f"a{i}"), noise=None) for i in range(6)}
+    second = {
+        (str(i),): replace(measured([factor * v for v in STEADY], f"b{i}"), noise=None)
+        for i, factor in enumerate((1.1, 0.9, 1.1, 0.9, 1.1, 1.1))
+    }
+    report = compare_runs(first, second)
+    assert {found.verdict for found in report.changes} == {"open"}
+    assert "unchanged cells of the two runs differ by 1" in report.changes[0].why
+    assert any(
+        "open: 6 unpaired" in line and "--rerun decides" in line for line in summary(report, show_all=False)
+    )
+    kept = {
+        key: replace(cell, reused_from=first[key].cell_id) for key, cell in second.items() if key != ("0",)
+    }
+    alone = compare_runs(first, {**second, **kept}).changes[0]
+    assert alone.why == NO_SESSIONS, "reused results are no witnesses"
 
 
 def test_where_it_is_not_known_how_sessions_differ_nothing_is_decided() -> None:
