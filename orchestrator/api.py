@@ -178,7 +178,7 @@ def _require_one(cells: Sequence[CellPreview]) -> None:
 
 def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> Campaign:
     """The campaign as a file would have it, so that the same rules and messages hold."""
-    name = Path(str(model)).stem or "model"
+    name = Path(str(model).removeprefix("zoo:")).stem or "model"
     entry = {"id": name, "source": _source(model), **accuracy}
     document: dict[str, Any] = {
         "version": 1,

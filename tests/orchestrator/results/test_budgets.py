@@ -193,3 +193,17 @@ def test_junit_has_a_case_for_each_cell_and_each_budget() -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("9", "5", "2")
     gate = junit_xml("gate", cells, judge_budgets(cells, budgets), failing=(*FAILED, *UNDECIDED))
     assert 'failures="6"' in gate
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("zoo:torchvision_squeezenet1_1", "torchvision_squeezenet1_1"),
+        ("pypi:mediapipe==0.10.21!mediapipe/modules/face_landmark/face_landmark.tflite", "face_landmark"),
+        ("https://example.org/models/net.tflite", "net"),
+        ("models/net.tflite", "net"),
+    ],
+)
+def test_every_source_is_measured_from_python_under_the_name_of_its_model(source, name):
+    (model,) = api._campaign(source, "cpu", api.How(), {}).models
+    assert model.id == name
