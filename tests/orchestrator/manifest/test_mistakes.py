@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.manifest import ManifestError
-from orchestrator.manifest.problems import Problems
-from orchestrator.manifest.readers import number
 from orchestrator.manifest.schema import RETRIED_KINDS
+from orchestrator.manifest.values import Whole
 from tests.orchestrator.manifest.manifests import MINIMAL, added, mistakes, model
 
 BATCH_IS_A_SHAPE = (
@@ -285,11 +283,9 @@ def test_a_file_with_very_many_mistakes_names_twenty_of_them(tmp_path: Path) -> 
 
 
 def test_what_no_message_can_carry_is_refused_in_the_file(tmp_path: Path) -> None:
-    problems = Problems("f")
-    assert number(whole=True)(yaml.compose(str(2**63 - 1)), problems) == 2**63 - 1
-    assert number(whole=True)(yaml.compose(str(2**63)), problems) is None
-    with pytest.raises(ManifestError, match="expected a whole number of at most 64 bits"):
-        problems.raise_any()
+    assert Whole().read(yaml.compose(str(2**63 - 1))) == 2**63 - 1
+    with pytest.raises(ValueError, match="expected a whole number of at most 64 bits"):
+        Whole().read(yaml.compose(str(2**63)))
     inputs = ", ".join(f"i{number}: {{shape: [1]}}" for number in range(1025))
     many = MINIMAL.replace("a.tflite}", f"a.tflite, inputs: {{{inputs}}}}}")
     assert "expected at most 1024 entries, found 1025" in mistakes(tmp_path, many)[0]
