@@ -11,12 +11,12 @@ from orchestrator.manifest.campaign import (
     ModelEntry,
     OptionValue,
 )
-from orchestrator.manifest.json_schema import JsonSchema
+from orchestrator.manifest.editors import manifest_schema
 from orchestrator.manifest.load import load_manifest, parse_manifest
 from orchestrator.manifest.narrow import narrow
 from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.manifest.problems import ManifestError
-from orchestrator.manifest.schema import manifest_schema
+from orchestrator.manifest.values import JsonSchema
 
 __all__ = [
     "Campaign",

@@ -17,10 +17,9 @@ from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry, Written
 from orchestrator.manifest.delegates import default_kinds, known_kinds
-from orchestrator.manifest.load import DEFAULT_REUSE
 from orchestrator.manifest.plans import LEVELS, soft_limit_s
 from orchestrator.manifest.problems import suggestion
-from orchestrator.manifest.schema import LARGEST_INT32, MOST_DIMENSIONS
+from orchestrator.manifest.schema import DEFAULT_REUSE, LARGEST_INT32, MOST_DIMENSIONS
 
 _UNNAMED = re.compile(r"[^A-Za-z0-9._+-]")
 """What the name of a campaign in a file may not have."""

@@ -11,20 +11,31 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import product
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
-import yaml
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
 from orchestrator.manifest.campaign import DelegateEntry, OptionValue
-from orchestrator.manifest.json_schema import JsonSchema, described, schema_of
-from orchestrator.manifest.problems import Problems, suggestion
-from orchestrator.manifest.readers import Reader, choice, entries, listing, number, text, yes_or_no
+from orchestrator.manifest.keys import Items, Unknown
+from orchestrator.manifest.problems import suggestion
+from orchestrator.manifest.values import (
+    Choice,
+    JsonSchema,
+    Number,
+    Text,
+    ValueType,
+    Whole,
+    YesNo,
+    describe,
+    mistake,
+)
 
 ENTRY_POINT_GROUP: Final = "delegate_farm.delegates"
 
-MOST_SWEPT_VALUES: Final = 32
-"""The most values that one option may list. Chosen: each is a delegate of its own, which multiplies the
-cells. A longer list would fail at the limit on a campaign's cells, whose message names no line."""
+SWEPT: Final = Items(1, 32)
+"""How many values one option may list. Chosen: each is a delegate of its own, which multiplies the cells. A
+longer list would fail at the limit on a campaign's cells, whose message names no line."""
 
 MOST_OPTION_CHARACTERS: Final = 8192
 """The longest text of an option, as messages to agents bound it (`agent.wire.bounded.MAX_TEXT`). The longest
@@ -96,14 +107,14 @@ def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
     return found
 
 
-def _reader(name: str, option: DeclaredOption) -> Reader[Any]:
+def _type(name: str, option: DeclaredOption) -> ValueType:
     if option.choices:
-        return choice(option.choices, name)
+        return Choice(option.choices, name)
     if option.value_type is bool:
-        return yes_or_no
+        return YesNo()
     if option.value_type is str:
-        return text(numeric=True, limit=MOST_OPTION_CHARACTERS)
-    return number(whole=option.value_type is int, minimum=option.minimum, maximum=option.maximum)
+        return Text(numeric=True, limit=MOST_OPTION_CHARACTERS)
+    return (Whole if option.value_type is int else Number)(option.minimum, option.maximum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,61 +125,75 @@ class DelegateForm:
     options: Mapping[str, OptionValue | list[OptionValue]]
 
 
-def _form_schema() -> JsonSchema:
-    """A form for each kind that is installed and can be loaded."""
-    forms = []
-    for kind in known_kinds():
+class WrittenDelegate(ValueType):
+    """`{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a mistake."""
+
+    def read(self, value: Any) -> DelegateForm:
+        """See `ValueType.read`."""
+        if not isinstance(value, dict):
+            raise mistake(f"expected keys with values, found {describe(value)}")
+        if "kind" not in value:
+            raise _at_kind("missing")
         try:
-            declared = declared_options(kind)
-        except UnusableKindError:
-            continue
-        options = {name: _option_schema(name, option) for name, option in declared.items()}
-        forms.append({
-            "type": "object",
-            "properties": {"kind": {"const": kind}, **options},
-            "required": ["kind"],
-            "additionalProperties": False,
-        })  # fmt: skip
-    return {"anyOf": forms}
+            kind = Choice(known_kinds(), "delegate kind").read(value["kind"])
+            types = {name: _type(name, option) for name, option in declared_options(kind).items()}
+        except UnusableKindError as error:
+            text = f"delegate kind {value['kind'].value!r} cannot be used here: {error}"
+            raise _at_kind(mistake(text)) from error
+        except PydanticCustomError as error:
+            raise _at_kind(error) from error
+        noun = f"of delegate kind {kind!r}"
+        options = {
+            name: one
+            if name in types
+            else Unknown(
+                f"unknown option {name!r} {noun}{suggestion(name, types) or '; it takes no options'}"
+            )
+            for name, one in value.items()
+            if name != "kind"
+        }
+        return DelegateForm(kind, _options_validator(types).validate_python(options))
+
+    def schema(self) -> JsonSchema:
+        """Return a form for each kind that is installed and can be loaded."""
+        return {"anyOf": [form for kind in known_kinds() for form in _kind_schema(kind)]}
 
 
-def _option_schema(name: str, option: DeclaredOption) -> JsonSchema:
-    """One value, or several, which make a delegate each."""
-    one = schema_of(_reader(name, option))
-    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": MOST_SWEPT_VALUES}]}
+def _at_kind(error: PydanticCustomError | Literal["missing"]) -> ValidationError:
+    return ValidationError.from_exception_data("delegate", [{"type": error, "loc": ("kind",), "input": None}])
 
 
-@described(_form_schema)
-def delegate(node: yaml.Node, problems: Problems) -> DelegateForm | None:
-    """Read `{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a problem."""
-    found = entries(node, problems)
-    if found is None:
-        return None
-    if "kind" not in found:
-        problems.add(node, "missing key 'kind'")
-        return None
-    kind_node = found.pop("kind")[1]
-    kind = choice(known_kinds(), "delegate kind")(kind_node, problems)
-    if kind is None:
-        return None
+def _options_validator(types: Mapping[str, ValueType]) -> SchemaValidator:
+    """Return what reads the options of a kind: each is one value, or a list of them."""
+    fields = {}
+    for name, one in types.items():
+        single = core_schema.no_info_plain_validator_function(one.read)
+        swept = core_schema.no_info_before_validator_function(SWEPT.checked, core_schema.list_schema(single))
+        either = core_schema.tagged_union_schema({"list": swept, "one": single}, _list_or_one)
+        fields[name] = core_schema.typed_dict_field(either, required=False)
+    return SchemaValidator(core_schema.typed_dict_schema(fields, extra_behavior="forbid"))
+
+
+def _list_or_one(value: object) -> str:
+    return "list" if isinstance(value, list) else "one"
+
+
+def _kind_schema(kind: str) -> Iterator[JsonSchema]:
     try:
         declared = declared_options(kind)
-    except UnusableKindError as error:
-        problems.add(kind_node, f"delegate kind {kind!r} cannot be used here: {error}")
-        return None
-    options: dict[str, OptionValue | list[OptionValue]] = {}
-    for key, (key_node, value_node) in found.items():
-        if key not in declared:
-            hint = suggestion(key, declared) or "; it takes no options"
-            problems.add(key_node, f"unknown option {key!r} of delegate kind {kind!r}{hint}")
-            continue
-        reader = _reader(key, declared[key])
-        if isinstance(value_node, yaml.SequenceNode):
-            reader = listing(reader, minimum=1, maximum=MOST_SWEPT_VALUES)
-        value = reader(value_node, problems)
-        if value is not None:
-            options[key] = value
-    return DelegateForm(kind, options)
+    except UnusableKindError:
+        return
+    options = {}
+    for name, option in declared.items():
+        one = _type(name, option).schema()
+        several = {"type": "array", "items": one, "minItems": SWEPT.minimum, "maxItems": SWEPT.maximum}
+        options[name] = {"anyOf": [one, several]}
+    yield {
+        "type": "object",
+        "properties": {"kind": {"const": kind}, **options},
+        "required": ["kind"],
+        "additionalProperties": False,
+    }
 
 
 def expand(name: str, form: DelegateForm) -> Iterator[DelegateEntry]:

@@ -1,15 +1,17 @@
-"""Builds a `Campaign` from a `models.yaml`."""
+"""Builds a `Campaign` from a `models.yaml`, or raises every mistake in it with its line and column."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import yaml
+from pydantic import ValidationError
 
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.errors import UsageError
@@ -27,14 +29,13 @@ from orchestrator.manifest.campaign import (
 )
 from orchestrator.manifest.delegates import expand
 from orchestrator.manifest.document import compose, read_bytes
+from orchestrator.manifest.keys import written
+from orchestrator.manifest.places import Places
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problem, Problems, suggestion
-from orchestrator.manifest.readers import Placed
-from orchestrator.manifest.schema import ROOT
-from orchestrator.manifest.sound import is_whole, sound
+from orchestrator.manifest.schema import Accuracy, Defaults, Input, Manifest, Measure, Model, Readable
 
-DEFAULT_REUSE = "same-fingerprint"
-
+_PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
 
 CheckSources: TypeAlias = Callable[[Sequence[ModelEntry]], Iterable[Problem]]
 """Returns the mistakes in the sources of models, which another room knows how to check."""
@@ -57,14 +58,18 @@ def parse_manifest(
         raise UsageError(f"unknown level {level!r}{suggestion(level, LEVELS)}")
     problems = Problems(file)
     root = compose(content, file)
-    values = ROOT(root, problems) or {}
-    if problems:
-        values = sound(values)
+    # Names are known where every entry could be read: of another file, a missing name may be an unread one's.
+    lengths = {
+        key.value: len(node.value)
+        for key, node in root.value
+        if isinstance(key, yaml.ScalarNode) and isinstance(node, yaml.CollectionNode)
+    }
+    manifest, places = _read(root, problems)
     # Another level is another submission of the file and must not be taken for it.
-    changed = level is not None and level != values.get("level", "quick")
+    changed = level is not None and level != manifest.level
     identity = content + (f"\nlevel: {level}".encode() if changed else b"")
-    values |= {"level": level} if changed else {}
-    campaign = _Builder(values, root, problems).campaign(hashlib.sha256(identity).hexdigest())
+    builder = _Builder(manifest, places, problems, level or manifest.level, lengths)
+    campaign = builder.campaign(hashlib.sha256(identity).hexdigest())
     # A file without another mistake is checked by whoever resolves its sources: each file is read once.
     if problems and sources is not None:
         problems.extend(sources(campaign.models))
@@ -72,195 +77,179 @@ def parse_manifest(
     return replace(campaign, written=Written(content.decode(), file, level=level))
 
 
+def _read(root: yaml.Node, problems: Problems) -> tuple[Manifest, Places]:
+    """Note every mistake of form, and return what of the file is left without those parts of it."""
+    places = Places(root, problems)
+    form: type[Manifest] = Manifest
+    noted = problems
+    while True:
+        try:
+            return form.model_validate(places.values), places
+        except ValidationError as error:
+            places.note(error, noted)
+            places.drop_mistakes(error)
+        # A mapping that loses a required key here is dropped by the next look; its mistake is noted already.
+        form, noted = Readable, Problems(problems.file)
+        places = Places(root, noted)
+
+
 class _Builder:
     """Joins the checked values, and notes mistakes that arise between two places of the file."""
 
-    def __init__(self, values: dict[str, Any], root: yaml.Node, problems: Problems) -> None:
-        self._values = values
-        self._root = root
+    def __init__(
+        self, file: Manifest, places: Places, problems: Problems, level: str, lengths: Mapping[str, int]
+    ) -> None:
+        self._file = file
+        self._places = places
         self._problems = problems
-        self._level: str = values.get("level", "quick")
-        self._defaults: dict[str, Any] = values.get("defaults", {})
+        self._level = level
+        self._lengths = lengths
+        self._defaults = file.defaults or Defaults()
+        against = file.baseline.against if file.baseline else None
+        self._against = against.campaign if against else None
 
     def campaign(self, manifest_sha256: str) -> Campaign:
         models = tuple(self._models())
         delegates = tuple(self._delegates())
-        named = self._names("delegates", (d.name for d in delegates))
+        named = [entry.name for entry in delegates] if self._is_whole("delegates") else None
+        self._check_exclude([entry.id for entry in models] if self._is_whole("models") else None, named)
         return Campaign(
-            name=self._values["campaign"],
+            name=self._file.campaign,
             level=self._level,
-            labels=self._values.get("labels", {}),
+            labels=self._file.labels,
             models=models,
             delegates=delegates,
-            devices=tuple(DeviceSelector(**selector) for selector in self._values.get("devices", ())),
-            exclude=tuple(self._exclude(self._names("models", (m.id for m in models)), named)),
+            devices=tuple(DeviceSelector(**written(one)) for one in self._file.devices),
+            exclude=tuple(ExcludeRule(**written(one)) for one in self._file.exclude),
             baseline_delegate=self._baseline(named),
-            reuse=self._defaults.get("reuse", DEFAULT_REUSE),
+            reuse=self._defaults.reuse,
             manifest_sha256=manifest_sha256,
-            priority=self._values.get("priority", 0),
+            priority=self._file.priority,
             budgets=tuple(self._budgets()),
-            time_budget_s=self._values.get("time_budget"),
-            against=self._against(),
-            notify=self._notify(),
+            time_budget_s=self._file.time_budget,
+            against=self._against,
+            notify=Notify(**written(self._file.notify)) if self._file.notify else None,
         )
 
-    def _names(self, key: str, found: Iterable[str]) -> list[str] | None:
-        """The names of the models or delegates; None where some could not be read, so that a name that is not
-        among the others may be theirs."""
-        return list(found) if is_whole(self._values, self._root, key) else None
+    def _add(self, text: str, *location: int | str) -> None:
+        self._problems.add(self._places.path(*location)[-1], text)
+
+    def _is_whole(self, key: str) -> bool:
+        return len(getattr(self._file, key)) == self._lengths.get(key)
 
     def _models(self) -> Iterable[ModelEntry]:
         seen: dict[str, int] = {}
-        for placed in self._values["models"]:
-            model = placed.value
-            name: Placed = model["id"]
-            if name.value in seen:
-                self._problems.add(
-                    name.node, f"id {name.value!r} is used twice; first on line {seen[name.value]}"
-                )
-            seen.setdefault(name.value, name.node.start_mark.line + 1)
-            self._check_source(model)
-            limits = self._defaults.get("limits", {}) | model.get("limits", {})
-            counts = self._plan(model.get("measure"))
-            start = model["source"].node.start_mark
+        for index, model in enumerate(self._file.models):
+            at = ("models", index)
+            name, source = (self._places.path(*at, key)[-1].start_mark for key in ("id", "source"))
+            if model.id in seen:
+                self._add(f"id {model.id!r} is used twice; first on line {seen[model.id]}", *at, "id")
+            seen.setdefault(model.id, name.line + 1)
+            self._check_source(model, at)
+            limits = written(self._defaults.limits, model.limits)
+            counts = self._plan(model.measure, at)
+            retry = written(self._defaults.retry, model.retry)
             yield ModelEntry(
-                id=name.value,
-                source=model["source"].value,
-                sha256=model.get("sha256"),
-                platform=_value(model.get("platform")),
-                python=_value(model.get("python")),
+                id=model.id,
+                source=model.source,
+                sha256=model.sha256,
+                platform=model.platform,
+                python=model.python,
                 plan=counts,
-                inputs={key: _input(value) for key, value in model.get("inputs", {}).items()},
+                inputs={name: _input(one) for name, one in model.inputs.items()},
                 soft_limit_s=limits.get("job", soft_limit_s(counts)),
                 queue_limit_s=limits.get("queue"),
-                reuse=model.get("reuse"),
-                retry=_retry(self._defaults.get("retry", {}) | model.get("retry", {})),
-                data=_data(model.get("accuracy")),
-                place=(start.line + 1, start.column + 1),
+                reuse=model.reuse,
+                retry=RetryEntry(**retry) if retry else None,
+                data=_data(model.accuracy) if model.accuracy else None,
+                place=(source.line + 1, source.column + 1),
             )
 
-    def _check_source(self, model: dict[str, Any]) -> None:
-        source: Placed = model["source"]
-        scheme, colon, rest = source.value.partition(":")
+    def _check_source(self, model: Model, at: tuple[int | str, ...]) -> None:
+        scheme, colon, rest = model.source.partition(":")
         if scheme in ("http", "git", "file") and colon:
             known = (
                 "a path, a .skel path, zoo:NAME, https:, pypi:NAME==VERSION!MEMBER or npm:NAME@VERSION!MEMBER"
             )
             text = f"{scheme}: sources are not supported by this version; use {known}"
-            self._problems.add(source.node, text)
-        elif scheme == "pypi" and not _is_pypi(rest):
-            self._problems.add(source.node, f"{source.value!r}: expected pypi:NAME==VERSION!MEMBER")
+            self._add(text, *at, "source")
+        elif scheme == "pypi" and not _PYPI.fullmatch(rest):
+            self._add(f"{model.source!r}: expected pypi:NAME==VERSION!MEMBER", *at, "source")
         for key in ("platform", "python"):
-            if key in model and scheme != "pypi":
-                self._problems.add(model[key].node, f"{key!r} is for pypi: sources only")
+            if getattr(model, key) is not None and scheme != "pypi":
+                self._add(f"{key!r} is for pypi: sources only", *at, key)
 
-    def _plan(self, own: Placed | None) -> MeasurePlan:
-        default: Placed | None = self._defaults.get("measure")
-        blocks = [block for block in (default, own) if block is not None]
+    def _plan(self, own: Measure | None, at: tuple[int | str, ...]) -> MeasurePlan:
+        default = self._defaults.measure
         try:
-            return plan(self._level, *(block.value for block in blocks))
+            return plan(self._level, *(written(one) for one in (default, own) if one))
         except ValueError as error:
-            self._problems.add(blocks[-1].node if blocks else self._root, str(error))
+            place = (*at, "measure") if own else ("defaults", "measure") if default else ()
+            self._add(str(error), *place)
             return LEVELS[self._level]
 
     def _delegates(self) -> Iterable[DelegateEntry]:
         names: set[str] = set()
-        forms: dict[str, Placed] = self._values["delegates"]
-        if not forms and is_whole(self._values, self._root, "delegates"):
-            self._problems.add(self._root, "no delegates; write e.g. `delegates: {cpu: {kind: cpu}}`")
-        for name, placed in forms.items():
-            for entry in expand(name, placed.value):
+        if not self._file.delegates and self._is_whole("delegates"):
+            self._add("no delegates; write e.g. `delegates: {cpu: {kind: cpu}}`")
+        for name, form in self._file.delegates.items():
+            for entry in expand(name, form):
                 if entry.name in names:
-                    self._problems.add(placed.node, f"two delegates would be called {entry.name!r}")
+                    self._add(f"two delegates would be called {entry.name!r}", "delegates", name)
                 names.add(entry.name)
                 yield entry
 
-    def _exclude(
-        self, models: Sequence[str] | None, delegates: Sequence[str] | None
-    ) -> Iterable[ExcludeRule]:
-        for placed in self._values.get("exclude", ()):
-            rule: dict[str, Placed] = placed.value
-            if not rule:
-                self._problems.add(placed.node, "an empty rule would exclude everything")
-            self._check_class_rule(rule)
-            for key, names in (("model", models), ("delegate", delegates)):
-                pattern = rule.get(key)
-                if (
-                    pattern
-                    and names is not None
-                    and not any(fnmatchcase(name, pattern.value) for name in names)
-                ):
-                    hint = suggestion(pattern.value, names)
-                    self._problems.add(pattern.node, f"no {key} is called {pattern.value!r}{hint}")
-            yield ExcludeRule(**{key: pattern.value for key, pattern in rule.items()})
-
-    def _check_class_rule(self, rule: dict[str, Placed]) -> None:
-        """Refuse rules about devices where a selector counts.
-
-        A class is bound to a device when its cell starts, long after the rules were applied.
-        """
-        counted = any("count" in selector for selector in self._values.get("devices", ()))
-        if "device" in rule and counted:
-            text = "a rule about devices and a selector with 'count' do not go together; narrow the selector"
-            self._problems.add(rule["device"].node, text)
+    def _check_exclude(self, models: Sequence[str] | None, delegates: Sequence[str] | None) -> None:
+        # A class is bound to a device when its cell starts, long after the rules were applied.
+        counted = any(selector.count is not None for selector in self._file.devices)
+        for index, rule in enumerate(self._file.exclude):
+            at = ("exclude", index)
+            if not written(rule):
+                self._add("an empty rule would exclude everything", *at)
+            if rule.device is not None and counted:
+                text = (
+                    "a rule about devices and a selector with 'count' do not go together; narrow the selector"
+                )
+                self._add(text, *at, "device")
+            for key, glob, names in (
+                ("model", rule.model, models),
+                ("delegate", rule.delegate, delegates),
+            ):
+                if glob is None or names is None or any(fnmatchcase(name, glob) for name in names):
+                    continue
+                self._add(f"no {key} is called {glob!r}{suggestion(glob, names)}", *at, key)
 
     def _budgets(self) -> Iterable[str]:
-        for placed in self._values.get("budgets", ()):
+        for index, written_budget in enumerate(self._file.budgets):
             try:
-                budget = read_budget(placed.value)
+                budget = read_budget(written_budget)
             except UsageError as error:
-                self._problems.add(placed.node, str(error))
+                self._add(str(error), "budgets", index)
                 continue
-            if budget.figure == RATIO and self._against() is None:
+            if budget.figure == RATIO and self._against is None:
                 text = f"{budget.text} needs an earlier campaign: baseline: {{against: {{campaign: latest}}}}"
-                self._problems.add(placed.node, text)
+                self._add(text, "budgets", index)
             yield budget.text
 
-    def _notify(self) -> Notify | None:
-        found: dict[str, str] = self._values.get("notify", {})
-        return Notify(found["url"], found.get("link")) if "url" in found else None
-
-    def _against(self) -> str | None:
-        found: dict[str, str] = self._values.get("baseline", {}).get("against", {})
-        return found.get("campaign")
-
     def _baseline(self, names: Sequence[str] | None) -> str | None:
-        if self._values.get("baseline") == {}:
-            self._problems.add(self._root, "an empty baseline; write `baseline: {delegate: NAME}`")
-        placed: Placed | None = self._values.get("baseline", {}).get("delegate")
-        if placed is None:
+        baseline = self._file.baseline
+        if baseline is None:
             return None
-        if names is not None and placed.value not in names:
-            hint = suggestion(placed.value, names)
-            self._problems.add(
-                placed.node, f"the baseline {placed.value!r} is no delegate of this file{hint}"
-            )
-        return str(placed.value)
+        if not written(baseline):
+            self._add("an empty baseline; write `baseline: {delegate: NAME}`")
+        name = baseline.delegate
+        if name is not None and names is not None and name not in names:
+            text = f"the baseline {name!r} is no delegate of this file{suggestion(name, names)}"
+            self._add(text, "baseline", "delegate")
+        return name
 
 
-def _value(placed: Placed | None) -> Any:
-    return None if placed is None else placed.value
+def _data(form: Accuracy) -> DataEntry:
+    return DataEntry(form.dataset, form.sha256, form.metric, form.at_least)
 
 
-def _is_pypi(text: str) -> bool:
-    requirement, bang, member = text.partition("!")
-    name, equals, version = requirement.partition("==")
-    return bool(bang and equals and name and version and member)
-
-
-def _data(value: dict[str, Any] | None) -> DataEntry | None:
-    if value is None:
-        return None
-    rest = {name: value[name] for name in ("sha256", "metric", "at_least") if name in value}
-    return DataEntry(value["dataset"].value, **rest)
-
-
-def _retry(value: dict[str, Any]) -> RetryEntry | None:
-    kinds = value.get("kinds")
-    return RetryEntry(value.get("times"), None if kinds is None else tuple(kinds)) if value else None
-
-
-def _input(value: dict[str, Any]) -> InputSpec:
-    random = value.get("random", {})
-    low, high = random.get("range", (None, None))
-    return InputSpec(shape=value.get("shape"), seed=random.get("seed", 0), low=low, high=high)
+def _input(form: Input) -> InputSpec:
+    if form.random is None:
+        return InputSpec(shape=form.shape)
+    low, high = form.random.range or (None, None)
+    return InputSpec(shape=form.shape, seed=form.random.seed, low=low, high=high)

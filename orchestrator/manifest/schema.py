@@ -1,10 +1,13 @@
-"""The schema of a `models.yaml`: its keys and the form of their values."""
+"""Keys of a `models.yaml`: a class for each of its mappings, with the types and bounds of the values."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import yaml
+from pydantic import GetJsonSchemaHandler, field_validator, model_validator
+from pydantic_core import CoreSchema
 
 from agent.wire.bounded import (
     MAX_BLOCKS,
@@ -15,20 +18,20 @@ from agent.wire.bounded import (
     MAX_SLICE_SECONDS,
 )
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
-from orchestrator.manifest.delegates import delegate
-from orchestrator.manifest.json_schema import JsonSchema, described, schema_of
+from orchestrator.manifest.delegates import DelegateForm, WrittenDelegate
+from orchestrator.manifest.keys import LATER, Entries, Items, Keys, key, required
 from orchestrator.manifest.plans import LEVELS
-from orchestrator.manifest.problems import Problems, suggestion
-from orchestrator.manifest.readers import (
-    Keys,
-    choice,
-    duration,
-    listing,
-    number,
-    percentage,
-    placed,
-    table,
-    text,
+from orchestrator.manifest.problems import suggestion
+from orchestrator.manifest.values import (
+    Choice,
+    Duration,
+    JsonSchema,
+    Number,
+    Share,
+    Text,
+    ValueType,
+    Whole,
+    mistake,
 )
 
 MAX_MODELS: Final = 2000
@@ -67,103 +70,173 @@ _LARGEST_SEED: Final = 2**63 - 1
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}"
 
-_name = text(pattern=NAME_PATTERN, rule="expected letters, digits and . _ + - (at most 100)", numeric=True)
 LONGEST_LABEL: Final = 200
 """The most characters of a label's value. Chosen: pages and tables show it whole."""
 
-_label = text(limit=LONGEST_LABEL, numeric=True)
-_glob = text(limit=200, numeric=True)
-_https = text(pattern=r"https://[^\s@]{1,1900}", rule="expected https://HOST/PATH without a user name")
-_blocks = number(whole=True, minimum=1, maximum=MAX_BLOCKS)
-_seconds = number(minimum=0, maximum=_MOST_SECONDS)
+DEFAULT_REUSE = "same-fingerprint"
 
-_BLOCK_BOUNDS: Final = Keys(
-    {"min": _blocks, "max": _blocks},
-    about={
-        "min": "Blocks of each cell, at least.",
-        "max": "Blocks of each cell, at most, where its target is not reached before.",
-    },
-)
+_AND_SUSPECT = "+suspect"
+"""The end of a rule of earlier releases: it is told apart, to say what became of it."""
 
 
-@described(lambda: {"anyOf": [schema_of(_blocks), schema_of(_BLOCK_BOUNDS)]})
-def _block_counts(node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
-    """`6` for exactly so many, or `{min: 3, max: 6}`."""
-    if isinstance(node, yaml.MappingNode):
-        return _BLOCK_BOUNDS(node, problems)
-    count = _blocks(node, problems)
-    return None if count is None else {"min": count, "max": count}
+class _Version(ValueType):
+    """The version of the format: 1."""
+
+    def read(self, value: Any) -> int:
+        """See `ValueType.read`."""
+        if not isinstance(value, yaml.ScalarNode) or (value.tag, value.value) != (
+            "tag:yaml.org,2002:int",
+            "1",
+        ):
+            raise mistake("this farm reads version 1; write `version: 1`")
+        return 1
+
+    def schema(self) -> JsonSchema:
+        """See `ValueType.schema`."""
+        return {"const": 1}
 
 
-MEASURE = Keys(
-    {
-        "blocks": _block_counts,
-        "target": percentage(minimum=LEAST_TARGET, maximum=1),
-        "rounds": number(whole=True, minimum=1, maximum=MAX_ROUNDS),
-        "slice": Keys(
-            {
-                "min_runs": number(whole=True, minimum=1, maximum=MAX_SLICE_RUNS),
-                "seconds": number(minimum=0, maximum=MAX_SLICE_SECONDS),
-            },
-            about={
-                "min_runs": "Timed runs of a slice, at least.",
-                "seconds": "Seconds of timed runs of a slice, about.",
-            },
-        ),
-        "warmup": Keys(
-            {"runs": number(whole=True, minimum=0, maximum=_MOST_WARMUP_RUNS), "min_seconds": _seconds},
-            about={
-                "runs": "Runs before the first that is timed, at least.",
-                "min_seconds": "Seconds of warm-up runs, at least.",
-            },
-        ),
-        "tunings": _blocks,
-        "sustained": Keys(
-            {"minutes": number(minimum=_SHORTEST_SUSTAINED_MIN, maximum=_MOST_SECONDS / 60)},
-            required=("minutes",),
-            about={"minutes": "How long one further process invokes the model without a pause."},
-        ),
-        "throughput": Keys(
-            {
-                "in_flight": number(whole=True, minimum=1, maximum=MAX_IN_FLIGHT),
-                "seconds": number(minimum=_LEAST_THROUGHPUT_S, maximum=_MOST_THROUGHPUT_S),
-            },
-            required=("in_flight", "seconds"),
-            about={
-                "in_flight": "Runs that are started and not yet ended at any time; 1: one after another.",
-                "seconds": "How long one further process keeps so many in flight.",
-            },
-        ),
-    },
-    later=("timing", "profile"),
-    replaced={
-        "processes": "`blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process",
-        "timed": "`rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take turns by slices",
-        "target_ci": "`target: 5%`",
-    },
-    elsewhere={
-        "batch": "a batch of 8 is the shape of an input, `inputs: {NAME: {shape: [8, ...]}}`; samples per "
-        "second are 8 times `throughput.per_second`",
-    },
-    about={
-        "blocks": "Fresh processes of each cell: a count, or the least and the most of them.",
-        "target": "Half width of the 95 % interval, as a share, at which a cell has blocks enough.",
-        "rounds": "Rounds of a block, in each of which every delegate is timed for a slice.",
-        "slice": "How long a delegate is timed before the next one takes its turn.",
-        "warmup": "How long a process runs the model before it is timed.",
-        "tunings": "Tunings over which the blocks are spread, where the delegate chooses by timing.",
-        "sustained": "A pass that shows whether the model becomes slower as the machine warms up.",
-        "throughput": "A pass that counts the runs finished in a second while several are in flight.",
-    },
-)
+class _Reuse(ValueType):
+    """`same-fingerprint`, `never`, or `max-age:7d` as `max-age:SECONDS`."""
 
-LIMITS = Keys(
-    {"job": duration, "queue": duration},
-    about={
-        "job": "The longest that one attempt may take: 500ms, 30s, 15m, 12h, or seconds.",
-        "queue": "The longest that a cell waits for a device; then it fails. Left out: no limit.",
-    },
-)
+    def read(self, value: Any) -> str:
+        """See `ValueType.read`."""
+        word = Text().read(value)
+        if word in ("never", "same-fingerprint"):
+            return word
+        if word.endswith(_AND_SUSPECT):
+            raise mistake(f"{word!r}: leave out {_AND_SUSPECT!r}; every result that is not void is reused")
+        age = word.removeprefix("max-age:")
+        if age != word:
+            return f"max-age:{Duration().read(yaml.ScalarNode(value.tag, age)):.0f}"
+        known = ("same-fingerprint", "never", "max-age:7d")
+        raise mistake(f"unknown reuse rule {word!r}{suggestion(word, known)}")
+
+    def schema(self) -> JsonSchema:
+        """See `ValueType.schema`."""
+        ages = r"max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?"
+        return {"type": "string", "pattern": f"^(?:never|same-fingerprint|{ages})$"}
+
+
+_SHA256_RULE = "expected 64 lower-case hex digits"
+_Name: TypeAlias = Annotated[
+    str, Text(NAME_PATTERN, "expected letters, digits and . _ + - (at most 100)", numeric=True)
+]
+_Labels: TypeAlias = Annotated[dict[str, Annotated[str, Text(limit=LONGEST_LABEL, numeric=True)]], Entries()]
+_Glob: TypeAlias = Annotated[str, Text(limit=200, numeric=True)]
+_Https: TypeAlias = Annotated[
+    str, Text(r"https://[^\s@]{1,1900}", "expected https://HOST/PATH without a user name")
+]
+_Sha256: TypeAlias = Annotated[str, Text(r"[0-9a-f]{64}", _SHA256_RULE, numeric=True)]
+_Source: TypeAlias = Annotated[str, Text()]
+_BlockCount: Final = Whole(1, MAX_BLOCKS)
+_Seconds: TypeAlias = Annotated[float, Duration()]
+
+
+class BlockBounds(Keys):
+    """`{min: 3, max: 6}`, or `6` for exactly so many."""
+
+    min: Annotated[int, _BlockCount] | None = key("Blocks of each cell, at least.")
+    max: Annotated[int, _BlockCount] | None = key(
+        "Blocks of each cell, at most, where its target is not reached before."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_number(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            _BlockCount.read(value)
+            return {"min": value, "max": value}
+        return value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        bounds = handler.resolve_ref_schema(handler(core))
+        del bounds["description"]
+        return {"anyOf": [_BlockCount.schema(), bounds]}
+
+
+class Slice(Keys):
+    """The part of a round that one delegate has."""
+
+    min_runs: Annotated[int, Whole(1, MAX_SLICE_RUNS)] | None = key("Timed runs of a slice, at least.")
+    seconds: Annotated[float, Number(0, MAX_SLICE_SECONDS)] | None = key(
+        "Seconds of timed runs of a slice, about."
+    )
+
+
+class Warmup(Keys):
+    """Runs of a process before those that are timed."""
+
+    runs: Annotated[int, Whole(0, _MOST_WARMUP_RUNS)] | None = key(
+        "Runs before the first that is timed, at least."
+    )
+    min_seconds: Annotated[float, Number(0, _MOST_SECONDS)] | None = key("Seconds of warm-up runs, at least.")
+
+
+class Sustained(Keys):
+    """A pass without a pause."""
+
+    minutes: Annotated[float, Number(_SHORTEST_SUSTAINED_MIN, _MOST_SECONDS / 60)] = required(
+        "How long one further process invokes the model without a pause."
+    )
+
+
+class Throughput(Keys):
+    """A pass with several runs in flight."""
+
+    in_flight: Annotated[int, Whole(1, MAX_IN_FLIGHT)] = required(
+        "Runs that are started and not yet ended at any time; 1: one after another."
+    )
+    seconds: Annotated[float, Number(_LEAST_THROUGHPUT_S, _MOST_THROUGHPUT_S)] = required(
+        "How long one further process keeps so many in flight."
+    )
+
+
+class Measure(Keys):
+    """Counts that replace those of the level, and passes beside it."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "timing": LATER,
+        "profile": LATER,
+        "processes": "was replaced; write `blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process",
+        "timed": "was replaced; write `rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take "
+        "turns by slices",
+        "target_ci": "was replaced; write `target: 5%`",
+        "batch": "does not belong here; a batch of 8 is the shape of an input, "
+        "`inputs: {NAME: {shape: [8, ...]}}`; samples per second are 8 times `throughput.per_second`",
+    }
+
+    blocks: BlockBounds | None = key(
+        "Fresh processes of each cell: a count, or the least and the most of them."
+    )
+    target: Annotated[float, Share(LEAST_TARGET, 1)] | None = key(
+        "Half width of the 95 % interval, as a share, at which a cell has blocks enough."
+    )
+    rounds: Annotated[int, Whole(1, MAX_ROUNDS)] | None = key(
+        "Rounds of a block, in each of which every delegate is timed for a slice."
+    )
+    slice: Slice | None = key("How long a delegate is timed before the next one takes its turn.")
+    warmup: Warmup | None = key("How long a process runs the model before it is timed.")
+    tunings: Annotated[int, _BlockCount] | None = key(
+        "Tunings over which the blocks are spread, where the delegate chooses by timing."
+    )
+    sustained: Sustained | None = key(
+        "A pass that shows whether the model becomes slower as the machine warms up."
+    )
+    throughput: Throughput | None = key(
+        "A pass that counts the runs finished in a second while several are in flight."
+    )
+
+
+class Limits(Keys):
+    """Limits of time."""
+
+    job: _Seconds | None = key("The longest that one attempt may take: 500ms, 30s, 15m, 12h, or seconds.")
+    queue: _Seconds | None = key(
+        "The longest that a cell waits for a device; then it fails. Left out: no limit."
+    )
+
 
 MOST_RETRIES: Final = 2
 """The most retries of a cell: `policy.lifecycle.MAX_ATTEMPTS` without the first attempt, as a test checks."""
@@ -171,248 +244,199 @@ MOST_RETRIES: Final = 2
 RETRIED_KINDS: Final = ("agent_lost", "artifact", "crash", "device_lost", "interrupted", "runner_killed")
 """Reason codes after which the farm tries again, as a test compares with `policy.lifecycle.TRIED_AGAIN`."""
 
-RETRY = Keys(
-    {
-        "times": number(whole=True, minimum=0, maximum=MOST_RETRIES),
-        "kinds": listing(choice(RETRIED_KINDS, "kind of failure"), minimum=1, maximum=len(RETRIED_KINDS)),
-    },
-    about={
-        "times": "How often a failed attempt is followed by another one; left out: twice.",
-        "kinds": "The reason codes after which it is; left out: all of these.",
-    },
-)
 
+class Retry(Keys):
+    """Failures that are tried again."""
 
-@described(
-    lambda: {
-        "type": "array",
-        "items": {"type": "integer", "minimum": 0, "maximum": LARGEST_INT32},
-        "maxItems": MOST_DIMENSIONS,
-    }
-)
-def _shape(node: yaml.Node, problems: Problems) -> tuple[int, ...] | None:
-    sizes = listing(number(whole=True, minimum=0, maximum=LARGEST_INT32), maximum=MOST_DIMENSIONS)(
-        node, problems
+    times: Annotated[int, Whole(0, MOST_RETRIES)] | None = key(
+        "How often a failed attempt is followed by another one; left out: twice."
     )
-    return None if sizes is None else tuple(int(size) for size in sizes)
+    kinds: (
+        Annotated[
+            tuple[Annotated[str, Choice(RETRIED_KINDS, "kind of failure")], ...],
+            Items(1, len(RETRIED_KINDS)),
+        ]
+        | None
+    ) = key("The reason codes after which it is; left out: all of these.")
 
 
-@described(lambda: {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2})
-def _range(node: yaml.Node, problems: Problems) -> tuple[float, float] | None:
-    bounds = listing(number(), minimum=2, maximum=2)(node, problems)
-    if bounds is None or len(bounds) != 2:
-        return None
-    if bounds[0] >= bounds[1]:
-        problems.add(node, f"expected [low, high] with low < high, found [{bounds[0]:g}, {bounds[1]:g}]")
-        return None
-    return bounds[0], bounds[1]
+class Random(Keys):
+    """Pseudo-random values of an input."""
+
+    seed: Annotated[int, Whole(0, _LARGEST_SEED)] = key(
+        "The seed of the generator; the same seed gives the same values everywhere.", 0
+    )
+    range: Annotated[tuple[Annotated[float, Number()], ...], Items(2, 2)] | None = key(
+        "The lowest and the highest value, [low, high]."
+    )
+
+    @field_validator("range")
+    @classmethod
+    def _require_order(cls, bounds: tuple[float, ...]) -> tuple[float, ...]:
+        if bounds[0] >= bounds[1]:
+            raise mistake(f"expected [low, high] with low < high, found [{bounds[0]:g}, {bounds[1]:g}]")
+        return bounds
 
 
-INPUT = Keys(
-    {
-        "shape": _shape,
-        "random": Keys(
-            {"seed": number(whole=True, minimum=0, maximum=_LARGEST_SEED), "range": _range},
-            about={
-                "seed": "The seed of the generator; the same seed gives the same values everywhere.",
-                "range": "The lowest and the highest value, [low, high].",
-            },
-        ),
-    },
-    later=("data",),
-    about={
-        "shape": "The sizes of the input's dimensions, where the model leaves some open.",
-        "random": "Pseudo-random values for this input.",
-    },
-)
+class Input(Keys):
+    """Shape and values of one input."""
 
-ACCURACY = Keys(
-    {
-        "dataset": placed(text()),
-        "sha256": text(pattern=r"[0-9a-f]{64}", rule="expected 64 lower-case hex digits", numeric=True),
-        "metric": choice(("top1", "top5"), "metric"),
-        "at_least": number(minimum=0, maximum=1),
-    },
-    required=("dataset",),
-    later=("samples", "max_drop"),
-    about={
-        "dataset": "Labelled samples: an .npz file with `inputs` and `labels`, by path or https: address.",
-        "sha256": "The SHA-256 of the file, which pins it.",
-        "metric": "The share of samples whose class is the first, or among the first five.",
-        "at_least": "The share, from 0 to 1, below which the cell fails.",
-    },
-)
+    refused: ClassVar[Mapping[str, str]] = {"data": LATER}
 
-_AND_SUSPECT = "+suspect"
-"""The end of a rule of earlier releases: it is told apart, to say what became of it."""
+    shape: (
+        Annotated[tuple[Annotated[int, Whole(0, LARGEST_INT32)], ...], Items(0, MOST_DIMENSIONS)] | None
+    ) = key("The sizes of the input's dimensions, where the model leaves some open.")
+    random: Random | None = key("Pseudo-random values for this input.")
 
 
-@described(
-    lambda: {
-        "type": "string",
-        "pattern": r"^(?:never|same-fingerprint|max-age:\s*[0-9.]+\s*(?:ms|s|m|h|d)?)$",
-    }
-)
-def reuse(node: yaml.Node, problems: Problems) -> str | None:
-    """`same-fingerprint`, `never`, or `max-age:7d` as `max-age:SECONDS`."""
-    word = text()(node, problems)
-    if word in (None, "never", "same-fingerprint"):
-        return word
-    assert word is not None
-    if word.endswith(_AND_SUSPECT):
-        problems.add(node, f"{word!r}: leave out {_AND_SUSPECT!r}; every result that is not void is reused")
-        return None
-    age = word.removeprefix("max-age:")
-    if age != word:
-        seconds = duration(yaml.ScalarNode(node.tag, age, node.start_mark, node.end_mark), problems)
-        return None if seconds is None else f"max-age:{seconds:.0f}"
-    known = ("same-fingerprint", "never", "max-age:7d")
-    problems.add(node, f"unknown reuse rule {word!r}{suggestion(word, known)}")
-    return None
+class Accuracy(Keys):
+    """Labelled samples that a model classifies."""
+
+    refused: ClassVar[Mapping[str, str]] = {"samples": LATER, "max_drop": LATER}
+
+    dataset: _Source = required(
+        "Labelled samples: an .npz file with `inputs` and `labels`, by path or https: address."
+    )
+    sha256: _Sha256 | None = key("The SHA-256 of the file, which pins it.")
+    metric: Annotated[Literal["top1", "top5"], Choice(("top1", "top5"), "metric")] = key(
+        "The share of samples whose class is the first, or among the first five.", "top1"
+    )
+    at_least: Annotated[float, Number(0, 1)] | None = key(
+        "The share, from 0 to 1, below which the cell fails."
+    )
 
 
-MODEL = Keys(
-    {
-        "id": placed(text(limit=120, numeric=True)),
-        "source": placed(text()),
-        "sha256": text(pattern=r"[0-9a-f]{64}", rule="expected 64 lower-case hex digits", numeric=True),
-        "platform": placed(
-            text(pattern=r"[a-z0-9_]+", rule="expected a platform tag, e.g. manylinux_2_28_x86_64")
-        ),
-        "python": placed(
-            text(pattern=r"3\.\d{1,2}", rule="expected a Python version such as 3.11", numeric=True)
-        ),
-        "measure": placed(MEASURE),
-        "inputs": table(INPUT, maximum=MAX_INPUTS),
-        "limits": LIMITS,
-        "reuse": reuse,
-        "retry": RETRY,
-        "accuracy": ACCURACY,
-    },
-    required=("id", "source"),
-    later=("task", "signature", "gate"),
-    about={
-        "id": "The model's name in tables, pages and rules.",
-        "source": "Where the file comes from: a path, zoo:NAME, https:, pypi:NAME==VERSION!MEMBER or npm:.",
-        "sha256": "The SHA-256 of the .tflite file, which pins it.",
-        "platform": "Which wheel of a pypi: source, by its platform tag.",
-        "python": "Which wheel of a pypi: source, by its Python version.",
-        "measure": "How long this model is measured; overrides `defaults`.",
-        "inputs": "Shapes and values of inputs, by their names.",
-        "limits": "Limits of this model's attempts and cells; override `defaults`.",
-        "reuse": "When an earlier result of this model counts; overrides `defaults`.",
-        "retry": "Which failures of this model are tried again; overrides `defaults`.",
-        "accuracy": "Labelled samples that the model classifies once it is timed.",
-    },
-)
+class Defaults(Keys):
+    """What models say that say nothing themselves."""
+
+    refused: ClassVar[Mapping[str, str]] = {"accuracy": LATER, "gate": LATER}
+
+    measure: Measure | None = key("How long each model is measured; overrides what `level` says.")
+    reuse: Annotated[str, _Reuse()] = key(
+        "When an earlier result counts (no void one): same-fingerprint, max-age:7d, never.", DEFAULT_REUSE
+    )
+    limits: Limits | None = key("Limits of every attempt and cell.")
+    retry: Retry | None = key("Which failures are tried again, and how often.")
 
 
-DEVICE = Keys(
-    {
-        "kind": choice(("cpu", "gpu"), "device kind"),
-        "vendor": _glob,
-        "name": _glob,
-        "labels": table(_label),
-        "count": number(whole=True, minimum=1, maximum=MAX_RULES),
-    },
-    about={
-        "kind": "Processors or GPUs.",
-        "vendor": "A glob over the vendor's name.",
-        "name": "A glob over the device's name.",
-        "labels": "Labels that the device must have.",
-        "count": "How many devices of this class, whichever are free first; left out: all of them.",
-    },
-)
+class Model(Keys):
+    """One model: its source, and what is different for it."""
 
-EXCLUDE = Keys(
-    {"model": placed(_glob), "delegate": placed(_glob), "device": placed(_glob)},
-    about={
-        "model": "A glob over model ids.",
-        "delegate": "A glob over delegate names.",
-        "device": "A glob over device names.",
-    },
-)
+    refused: ClassVar[Mapping[str, str]] = {"task": LATER, "signature": LATER, "gate": LATER}
 
-
-@described(lambda: {"const": 1})
-def _version(node: yaml.Node, problems: Problems) -> int | None:
-    if node.tag != "tag:yaml.org,2002:int" or node.value != "1":
-        problems.add(node, "this farm reads version 1; write `version: 1`")
-        return None
-    return 1
+    id: Annotated[str, Text(limit=120, numeric=True)] = required(
+        "The model's name in tables, pages and rules."
+    )
+    source: _Source = required(
+        "Where the file comes from: a path, zoo:NAME, https:, pypi:NAME==VERSION!MEMBER or npm:."
+    )
+    sha256: _Sha256 | None = key("The SHA-256 of the .tflite file, which pins it.")
+    platform: (
+        Annotated[str, Text(r"[a-z0-9_]+", "expected a platform tag, e.g. manylinux_2_28_x86_64")] | None
+    ) = key("Which wheel of a pypi: source, by its platform tag.")
+    python: (
+        Annotated[str, Text(r"3\.\d{1,2}", "expected a Python version such as 3.11", numeric=True)] | None
+    ) = key("Which wheel of a pypi: source, by its Python version.")
+    measure: Measure | None = key("How long this model is measured; overrides `defaults`.")
+    inputs: Annotated[dict[str, Input], Entries(MAX_INPUTS)] = key(
+        "Shapes and values of inputs, by their names.", {}
+    )
+    limits: Limits | None = key("Limits of this model's attempts and cells; override `defaults`.")
+    reuse: Annotated[str, _Reuse()] | None = key(
+        "When an earlier result of this model counts; overrides `defaults`."
+    )
+    retry: Retry | None = key("Which failures of this model are tried again; overrides `defaults`.")
+    accuracy: Accuracy | None = key("Labelled samples that the model classifies once it is timed.")
 
 
-_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+class Device(Keys):
+    """A selector of devices; every given field must match."""
+
+    kind: Annotated[str, Choice(("cpu", "gpu"), "device kind")] | None = key("Processors or GPUs.")
+    vendor: _Glob | None = key("A glob over the vendor's name.")
+    name: _Glob | None = key("A glob over the device's name.")
+    labels: _Labels = key("Labels that the device must have.", {})
+    count: Annotated[int, Whole(1, MAX_RULES)] | None = key(
+        "How many devices of this class, whichever are free first; left out: all of them."
+    )
 
 
-def manifest_schema() -> JsonSchema:
-    """JSON Schema of a `models.yaml`, with the delegates that are installed here."""
-    return {"$schema": _DIALECT, "title": "models.yaml of the delegate farm"} | ROOT.json_schema()
+class Exclude(Keys):
+    """Cells that are not measured: those that match every glob."""
+
+    model: _Glob | None = key("A glob over model ids.")
+    delegate: _Glob | None = key("A glob over delegate names.")
+    device: _Glob | None = key("A glob over device names.")
 
 
-_MISPLACED = "it belongs under 'defaults'"
-ROOT = Keys(
-    {
-        "version": _version,
-        "campaign": _name,
-        "level": choice(LEVELS, "level"),
-        "priority": number(whole=True, minimum=-HIGHEST_PRIORITY, maximum=HIGHEST_PRIORITY),
-        "labels": table(_label),
-        "defaults": Keys(
-            {"measure": placed(MEASURE), "reuse": reuse, "limits": LIMITS, "retry": RETRY},
-            later=("accuracy", "gate"),
-            about={
-                "measure": "How long each model is measured; overrides what `level` says.",
-                "reuse": "When an earlier result counts (no void one): same-fingerprint, max-age:7d, never.",
-                "limits": "Limits of every attempt and cell.",
-                "retry": "Which failures are tried again, and how often.",
-            },
-        ),
-        "models": listing(placed(MODEL), minimum=1, maximum=MAX_MODELS),
-        "delegates": table(placed(delegate), _name),
-        "devices": listing(DEVICE, minimum=1, maximum=MAX_RULES),
-        "exclude": listing(placed(EXCLUDE), maximum=MAX_RULES),
-        "baseline": Keys(
-            {
-                "delegate": placed(_name),
-                "against": Keys(
-                    {"campaign": text(limit=200, numeric=True)},
-                    required=("campaign",),
-                    about={"campaign": "Its id, its name, NAME~1, or latest: the one of this name before."},
-                ),
-            },
-            about={
-                "delegate": "The delegate over which speed-ups are measured, by interleaved blocks.",
-                "against": "An earlier campaign that the cells are compared with at the end, unpaired.",
-            },
-        ),
-        "budgets": listing(placed(text(limit=200)), maximum=MAX_RULES),
-        "time_budget": duration,
-        "notify": Keys(
-            {"url": _https, "link": _https},
-            required=("url",),
-            about={
-                "url": "The https: address that gets a signed message when the campaign has ended.",
-                "link": "An https: address that the message names, such as that of the published pages.",
-            },
-        ),
-    },
-    required=("version", "campaign", "models", "delegates"),
-    elsewhere={"measure": _MISPLACED, "reuse": _MISPLACED, "limits": _MISPLACED, "retry": _MISPLACED},
-    about={
-        "version": "The version of this format.",
-        "campaign": "The campaign's name: letters, digits and . _ + -",
-        "level": "How thoroughly is measured: quick, standard or publish.",
-        "priority": "Which campaign goes first; higher is sooner.",
-        "labels": "Free labels, shown with the results.",
-        "defaults": "What holds for every model that says nothing else.",
-        "models": "The models, in the order of the tables.",
-        "delegates": "Delegates by the names that tables show; a list of values makes a delegate of each.",
-        "devices": "Which devices; every given field must match. Left out: every device.",
-        "exclude": "Combinations that are not measured.",
-        "baseline": "What the others are compared with.",
-        "notify": "Whom `farm submit` tells that the campaign has ended.",
-        "budgets": "Bounds such as 'p50<=5ms', which `farm submit` judges.",
-        "time_budget": "How long to measure in all: what is left of it goes to the vaguest cells.",
-    },
-)
+class Against(Keys):
+    """An earlier campaign."""
+
+    campaign: _Glob = required("Its id, its name, NAME~1, or latest: the one of this name before.")
+
+
+class Baseline(Keys):
+    """What results are compared with."""
+
+    delegate: _Name | None = key("The delegate over which speed-ups are measured, by interleaved blocks.")
+    against: Against | None = key(
+        "An earlier campaign that the cells are compared with at the end, unpaired."
+    )
+
+
+class NotifyForm(Keys):
+    """Who is told of the end."""
+
+    url: _Https = required("The https: address that gets a signed message when the campaign has ended.")
+    link: _Https | None = key(
+        "An https: address that the message names, such as that of the published pages."
+    )
+
+
+_MISPLACED = "does not belong here; it belongs under 'defaults'"
+
+
+class Manifest(Keys):
+    """A whole file."""
+
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(("measure", "reuse", "limits", "retry"), _MISPLACED)
+
+    version: Annotated[int, _Version()] = required("The version of this format.")
+    campaign: _Name = required("The campaign's name: letters, digits and . _ + -")
+    level: Annotated[str, Choice(LEVELS, "level")] = key(
+        "How thoroughly is measured: quick, standard or publish.", "quick"
+    )
+    priority: Annotated[int, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)] = key(
+        "Which campaign goes first; higher is sooner.", 0
+    )
+    labels: _Labels = key("Free labels, shown with the results.", {})
+    defaults: Defaults | None = key("What holds for every model that says nothing else.")
+    models: Annotated[tuple[Model, ...], Items(1, MAX_MODELS)] = required(
+        "The models, in the order of the tables."
+    )
+    delegates: Annotated[dict[_Name, Annotated[DelegateForm, WrittenDelegate()]], Entries()] = required(
+        "Delegates by the names that tables show; a list of values makes a delegate of each."
+    )
+    devices: Annotated[tuple[Device, ...], Items(1, MAX_RULES)] = key(
+        "Which devices; every given field must match. Left out: every device.", ()
+    )
+    exclude: Annotated[tuple[Exclude, ...], Items(0, MAX_RULES)] = key(
+        "Combinations that are not measured.", ()
+    )
+    baseline: Baseline | None = key("What the others are compared with.")
+    budgets: Annotated[tuple[Annotated[str, Text(limit=200)], ...], Items(0, MAX_RULES)] = key(
+        "Bounds such as 'p50<=5ms', which `farm submit` judges.", ()
+    )
+    time_budget: _Seconds | None = key(
+        "How long to measure in all: what is left of it goes to the vaguest cells."
+    )
+    notify: NotifyForm | None = key("Whom `farm submit` tells that the campaign has ended.")
+
+
+class Readable(Manifest):
+    """The rest of a file whose parts with mistakes were taken out, whatever those were."""
+
+    version: Annotated[int, _Version()] = 1
+    campaign: _Name = ""
+    models: Annotated[tuple[Model, ...], Items(0, MAX_MODELS)] = ()
+    delegates: Annotated[dict[_Name, Annotated[DelegateForm, WrittenDelegate()]], Entries()] = key("", {})

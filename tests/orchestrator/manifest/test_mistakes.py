@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.manifest import ManifestError
-from orchestrator.manifest.problems import Problems
-from orchestrator.manifest.readers import number
 from orchestrator.manifest.schema import RETRIED_KINDS
+from orchestrator.manifest.values import Whole
 from tests.orchestrator.manifest.manifests import MINIMAL, added, mistakes, model
 
 BATCH_IS_A_SHAPE = (
@@ -114,6 +112,7 @@ MISTAKES = {
     ),
     "delegate_without_kind": (MINIMAL.replace("kind: cpu", "threads: 1"), "6:8: missing key 'kind'"),
     "duplicate_key": (added("version: 1"), "7:1: key 'version' is written twice; first on line 1"),
+    "key_that_is_a_list": (added("[a]: 1"), "7:1: expected text, found a list"),
     "duplicate_id": (
         MINIMAL.replace("delegates:", "  - {id: a, source: b.tflite}\ndelegates:"),
         "5:10: id 'a' is used twice; first on line 4",
@@ -278,6 +277,24 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
     assert [line.split(":")[0] for line in found] == ["1", "6"]
 
 
+def test_mistakes_between_places_are_found_beside_mistakes_of_form(tmp_path: Path) -> None:
+    text = """\
+version: 3
+campaign: c
+levle: quick
+models:
+  - {id: a, source: a.tflite, sha256: abc, measure: {blocks: {min: 9, mx: 9}}}
+  - {id: a, source: a.tflite, accuracy: {metric: top1}}
+  - {id: b}
+delegates:
+  cpu: {kind: cpu, threads: [1, many], thread: 2}
+exclude: [{delegate: cpu-t2}, {model: aa}]
+baseline: {delegate: gpu}
+"""
+    places = " ".join(":".join(line.split(":")[:2]) for line in mistakes(tmp_path, text))
+    assert places == "1:10 3:1 5:39 5:53 5:71 6:10 6:41 7:5 9:33 9:40 10:22 11:22"
+
+
 def test_a_file_with_very_many_mistakes_names_twenty_of_them(tmp_path: Path) -> None:
     found = mistakes(tmp_path, MINIMAL + "".join(f"unknown{i}: 1\n" for i in range(50)))
     assert len(found) == 21
@@ -285,11 +302,9 @@ def test_a_file_with_very_many_mistakes_names_twenty_of_them(tmp_path: Path) -> 
 
 
 def test_what_no_message_can_carry_is_refused_in_the_file(tmp_path: Path) -> None:
-    problems = Problems("f")
-    assert number(whole=True)(yaml.compose(str(2**63 - 1)), problems) == 2**63 - 1
-    assert number(whole=True)(yaml.compose(str(2**63)), problems) is None
-    with pytest.raises(ManifestError, match="expected a whole number of at most 64 bits"):
-        problems.raise_any()
+    assert Whole().read(yaml.compose(str(2**63 - 1))) == 2**63 - 1
+    with pytest.raises(ValueError, match="expected a whole number of at most 64 bits"):
+        Whole().read(yaml.compose(str(2**63)))
     inputs = ", ".join(f"i{number}: {{shape: [1]}}" for number in range(1025))
     many = MINIMAL.replace("a.tflite}", f"a.tflite, inputs: {{{inputs}}}}}")
     assert "expected at most 1024 entries, found 1025" in mistakes(tmp_path, many)[0]
