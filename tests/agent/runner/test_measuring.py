@@ -98,7 +98,8 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     assert all(min(p.invoke_ns) > 0 for p in timed)
     assert {str(len(p.warmup_ns)) for p in timed} == {found.settings["warmup_runs"]}, "found once for all"
     assert found.settings["steady_state"] == cold.facts["steady_state"]
-    assert (found.quality.blocks, found.quality.stopped, found.quality.alternating) == (3, "blocks", False)
+    assert (found.quality.blocks, found.quality.alternating) == (3, False)
+    assert found.quality.stopped in {"blocks", "target"}, "by how quiet the machine is"
     assert found.quality.rounds + found.quality.repeated == sum(len(p.slices) for p in timed)
     assert all(len(p.start_ns) == len(p.invoke_ns) for p in timed)
     assert found.settings["processes"] == "3"
