@@ -33,13 +33,16 @@ demo:
 	@FARM_HOME=$(DEMO_HOME) $(BIN)/farm submit examples/models.yaml; code=$$?; \
 	 if [ $$code -le 1 ]; then FARM_HOME=$(DEMO_HOME) $(BIN)/farm site build || code=$$?; fi; exit $$code
 
-# One worker more than two cores have: the tests of agents and labs wait for a good part of their time.
+# One worker more than two cores have: the tests of agents and labs wait for a good part of their time. So does
+# mypy beside them, which ends long before; only what it finds is printed, so that pytest's summary stands last.
 test: WORKERS := 3
 test: export PYTHONDONTWRITEBYTECODE :=
 test:
 	@bash .ci/setup test
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports tests-listed
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-style check-imports tests-listed
+	@nice $(BIN)/mypy >.mypy.log 2>&1 & types=$$!; \
+	 $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25; code=$$?; \
+	 wait $$types || { cat .mypy.log; exit 1; }; exit $$code
 
 test-all:
 	@bash .ci/setup test

@@ -40,7 +40,7 @@ def lab(request, tmp_path, monkeypatch):
     monkeypatch.setattr(lifecycle, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))
     monkeypatch.setattr(running, "STEP_S", 0.2)
     dispatcher, database = request.param.split("-")
-    database_url = request.getfixturevalue("postgres_url") if database == "postgresql" else None
+    database_url = request.getfixturevalue("migrated_postgres_url") if database == "postgresql" else None
     home = FarmHome(tmp_path / "farm")
     made: Lab
     if dispatcher == "celery":

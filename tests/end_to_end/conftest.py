@@ -74,10 +74,16 @@ def run_farm(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def measured(folder: Path, models: Sequence[str]) -> Campaign:
-    """Measure these models of the demo, and the two odd ones."""
+def measured(folder: Path, models: Sequence[str], *, spends_budget: bool) -> Campaign:
+    """Measure these models of the demo, and the two odd ones.
+
+    With `spends_budget`, go on with the vaguest cells while the demo's time lasts, which takes as long again
+    and which `tests/orchestrator/cli/test_refine.py` shows in seconds.
+    """
     manifest = yaml.safe_load((REPOSITORY / "examples/models.yaml").read_text(encoding="utf-8"))
     manifest["defaults"] = {"measure": SHORT}
+    if not spends_budget:
+        del manifest["time_budget"]
     # The odd models have three operators on few numbers, which no transfer would be worth.
     manifest["delegates"]["gpu"]["cost_aware_partitioning"] = False
     manifest["models"] = [entry for entry in manifest["models"] if entry["id"] in models]
@@ -93,13 +99,13 @@ def measured(folder: Path, models: Sequence[str]) -> Campaign:
 
 @pytest.fixture(scope="session")
 def campaign(tmp_path_factory) -> Campaign:
-    return measured(tmp_path_factory.mktemp("campaign"), FEW)
+    return measured(tmp_path_factory.mktemp("campaign"), FEW, spends_budget=False)
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory) -> Campaign:
     models = yaml.safe_load((REPOSITORY / "examples/models.yaml").read_text(encoding="utf-8"))["models"]
-    return measured(tmp_path_factory.mktemp("demo"), [entry["id"] for entry in models])
+    return measured(tmp_path_factory.mktemp("demo"), [entry["id"] for entry in models], spends_budget=True)
 
 
 QUIET = (

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from orchestrator.db.engine.sessions import Database
 from tests.orchestrator.stocked import new_database
 from tests.services.certificates import Authority
 from tests.services.https_server import HttpsServer
@@ -12,6 +14,17 @@ from tests.services.https_server import HttpsServer
 @pytest.fixture
 def database(tmp_path):
     opened = new_database(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A farm of either kind with nothing in it."""
+    if request.param == "sqlite":
+        opened = new_database(tmp_path)
+    else:
+        opened = Database.connect(request.getfixturevalue("migrated_postgres_url"), tmp_path)
     yield opened
     opened.close()
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.devices import probe
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.migrate import migrate
 from tests import needs
 from tests.services.network import Network
 from tests.services.postgres import PostgresCluster
@@ -21,6 +24,14 @@ def short_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="farm-"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def probe_answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with what this host's probe answers, for agents that need not ask it: it takes a second."""
+    answer = tmp_path_factory.mktemp("probe") / "answer.json"
+    answer.write_text(probe().model_dump_json())
+    return answer
 
 
 @pytest.fixture
@@ -36,8 +47,10 @@ def redis_server(short_folder: Path) -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def postgres(short_folder: Path) -> Iterator[PostgresCluster]:
     """One PostgreSQL for the session; leave it running. A database of your own: `postgres_url`."""
-    cluster = PostgresCluster(short_folder / "postgres", needs.postgres_binaries()).create().start()
-    yield cluster
+    # No test of the session's cluster cuts the power, and a process that dies loses nothing that was written.
+    unsynced = ("fsync = off", "full_page_writes = off")
+    cluster = PostgresCluster(short_folder / "postgres", needs.postgres_binaries(), settings=unsynced)
+    yield cluster.create().start()
     cluster.stop("immediate")
 
 
@@ -45,6 +58,24 @@ def postgres(short_folder: Path) -> Iterator[PostgresCluster]:
 def postgres_url(postgres: PostgresCluster) -> Iterator[str]:
     """URL of an empty database on a real PostgreSQL."""
     name = postgres.new_database()
+    yield postgres.socket_url(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres: PostgresCluster) -> str:
+    """The name of a database with the farm's tables, to be copied: migrating takes much longer."""
+    name = postgres.new_database()
+    database = Database.connect(postgres.socket_url(name))
+    migrate(database)
+    database.close()
+    return name
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres: PostgresCluster, migrated_template: str) -> Iterator[str]:
+    """URL of a database on a real PostgreSQL that has the farm's tables and no rows."""
+    name = postgres.new_database(migrated_template)
     yield postgres.socket_url(name)
     postgres.drop_database(name)
 

@@ -83,11 +83,11 @@ class PostgresCluster:
         time.sleep(pause_s)
         self.start()
 
-    def new_database(self) -> str:
-        """An empty database; its name."""
+    def new_database(self, template: str = "template1") -> str:
+        """An empty database, or a copy of one that nobody is connected to; its name."""
         name = f"farm_{next(_numbers)}"
         with self.connect("postgres") as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return name
 
     def drop_database(self, name: str) -> None:

@@ -82,5 +82,5 @@ def test_the_kernel_kills_a_runner_before_its_agent(tmp_path):
 def test_a_process_has_the_address_space_that_the_operator_allows(tmp_path):
     command = [sys.executable, "-S", "-c", "import mmap; mmap.mmap(-1, 4 << 30)"]
     launch = Launch(command, dict(os.environ), tmp_path, memory_limit_bytes=1 << 30)
-    assert supervisor.start(launch).wait(30) == 1
+    assert supervisor.start(launch).wait(60) == 1
     assert "Cannot allocate memory" in (tmp_path / supervisor.LOG_FILE).read_text()

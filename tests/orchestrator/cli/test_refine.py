@@ -36,10 +36,11 @@ from agent.__main__ import _parser
 from agent.config import AgentConfig
 from agent.daemon import serve
 from agent.processes.sandbox.boundary import SandboxSettings
-given = _parser().parse_args(sys.argv[2:])
+given = _parser().parse_args(sys.argv[3:])
 sys.exit(serve(AgentConfig(
     agent_id="embedded", state=given.state, store=given.store, leases=given.state / "leases",
     runner_command=[sys.executable, "-P", sys.argv[1]], sandbox=SandboxSettings(on=False),
+    probe_command=["/bin/sh", "-c", 'cat "$0"', sys.argv[2]],
 ), given.fd))
 """
 
@@ -74,10 +75,11 @@ result = RunnerResult(status=Status.DONE, reason=None, measurement=measured)
 
 
 class OneFarm:
-    """A farm whose command line this process runs."""
+    """A farm whose command line this process runs. `answer`: the file with what the agent's probe says."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, answer: Path) -> None:
         self.folder = folder
+        self.answer = answer
         self.runner = folder / "runner.py"
         (folder / "agent.py").write_text(AGENT)
         self.runner.write_text(RUNNER)
@@ -86,7 +88,7 @@ class OneFarm:
 
     def open(self, home: FarmHome, _lab: LabConfig | None = None) -> Farm:
         paths = ("--state", str(home.agent), "--store", str(home.store))
-        script = (sys.executable, "-P", str(self.folder / "agent.py"), str(self.runner))
+        script = (sys.executable, "-P", str(self.folder / "agent.py"), str(self.runner), str(self.answer))
         return Farm.open(home, command=[*script, *paths])
 
     def cell(self) -> CellRecord:
@@ -100,8 +102,8 @@ class OneFarm:
 
 
 @pytest.fixture
-def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneFarm]:
-    made = OneFarm(tmp_path)
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe_answer: Path) -> Iterator[OneFarm]:
+    made = OneFarm(tmp_path, probe_answer)
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     for module in (remote, api):

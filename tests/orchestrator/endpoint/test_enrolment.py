@@ -136,5 +136,5 @@ def test_an_invented_one_time_token_does_not_wait_for_the_databases_writers(farm
     invented = f"invented.{FARM.public.key_id}"
     with farm.endpoint.database.write() as turn:
         enrolment.invite(turn, "rack-9", FARM.public.key_id, datetime.now(UTC))
-        answer = farm.client.post("/enrol", json=Applicant.new().request(invented), timeout=20.0)
+        answer = farm.client.post("/enrol", json=Applicant.new().request(invented), timeout=60.0)
     assert answer.status_code == 403

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,13 +40,9 @@ OLD_S = time.time() - 30 * 86_400
 ONE_DELEGATE = {"cpu": {}}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    where = tmp_path / "farm.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    opened = Database.connect(where, tmp_path)
-    migrate(opened)
-    yield opened
-    opened.close()
+@pytest.fixture
+def database(any_database: Database) -> Database:
+    return any_database
 
 
 @pytest.fixture

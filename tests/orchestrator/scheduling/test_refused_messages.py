@@ -96,7 +96,7 @@ class Scheduled:
 def scheduled(request, tmp_path):
     where = tmp_path / "farm.db"
     if request.param == "postgresql":
-        where = request.getfixturevalue("postgres_url")
+        where = request.getfixturevalue("migrated_postgres_url")
     database = Database.connect(where, tmp_path)
     yield Scheduled(database)
     database.close()

@@ -26,7 +26,7 @@ ADDRESS = Address("http://127.0.0.1:8460", "127.0.0.1", 8460)
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Endpoint]:
-    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else None
+    url = request.getfixturevalue("migrated_postgres_url") if request.param == "postgresql" else None
     opened = Endpoint(tmp_path / "endpoint", database_url=url)
     keys = FarmKeyFolder(tmp_path / "keys")
     opened.trust.records = AgentRegistry(opened.database, ADDRESS, keys.keys, lambda _: {})

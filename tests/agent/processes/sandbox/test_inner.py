@@ -189,7 +189,8 @@ while len(list(folder.glob("ready*"))) < 2:
     time.sleep(0.01)
 os.killpg(arm.pid, signal.SIGSTOP)
 os.waitpid(arm.pid, os.WUNTRACED)
-(folder / "stopped").write_text(str(arm.pid))
+(folder / "new").write_text(str(arm.pid))
+(folder / "new").rename(folder / "stopped")
 while True:
     time.sleep(600)
 """

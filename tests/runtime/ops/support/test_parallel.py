@@ -37,7 +37,7 @@ def test_lanes_are_as_many_as_the_work_is_worth(threads, work, lanes):
 
 def test_lanes_run_side_by_side_with_the_same_arguments():
     """Each waits for the others: in one thread they would wait for ever."""
-    meeting, seen = threading.Barrier(3, timeout=30), []
+    meeting, seen = threading.Barrier(3, timeout=60), []
 
     def lane(value: int) -> None:
         meeting.wait()
