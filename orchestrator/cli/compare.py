@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
+from orchestrator.cli import changes, output
 from orchestrator.cli.budgets import Undecided, UndecidedOption
+from orchestrator.cli.rerun import Rerun, measured_anew
 from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED, CampaignRef, Json, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.cli.rerun import Rerun
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.comparable import Comparable
-    from orchestrator.results.regression import Keyed
+from orchestrator.config.collector import collector_paused
+from orchestrator.errors import UsageError
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.manifest.problems import suggestion
+from orchestrator.results.comparable import Comparable
+from orchestrator.results.regression import Keyed, by_names, compare_runs
+from orchestrator.results.speedups import stored_ratio, was_measured_with
 
 _Cell = TypeVar("_Cell", bound="Comparable")
 
@@ -85,14 +88,15 @@ def compare(
     that were measured in the same blocks have a verdict, the others none. Void results are not compared.
     Exit code: 0; with --fail-on regression, 3 where a cell is slower or has no right result any more, and 5
     where it is open whether a cell is slower.
-    """
-    from orchestrator.config.collector import collector_paused
 
+    Examples:
+      farm compare monday tuesday --fail-on regression
+      farm compare demo cpu,gpu --by delegate --format md
+      farm compare monday tuesday --rerun
+    """
     with nullcontext() if rerun else collector_paused(), open_farm() as farm:
         again = None
         if rerun:
-            from orchestrator.cli.rerun import measured_anew
-
             again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
         sides = _sides(farm, farm.reading.compared, a, b, by) if again is None else again.sides
         return _compared(
@@ -110,9 +114,6 @@ def _compared(
     show_all: bool,
 ) -> int:
     """Compare, print, and return the exit code."""
-    from orchestrator.cli import changes, output
-    from orchestrator.results.regression import compare_runs
-
     least = None if threshold is None else threshold / 100.0
     report = compare_runs(*sides, least, within_run=by is not None or again is not None)
     if form is Form.JSON:
@@ -139,10 +140,6 @@ def _sides(
     farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
     """The cells of both sides, as `read` gives those of a campaign, by what they have in common."""
-    from orchestrator.errors import UsageError
-    from orchestrator.manifest.problems import suggestion
-    from orchestrator.results.regression import by_names
-
     first = read(farm.reading.campaign(a).campaign_id)
     names = ("model", "delegate", "device", "level")
     if by is None:
@@ -171,8 +168,6 @@ def _with_partners(
 
     A GPU's baseline is on the CPU of its host, and so has another device.
     """
-    from orchestrator.results.speedups import stored_ratio, was_measured_with
-
     found = dict(side)
     for key in other.keys() - side.keys():
         cell = other[key]

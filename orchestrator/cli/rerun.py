@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from orchestrator.cli import output
 from orchestrator.cli.progress import measure
 from orchestrator.errors import UsageError
@@ -43,8 +45,6 @@ class Rerun:
 
 def measured_anew(farm: AnyFarm, first: Keyed, second: Keyed) -> Rerun:
     """Measure every pair that can be. Raises `UsageError` where none can, `StoppedError` after Ctrl-C."""
-    import yaml
-
     planned, left_out = plan_rerun(first, second, farm.devices.hello(), Store(farm.home.store))
     if not planned:
         example = left_out[0] if left_out else None

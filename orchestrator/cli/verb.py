@@ -1,16 +1,16 @@
-"""Defines a verb of `farm`, its function with its examples, and the arguments that several verbs share."""
+"""Defines the arguments and exit codes that several verbs share, and opens the farm for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.wire.private_folder import keep_new_files_private
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+
 if TYPE_CHECKING:
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
     from orchestrator.farm.remote.farm import AnyFarm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -48,25 +48,8 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb: the function returns the exit code; each example is a whole command line."""
-
-    name: str
-    run: Callable[..., int]
-    examples: tuple[str, ...]
-
-    @property
-    def epilog(self) -> str:
-        """The examples as the end of `farm VERB --help`; `\\b` keeps the lines apart."""
-        return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in self.examples)
-
-
 def settings() -> tuple[FarmHome, LabConfig]:
     """The home and the configuration, as the environment and `farm.toml` have them. Raises `UsageError`."""
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
-
     home = FarmHome.from_environment()
     return home, LabConfig.load(home)
 
@@ -77,8 +60,7 @@ def open_farm() -> AnyFarm:
 
     From here on, what this process creates is for its user alone.
     """
-    from agent.wire.private_folder import keep_new_files_private
-    from orchestrator.farm.remote.farm import opened
+    from orchestrator.farm.remote.farm import opened  # noqa: PLC0415  # several verbs need no farm
 
     keep_new_files_private()
     home, lab = settings()
