@@ -1,4 +1,4 @@
-"""Builds headings, figures and settings of a page; a missing figure has a footnote."""
+"""Builds the figures and settings of a page; a missing figure has a footnote."""
 
 from __future__ import annotations
 
@@ -9,27 +9,9 @@ from dataclasses import replace
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.metric import Metric
-from orchestrator.results.metrics import P50
 from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
-from orchestrator.site.pages import Chip, Facts, Figure, MetricHead
-
-
-def head(metric: Metric) -> MetricHead:
-    """The heading of a metric in a table or on the method page."""
-    return MetricHead(
-        key=metric.key,
-        label=metric.label,
-        unit=metric.unit if metric.unit_in_heading else "",
-        direction=metric.direction,
-        help=metric.help,
-        lead=metric.key == P50.key,
-    )
-
-
-def heads(shown: Iterable[Metric]) -> tuple[MetricHead, ...]:
-    """The headings of several metrics."""
-    return tuple(head(metric) for metric in shown)
+from orchestrator.site.pages import Chip, Facts, Figure
 
 
 def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
