@@ -15,9 +15,8 @@ from orchestrator.cli import output
 from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import RATIO, Budget, read_budget
-from orchestrator.results.budgets import FAILED, Judged, judge_budgets
+from orchestrator.results.budgets import FAILED, Judged, judge_budgets, junit_xml
 from orchestrator.results.budgets import UNDECIDED as OUTCOMES_UNDECIDED
-from orchestrator.results.junit import junit_xml
 from orchestrator.results.records import CellRecord
 from orchestrator.results.regression import Report
 

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.ages import read_age
 from orchestrator.cli.doctor import report
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, open_farm, read_age
 from orchestrator.config.clock import utc_now
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError

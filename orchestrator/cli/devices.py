@@ -11,9 +11,8 @@ import typer
 
 from agent.wire.messages import AgentHello
 from orchestrator.cli import output
-from orchestrator.cli.ages import read_length
 from orchestrator.cli.noise import DEFAULT_SESSIONS, measure_noise
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, open_farm, read_length
 from orchestrator.db.devices.states import DeviceState
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.ages import read_length
+from orchestrator.cli.verb import read_length
 from orchestrator.errors import UsageError
 
 

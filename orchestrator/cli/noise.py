@@ -14,7 +14,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED
 from orchestrator.config.clock import utc_now
 from orchestrator.errors import UsageError
 from orchestrator.farm import Farm
-from orchestrator.farm.remote.documents import submit_campaign
+from orchestrator.farm.conducting import submit_campaign
 from orchestrator.farm.remote.farm import AnyFarm, RemoteFarm
 from orchestrator.manifest.noise_series import FIRST, noise_series
 from orchestrator.results.device_noise import DeviceNoise

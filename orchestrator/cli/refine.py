@@ -8,11 +8,10 @@ from typing import Annotated, Final
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.ages import read_length
 from orchestrator.cli.outcome import end_of_campaign
 from orchestrator.cli.progress import further_blocks
 from orchestrator.cli.stopping import stoppable
-from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm
+from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm, read_length
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refined
 from orchestrator.policy.refining import require_target

@@ -15,7 +15,7 @@ from orchestrator.cli.progress import measure
 from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, open_farm
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.farm.again.reproduction import Mismatch, Reproduction, environment_mismatches, reproduction
-from orchestrator.farm.remote.documents import submit_document
+from orchestrator.farm.conducting import submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results import format as text
 from orchestrator.results.comparison import all_well

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.brief import brief_text
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.details import brief_text, cell_text
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm

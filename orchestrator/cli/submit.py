@@ -21,8 +21,8 @@ from orchestrator.cli.progress import further_blocks, measure
 from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 from orchestrator.errors import UsageError
+from orchestrator.farm.conducting import planned
 from orchestrator.farm.submit.notification import Notifier, message
-from orchestrator.farm.submit.preparation import files_of, prepared
 from orchestrator.manifest import (
     Campaign,
     InputOptions,
@@ -38,7 +38,6 @@ from orchestrator.manifest.problems import Problem
 from orchestrator.policy.preview import Action, CellPreview
 from orchestrator.results.budgets import judge_budgets
 from orchestrator.sources import CheckedSources, check_all, problems_of
-from orchestrator.sources.store import Store
 
 _MODEL_SUFFIXES = {".tflite", ".skel"}
 _CAMPAIGN_SUFFIXES = {".yaml", ".yml"}
@@ -135,17 +134,12 @@ def submit(
         if detach and not farm.schedules_elsewhere:
             raise UsageError("--detach is for a lab: a farm of one machine measures while farm submit runs")
         before = against.found(farm, campaign)
-        store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
-        # Until the campaign names its files in the database, `farm db prune` must not delete them.
-        with store.in_use():
-            campaign, models = prepared(campaign, checked, store, farm.lab, output.note)
-            order = farm.submission.order(campaign, models, force=force)
+        with planned(farm, campaign, checked, output.note, force=force) as plan:
             if dry_run:
-                return _show_plan(order.preview, as_json)
-            farm.send(files_of(campaign, models), output.note)
-            submitted = order.submit()
+                return _show_plan(plan.preview, as_json)
+            submitted = plan.submit()
         campaign_id = submitted.campaign_id
-        output.note(f"campaign {campaign_id}: {_summary(order.preview)}")
+        output.note(f"campaign {campaign_id}: {_summary(plan.preview)}")
         if detach:
             return _detached(campaign_id, as_json)
         began_s = time.monotonic()

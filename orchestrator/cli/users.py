@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.ages import read_age
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, open_farm, read_age
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
 from orchestrator.db.devices.users import UserToken

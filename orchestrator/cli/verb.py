@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +11,7 @@ import typer
 from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
+from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.farm.remote.farm import AnyFarm
@@ -65,3 +68,23 @@ def open_farm() -> AnyFarm:
     keep_new_files_private()
     home, lab = settings()
     return opened(home, lab)
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def read_age(text: str, option: str) -> timedelta:
+    """Read hours, days or weeks. Raises `UsageError`, which names the option."""
+    return _read(text, option, r"([1-9]\d{0,5})([hdw])", "hours, days or weeks: 12h, 90d, 8w")
+
+
+def read_length(text: str, option: str) -> timedelta:
+    """Read seconds, minutes, hours or days. Raises `UsageError`, which names the option."""
+    return _read(text, option, r"(\d{1,6})([smhd])", "seconds, minutes, hours or days: 30s, 30m, 2h, 1d")
+
+
+def _read(text: str, option: str, form: str, expected: str) -> timedelta:
+    found = re.fullmatch(form, text)
+    if found is None:
+        raise UsageError(f"{option} {text}: expected {expected}")
+    return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])

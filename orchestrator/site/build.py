@@ -17,15 +17,15 @@ from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
-from orchestrator.results.fallbacks import grouped
 from orchestrator.results.metrics import CI95, P50
+from orchestrator.results.reasons import grouped
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
-from orchestrator.site.file_facts import file_facts, origin_facts
+from orchestrator.site.figures import file_facts, origin_facts
 from orchestrator.site.home import campaign_page, index_page
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.policy.lifecycle import OPEN
-from orchestrator.results.answer.title import title_of
+from orchestrator.results.answer.headline import title_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.site.archive import Archive
 from orchestrator.site.matrix import build_matrix
