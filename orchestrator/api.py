@@ -27,8 +27,8 @@ from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import UsageError
+from orchestrator.farm.conducting import submit_campaign
 from orchestrator.farm.further_blocks import FurtherBlocks
-from orchestrator.farm.remote.documents import submit_campaign
 from orchestrator.farm.remote.farm import opened
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest import Campaign, parse_manifest

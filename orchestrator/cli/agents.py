@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json, open_farm
 from orchestrator.config.clock import utc_now
+from orchestrator.db.devices.agents import AgentState
 
 if TYPE_CHECKING:
-    from orchestrator.db.devices.agents import AgentState
     from orchestrator.trust.credentials_service import CredentialsService
 
 _LONGEST_MINUTES = 7 * 24 * 60
@@ -35,9 +36,12 @@ Write = Annotated[
 
 
 def list_agents(as_json: Json = False) -> int:
-    """List the agents with their last heartbeats."""
-    from orchestrator.cli import output
+    """List the agents with their last heartbeats.
 
+    Examples:
+      farm agents list
+      farm agents list --json
+    """
     with open_farm() as farm:
         found, suspect_s = farm.reading.agents(), farm.lab.times.suspect_s
     now = utc_now()
@@ -72,9 +76,11 @@ def drain(
     """Give an agent no more work; running attempts finish.
 
     Waiting cells that only its devices could run end as `no_device`.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm agents drain rack-3
+      farm agents drain rack-3 --undo
+    """
     with open_farm() as farm:
         unplaceable = farm.steering.resume_agent(name) if undo else farm.steering.drain_agent(name)
     if as_json:
@@ -90,9 +96,10 @@ def remove(name: Name, as_json: Json = False) -> int:
     """Remove an agent from the lab: its attempts are stopped, their cells queued again, and it exits.
 
     Waiting cells that only its devices could run end as `no_device`. Its results stay.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm agents remove rack-3
+    """
     with open_farm() as farm:
         unplaceable = farm.steering.remove_agent(name)
     if as_json:
@@ -107,6 +114,10 @@ def enrol(name: NewName, valid: Valid = 60, write: Write = None, as_json: Json =
 
     The agent generates its own keys; the farm keeps a public key and hashes. An agent that was removed or
     revoked may enrol again.
+
+    Examples:
+      farm agents enrol rack-3
+      farm agents enrol rack-3 --write DIR
     """
     with _credentials() as credentials:
         if write is not None:
@@ -122,6 +133,9 @@ def rotate(
     """Give an agent new secrets: print a one-time token for `farm-agent enrol` on its machine.
 
     Once the token is used, old and new secrets are both valid for `--overlap` minutes, then only the new.
+
+    Examples:
+      farm agents rotate rack-3
     """
     with _credentials() as credentials:
         if write is not None:
@@ -135,9 +149,10 @@ def revoke(name: Name, as_json: Json = False) -> int:
     """Lock an agent out now: its key, its token and its user at the broker are refused.
 
     Its running attempts are lost and tried elsewhere; everything it sends is ignored. Its results stay.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm agents revoke rack-3
+    """
     with _credentials() as credentials:
         lost = credentials.revoke(name)
     if as_json:
@@ -151,9 +166,10 @@ def acl(as_json: Json = False) -> int:
     """Print the agents' users as Redis commands, for a broker whose users the farm may not manage.
 
     They contain hashes of passwords, but no password.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm agents acl
+    """
     with _credentials() as credentials:
         lines = credentials.acl_commands()
     if as_json:
@@ -166,15 +182,14 @@ def acl(as_json: Json = False) -> int:
 
 @contextmanager
 def _credentials() -> Iterator[CredentialsService]:
-    from orchestrator.trust.credentials_service import CredentialsService
+    # Celery and Redis, which lists and help do without.
+    from orchestrator.trust.credentials_service import CredentialsService  # noqa: PLC0415
 
     with open_farm() as farm:
         yield CredentialsService.open(farm.home, farm.lab, farm.database)
 
 
 def _say_token(credentials: CredentialsService, name: str, token: str, valid: int, as_json: bool) -> int:
-    from orchestrator.cli import output
-
     address = credentials.lab.address
     server = "URL" if address is None else address.url
     if as_json:
@@ -197,8 +212,6 @@ def _say_token(credentials: CredentialsService, name: str, token: str, valid: in
 
 
 def _written(name: str, folder: Path, as_json: bool) -> int:
-    from orchestrator.cli import output
-
     if as_json:
         output.emit_json({"agent": name, "state_folder": str(folder)})
     else:
@@ -241,3 +254,14 @@ def _unplaceable(count: int) -> str:
     if not count:
         return "no waiting cell needed it"
     return f"{count} waiting cell{'s' if count != 1 else ''} could run nowhere else: no_device"
+
+
+VERBS = {
+    "list": list_agents,
+    "drain": drain,
+    "remove": remove,
+    "enrol": enrol,
+    "rotate": rotate,
+    "revoke": revoke,
+    "acl": acl,
+}

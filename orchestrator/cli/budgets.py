@@ -7,17 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED
-
-if TYPE_CHECKING:
-    from orchestrator.manifest.budget import Budget
-    from orchestrator.results.budgets import Judged
-    from orchestrator.results.records import CellRecord
-    from orchestrator.results.regression import Report
+from orchestrator.errors import UsageError
+from orchestrator.manifest.budget import RATIO, Budget, read_budget
+from orchestrator.results.budgets import FAILED, Judged, judge_budgets, junit_xml
+from orchestrator.results.budgets import UNDECIDED as OUTCOMES_UNDECIDED
+from orchestrator.results.records import CellRecord
+from orchestrator.results.regression import Report
 
 
 class Undecided(StrEnum):
@@ -48,9 +49,6 @@ def read(texts: Sequence[str], against: str | None = None) -> list[Budget]:
     """The budgets of a command line or a campaign file. Raises `UsageError`, also for a ratio where no
     campaign is named to which it could be taken (`against`).
     """
-    from orchestrator.errors import UsageError
-    from orchestrator.manifest.budget import RATIO, read_budget
-
     found = [read_budget(text) for text in texts]
     for budget in found:
         if budget.figure == RATIO and against is None:
@@ -78,11 +76,6 @@ def conclude(
     `earlier`: the comparison with an earlier campaign, for budgets of the ratio. On GitHub's runners each
     budget that is not met is an annotation, too.
     """
-    from orchestrator.cli import output
-    from orchestrator.results.budgets import FAILED, judge_budgets
-    from orchestrator.results.budgets import UNDECIDED as OUTCOMES_UNDECIDED
-    from orchestrator.results.junit import junit_xml
-
     judged = judge_budgets(cells, budgets, earlier)
     failing = (*FAILED, *(OUTCOMES_UNDECIDED if undecided is Undecided.FAIL else ()))
     if junit is not None:

@@ -2,21 +2,88 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+import yaml
 
+from orchestrator.cli import changes, output
 from orchestrator.cli.budgets import Undecided, UndecidedOption
+from orchestrator.cli.progress import measure
 from orchestrator.cli.verb import OK, REGRESSION, UNDECIDED, CampaignRef, Json, open_farm
+from orchestrator.config.collector import collector_paused
+from orchestrator.errors import UsageError
+from orchestrator.farm.again.rerunning import Keyed as Records
+from orchestrator.farm.again.rerunning import LeftOut, plan_rerun
+from orchestrator.farm.conducting import submit_document
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.manifest.problems import suggestion
+from orchestrator.results.comparable import Comparable
+from orchestrator.results.records import CellRecord
+from orchestrator.results.regression import Keyed, by_names, compare_runs
+from orchestrator.results.speedups import stored_ratio, was_measured_with
+from orchestrator.sources.store import Store
 
-if TYPE_CHECKING:
-    from orchestrator.cli.rerun import Rerun
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.comparable import Comparable
-    from orchestrator.results.regression import Keyed
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What was measured anew, as the two sides of a comparison, in which campaigns, and what was not."""
+
+    sides: tuple[Records, Records]
+    campaigns: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def lines(self) -> list[str]:
+        """What is said below the table: the campaigns, and each reason once with its count."""
+        named = ", ".join(self.campaigns)
+        lines = [f"measured anew by blocks in {named}: farm results {self.campaigns[0]}"]
+        reasons = Counter(one.why for one in self.left_out)
+        examples = {one.why: " ".join(one.key) for one in reversed(self.left_out)}
+        for why, count in reasons.items():
+            more = "" if count == 1 else f" and {count - 1} more"
+            lines.append(f"not measured anew: {examples[why]}{more}: {why}")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for scripts."""
+        left_out = [{"key": list(one.key), "why": one.why} for one in self.left_out]
+        return {"campaigns": list(self.campaigns), "left_out": left_out}
+
+
+def measured_anew(farm: AnyFarm, first: Records, second: Records) -> Rerun:
+    """Measure every pair that can be. Raises `UsageError` where none can, `StoppedError` after Ctrl-C."""
+    planned, left_out = plan_rerun(first, second, farm.devices.hello(), Store(farm.home.store))
+    if not planned:
+        example = left_out[0] if left_out else None
+        why = "there are no cells" if example is None else f"{' '.join(example.key)}: {example.why}"
+        more = "" if len(left_out) < 2 else f" (and {len(left_out) - 1} more)"
+        raise UsageError(f"--rerun: no cell can be measured anew; {why}{more}")
+    before: dict[tuple[str, ...], CellRecord] = {}
+    after: dict[tuple[str, ...], CellRecord] = {}
+    campaigns = []
+    for one in planned:
+        text = yaml.safe_dump(dict(one.document), sort_keys=False, allow_unicode=True)
+        submitted = submit_document(farm, text, "the campaign of --rerun", output.note)
+        output.note(
+            f"campaign {submitted.campaign_id}: {output.cells(2 * len(one.keys))}, "
+            f"{one.second} over {one.first} by blocks"
+        )
+        measure(farm, submitted)
+        sides = one.sides(_cells(farm, submitted.campaign_id))
+        before |= sides[0]
+        after |= sides[1]
+        campaigns.append(submitted.campaign_id)
+    return Rerun((before, after), tuple(campaigns), left_out)
+
+
+def _cells(farm: AnyFarm, campaign_id: str) -> list[CellRecord]:
+    return farm.wait(output.note)(lambda: farm.reading.cells(campaign_id))
+
 
 _Cell = TypeVar("_Cell", bound="Comparable")
 
@@ -85,14 +152,15 @@ def compare(
     that were measured in the same blocks have a verdict, the others none. Void results are not compared.
     Exit code: 0; with --fail-on regression, 3 where a cell is slower or has no right result any more, and 5
     where it is open whether a cell is slower.
-    """
-    from orchestrator.config.collector import collector_paused
 
+    Examples:
+      farm compare monday tuesday --fail-on regression
+      farm compare demo cpu,gpu --by delegate --format md
+      farm compare monday tuesday --rerun
+    """
     with nullcontext() if rerun else collector_paused(), open_farm() as farm:
         again = None
         if rerun:
-            from orchestrator.cli.rerun import measured_anew
-
             again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
         sides = _sides(farm, farm.reading.compared, a, b, by) if again is None else again.sides
         return _compared(
@@ -110,9 +178,6 @@ def _compared(
     show_all: bool,
 ) -> int:
     """Compare, print, and return the exit code."""
-    from orchestrator.cli import changes, output
-    from orchestrator.results.regression import compare_runs
-
     least = None if threshold is None else threshold / 100.0
     report = compare_runs(*sides, least, within_run=by is not None or again is not None)
     if form is Form.JSON:
@@ -139,10 +204,6 @@ def _sides(
     farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
     """The cells of both sides, as `read` gives those of a campaign, by what they have in common."""
-    from orchestrator.errors import UsageError
-    from orchestrator.manifest.problems import suggestion
-    from orchestrator.results.regression import by_names
-
     first = read(farm.reading.campaign(a).campaign_id)
     names = ("model", "delegate", "device", "level")
     if by is None:
@@ -171,8 +232,6 @@ def _with_partners(
 
     A GPU's baseline is on the CPU of its host, and so has another device.
     """
-    from orchestrator.results.speedups import stored_ratio, was_measured_with
-
     found = dict(side)
     for key in other.keys() - side.keys():
         cell = other[key]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.doctor import report
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, open_farm, read_age
 from orchestrator.config.clock import utc_now
-
-if TYPE_CHECKING:
-    from orchestrator.maintenance.prune import Pruned
+from orchestrator.config.limits import size_text
+from orchestrator.errors import UsageError
+from orchestrator.maintenance import references
+from orchestrator.maintenance.backup import backup
+from orchestrator.maintenance.check import check
+from orchestrator.maintenance.prune import Keep, Pruned, prune
 
 
 def prune_database(
@@ -33,12 +37,11 @@ def prune_database(
 
     With both options, only campaigns that neither keeps are deleted. Campaigns that have not ended, campaigns
     whose results a later one shows, and files younger than a week are always kept.
-    """
 
-    from orchestrator.cli import output
-    from orchestrator.cli.ages import read_age
-    from orchestrator.errors import UsageError
-    from orchestrator.maintenance.prune import Keep, prune
+    Examples:
+      farm db prune --keep 90d --dry-run
+      farm db prune --keep-campaigns 20
+    """
 
     if keep is None and keep_campaigns is None:
         raise UsageError("an option is needed: farm db prune --keep 90d, or --keep-campaigns 20")
@@ -48,7 +51,6 @@ def prune_database(
     if as_json:
         output.emit_json(_json(gone, dry_run))
         return OK
-    from orchestrator.config.limits import size_text
 
     for campaign in gone.shown:
         output.line(f"{campaign.campaign_id} {campaign.name} is kept: a later campaign shows its results")
@@ -71,11 +73,10 @@ def back_up_database(
 
     To restore, stop the farm and put an SQLite copy in the place of farm.db, without farm.db-wal and -shm, or
     give a PostgreSQL copy to pg_restore. The store is not included.
-    """
-    from orchestrator.cli import output
-    from orchestrator.config.limits import size_text
-    from orchestrator.maintenance.backup import backup
 
+    Examples:
+      farm db backup farm-2026-01-31.db
+    """
     with open_farm() as farm:
         size_bytes = backup(farm.database, file)
     if as_json:
@@ -92,9 +93,11 @@ def check_database(
     """Check that the database is intact and that the store has every file it names.
 
     Exit code: 0 no fault, 1 a fault.
-    """
-    from orchestrator.maintenance.check import check
 
+    Examples:
+      farm db check
+      farm db check --deep
+    """
     with open_farm() as farm:
         checks = check(farm.database, farm.reading.store(), deep=deep)
     return report(checks, as_json)
@@ -114,11 +117,11 @@ def show_references(
 
     A reference is LiteRT's own output. One that could not be made, because LiteRT's kernels abort or are too
     slow, is remembered too, until it is forgotten; with another release of LiteRT it is tried again.
-    """
-    from orchestrator.cli import output
-    from orchestrator.errors import UsageError
-    from orchestrator.maintenance import references
 
+    Examples:
+      farm db references
+      farm db references mobilenet --forget
+    """
     if forget and model is None:
         raise UsageError("--forget needs a model: farm db references MODEL --forget")
     with open_farm() as farm:
@@ -152,3 +155,9 @@ def _json(gone: Pruned, dry_run: bool) -> dict[str, object]:
         "files": gone.artifacts,
         "bytes": gone.freed_bytes,
     }
+
+
+VERBS = {
+    "prune": prune_database, "backup": back_up_database, "check": check_database,
+    "references": show_references,
+}  # fmt: skip

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from fnmatch import fnmatchcase
+from typing import Annotated
 
 import typer
 
-from orchestrator.cli.noise import DEFAULT_SESSIONS
-from orchestrator.cli.verb import OK, Json, open_farm
-
-if TYPE_CHECKING:
-    from agent.wire.messages import AgentHello
-    from orchestrator.db.devices.states import DeviceState
-    from orchestrator.farm.remote.farm import AnyFarm
+from agent.wire.messages import AgentHello
+from orchestrator.cli import output
+from orchestrator.cli.noise import DEFAULT_SESSIONS, measure_noise
+from orchestrator.cli.verb import OK, Json, open_farm, read_length
+from orchestrator.db.devices.states import DeviceState
+from orchestrator.errors import UsageError
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.results.format import NOTHING
 
 
 class Action(StrEnum):
@@ -56,9 +58,16 @@ def devices(
     gets health checks, and the first that passes frees it. `noise` measures a device against itself and
     stores by how much equal things differ there: no smaller difference is called one from then on. `history`
     shows when the operator's command for lost devices ran there, and what became of it.
-    """
-    from orchestrator.errors import UsageError
 
+    Examples:
+      farm devices
+      farm devices reserve gpu-0 --for 2h --reason 'new driver'
+      farm devices quarantine gpu-0 --reason 'fan is loud'
+      farm devices release gpu-0
+      farm devices cooldown gpu-0 --seconds 5
+      farm devices noise gpu-0
+      farm devices history gpu-0
+    """
     with open_farm() as farm:
         if action is Action.LIST:
             if name is not None:
@@ -69,8 +78,6 @@ def devices(
         if action is Action.HISTORY:
             return _history(farm, name, as_json)
         if action is Action.NOISE:
-            from orchestrator.cli.noise import measure_noise
-
             return measure_noise(farm, name, sessions, as_json)
         if action is Action.QUARANTINE:
             device_id = farm.steering.quarantine(name, reason or "by hand", check=check)
@@ -83,10 +90,6 @@ def devices(
 
 
 def _reserve(farm: AnyFarm, name: str, length: str | None, reason: str, as_json: bool) -> int:
-    from orchestrator.cli import output
-    from orchestrator.cli.ages import read_length
-    from orchestrator.errors import UsageError
-
     if length is None:
         raise UsageError("the time is needed: farm devices reserve NAME --for 2h")
     made = farm.steering.reserve(name, read_length(length, "--for").total_seconds(), reason)
@@ -106,8 +109,6 @@ def _reserve(farm: AnyFarm, name: str, length: str | None, reason: str, as_json:
 
 
 def _change(farm: AnyFarm, action: Action, name: str, seconds: float | None, as_json: bool) -> int:
-    from orchestrator.errors import UsageError
-
     if action is Action.COOLDOWN:
         if seconds is None:
             raise UsageError("the seconds are needed: farm devices cooldown NAME --seconds 5")
@@ -121,8 +122,6 @@ def _change(farm: AnyFarm, action: Action, name: str, seconds: float | None, as_
 
 
 def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
-    from orchestrator.cli import output
-
     if as_json:
         output.emit_json({"device": device_id, "action": action.value})
     else:
@@ -131,8 +130,6 @@ def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
 
 
 def _list(farm: AnyFarm, as_json: bool) -> int:
-    from orchestrator.cli import output
-
     hello = farm.devices.hello()
     states = farm.reading.devices()
     if as_json:
@@ -154,11 +151,6 @@ def _list(farm: AnyFarm, as_json: bool) -> int:
 
 
 def _history(farm: AnyFarm, name: str, as_json: bool) -> int:
-    from fnmatch import fnmatchcase
-
-    from orchestrator.cli import output
-    from orchestrator.errors import UsageError
-
     states = [d for d in farm.reading.devices() if name == d.device_id or fnmatchcase(d.device_id, name)]
     if not states:
         raise UsageError(f"no device {name!r}; see: farm devices")
@@ -191,8 +183,6 @@ def _state(device: DeviceState) -> str:
 
 
 def _noise(device: DeviceState) -> str:
-    from orchestrator.results.format import NOTHING
-
     return NOTHING if device.noise is None else device.noise.text
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.doctor.check import Check
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.doctor.check import Check
+from orchestrator.doctor.examine import examine_without_database
+from orchestrator.errors import UnreachableError
 
 
 def doctor(as_json: Json = False) -> int:
@@ -16,14 +18,15 @@ def doctor(as_json: Json = False) -> int:
 
     Database, store, devices and delegates; each fault comes with its fix.
     Exit code: 0 no fault, 1 a fault.
+
+    Examples:
+      farm doctor
     """
     return report(_checks(), as_json)
 
 
 def report(checks: Sequence[Check], as_json: bool) -> int:
     """Print the findings with the fixes; the exit code is 1 where something is wrong."""
-    from orchestrator.cli import output
-
     well = all(check.ok for check in checks)
     if as_json:
         output.emit_json(
@@ -41,11 +44,6 @@ def report(checks: Sequence[Check], as_json: bool) -> int:
 
 
 def _checks() -> list[Check]:
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
-    from orchestrator.doctor.examine import examine_without_database
-    from orchestrator.errors import UnreachableError
-
     try:
         with open_farm() as farm:
             return farm.doctor()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any, Final
 
 import typer
@@ -74,8 +75,6 @@ def meant(arguments: list[str]) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
         typer.echo(f"farm {version('delegate-farm')}")
         raise typer.Exit
 

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import Json, open_farm
+from orchestrator.farm.again.importing import Names
 
 
 def import_results(
@@ -33,10 +35,12 @@ def import_results(
     and its JSON, and profiles of Qualcomm AI Hub. They are flagged as imported in every form, with the tool
     and the SHA-256 of the file; they are never reused, and no verdict or budget judges by them. All files are
     imported, or none.
-    """
-    from orchestrator.cli import output
-    from orchestrator.farm.again.importing import Names
 
+    Examples:
+      farm import bench.log --device pixel-8
+      farm import report.json profile.json --campaign phones
+      farm import run1.log run2.log --model-id mobilenet_v2 --delegate gpu
+    """
     with open_farm() as farm:
         taken = farm.importing.take(files, campaign, Names(model_id, delegate, device))
     found = {"campaign_id": taken.campaign_id, "cells": taken.cells, "new": taken.is_new}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json
 from orchestrator.config.clock import utc_now
-
-if TYPE_CHECKING:
-    from orchestrator.trust.farm_key_rotation import FarmKeys
+from orchestrator.config.home import FarmHome
+from orchestrator.trust.farm_key_rotation import FarmKeys, read, retire, rotate
 
 _LONGEST_MINUTES = 30 * 24 * 60
 """Minutes that two keys are trusted, at most: 30 days. Chosen: an agent that is away for longer enrols
@@ -25,9 +25,11 @@ Overlap = Annotated[
 
 
 def list_keys(as_json: Json = False) -> int:
-    """List the farm's keys that are valid now."""
-    from orchestrator.trust.farm_key_rotation import read
+    """List the farm's keys that are valid now.
 
+    Examples:
+      farm keys list
+    """
     return _show(read(_folder(), utc_now()), as_json)
 
 
@@ -36,29 +38,29 @@ def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
 
     Running agents learn it within a heartbeat and trust both keys for `--overlap` minutes. An agent that is
     away for all that time needs new secrets: farm agents rotate NAME.
-    """
-    from orchestrator.trust.farm_key_rotation import rotate
 
+    Examples:
+      farm keys rotate
+      farm keys rotate --overlap 2880
+    """
     now = utc_now()
     return _show(rotate(_folder(), now, now + timedelta(minutes=overlap)), as_json)
 
 
 def retire_key(as_json: Json = False) -> int:
-    """End the validity of the replaced key now, here and at every agent."""
-    from orchestrator.trust.farm_key_rotation import retire
+    """End the validity of the replaced key now, here and at every agent.
 
+    Examples:
+      farm keys retire
+    """
     return _show(retire(_folder(), utc_now()), as_json)
 
 
 def _folder() -> Path:
-    from orchestrator.config.home import FarmHome
-
     return FarmHome.from_environment().keys
 
 
 def _show(keys: FarmKeys, as_json: bool) -> int:
-    from orchestrator.cli import output
-
     rows = [
         {
             "key": key.key_id,
@@ -74,3 +76,6 @@ def _show(keys: FarmKeys, as_json: bool) -> int:
     if keys.former is not None:
         output.line(f"{keys.former.public.key_id} stays valid until {keys.until:%Y-%m-%d %H:%M} UTC")
     return OK
+
+
+VERBS = {"list": list_keys, "rotate": rotate_key, "retire": retire_key}

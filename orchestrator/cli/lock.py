@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.verb import read_length
+from orchestrator.errors import UsageError
+
 
 def lock(
     words: Annotated[
@@ -28,10 +31,11 @@ def lock(
     farm and agent of this machine wait meanwhile, until the command and all that it started have ended,
     however they end. DEVICE is named as in `farm-agent probe`.
     Exit code: that of the command; 75 where it was not free in time, 127 where there is no such command.
-    """
-    from orchestrator.cli.ages import read_length
-    from orchestrator.errors import UsageError
 
+    Examples:
+      farm lock gpu-0 -- clpeak
+      farm lock --host --timeout 10m -- make bench
+    """
     what, command = (["--host"], words) if host else (["--device", words[0]], words[1:])
     if not command:
         raise UsageError(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
+from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.db.events import CellEvent
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.records import CellRecord
+from orchestrator.db.events import CellEvent
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN
+from orchestrator.results.records import CellRecord
 
 _LOOK_EVERY_S = 0.5
 """Seconds between two looks with --follow: agents report output every second or so, so more adds nothing."""
@@ -34,10 +35,11 @@ def logs(
     """Show what happened to a cell, and what its runners wrote.
 
     With --json, one object per line.
-    """
-    from orchestrator.cli import output
-    from orchestrator.cli.stopping import stoppable
 
+    Examples:
+      farm logs iris gpu
+      farm logs 3f2a -f
+    """
     with open_farm() as farm:
         log = _Log(farm, farm.reading.cell(" ".join(cell)).cell_id, as_json)
         try:
@@ -66,8 +68,6 @@ class _Log:
 
     def show(self) -> bool:
         """Show new entries; True while the cell has not ended."""
-        from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN
-
         cell_id, moments = self.farm.reading.history(self.prefix, self._newest)
         cell = self.farm.reading.cell(cell_id)
         for moment in moments:
@@ -93,8 +93,6 @@ class _Log:
         self._ends[attempt_id] = output.end
 
     def _moment(self, cell_id: str, moment: CellEvent) -> None:
-        from orchestrator.cli import output
-
         if self.as_json:
             fields = {"cell": cell_id, "at": moment.at.isoformat(), "kind": moment.kind, "text": moment.text}
             output.emit_json_line(fields)
@@ -105,8 +103,6 @@ class _Log:
 
     def _text(self, cell: CellRecord, attempt_id: str, text: str) -> None:
         """Show a runner's output. As text, an incomplete line is held back until its rest arrives."""
-        from orchestrator.cli import output
-
         if not text:
             return
         self._shown[attempt_id] = (self._shown.get(attempt_id, "") + text)[-_REMEMBERED:]
@@ -122,8 +118,6 @@ class _Log:
 
     def end_lines(self) -> None:
         """Show the incomplete lines: no more output will be read."""
-        from orchestrator.cli import output
-
         for line in self._begun.values():
             output.line(f"  | {line}")
         self._begun.clear()

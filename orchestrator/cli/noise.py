@@ -6,14 +6,20 @@ import tempfile
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from orchestrator.cli import output
+from orchestrator.cli.progress import run_shown
+from orchestrator.cli.stopping import StoppedError
 from orchestrator.cli.verb import OK, SOME_FAILED
-
-if TYPE_CHECKING:
-    from orchestrator.farm import Farm
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.config.clock import utc_now
+from orchestrator.errors import UsageError
+from orchestrator.farm import Farm
+from orchestrator.farm.conducting import submit_campaign
+from orchestrator.farm.remote.farm import AnyFarm, RemoteFarm
+from orchestrator.manifest.noise_series import FIRST, noise_series
+from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.noise import FEWEST_SESSIONS, noise_of
+from orchestrator.sources import health_model
 
 DEFAULT_SESSIONS = 5
 """Sessions of a series. Chosen: they give the floor within a factor of two, in about five minutes on a device
@@ -25,11 +31,6 @@ MOST_SESSIONS = 50
 
 def measure_noise(farm: AnyFarm, name: str, sessions: int, as_json: bool) -> int:
     """Measure a device against itself, store its noise, and print it."""
-    from orchestrator.cli import output
-    from orchestrator.errors import UsageError
-    from orchestrator.farm.remote.farm import RemoteFarm
-    from orchestrator.results.noise import FEWEST_SESSIONS
-
     if isinstance(farm, RemoteFarm):
         raise UsageError("the noise of a device is measured on the server: farm devices noise there")
     if not FEWEST_SESSIONS <= sessions <= MOST_SESSIONS:
@@ -49,15 +50,6 @@ def measure_noise(farm: AnyFarm, name: str, sessions: int, as_json: bool) -> int
 
 
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:
-    from orchestrator.cli import output
-    from orchestrator.cli.progress import run_shown
-    from orchestrator.cli.stopping import StoppedError
-    from orchestrator.config.clock import utc_now
-    from orchestrator.farm.remote.documents import submit_campaign
-    from orchestrator.manifest.noise_series import FIRST, noise_series
-    from orchestrator.results.noise import noise_of
-    from orchestrator.sources import health_model
-
     device_id, kind = _device(farm, name)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{health_model.MODEL_ID}.tflite"
@@ -80,8 +72,6 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
 
 def _device(farm: Farm, name: str) -> tuple[str, str]:
     """The id of a present device, and the delegate kind to measure there. Raises `UsageError`."""
-    from orchestrator.errors import UsageError
-
     devices = farm.devices.hello().devices
     fits = [d for d in devices if d.device_id == name] or [
         d for d in devices if fnmatchcase(d.device_id, name)

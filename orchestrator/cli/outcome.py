@@ -10,8 +10,8 @@ from orchestrator.cli import output
 from orchestrator.cli.output import escaped, markdown_table
 from orchestrator.cli.verb import OK, SOME_FAILED
 from orchestrator.results.answer.build import answer_of
+from orchestrator.results.answer.entries import Entry
 from orchestrator.results.answer.layout import lines
-from orchestrator.results.answer.table import Entry
 from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_objects
 from orchestrator.results.metric import Metric

@@ -6,12 +6,14 @@ Text may hold a stranger's model names: control and direction characters never r
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Any, Literal, TextIO
 
 from orchestrator.cli.verb import OK
@@ -51,15 +53,11 @@ def raw(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """JSON on standard output; non-ASCII characters are escaped, so nothing hides in it."""
-    import json
-
     raw(json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def emit_json_line(value: Any) -> None:
     """One object of a stream on a line of its own, escaped as by `emit_json`."""
-    import json
-
     raw(json.dumps(value) + "\n")
 
 
@@ -164,10 +162,11 @@ def width() -> int:
 
 
 def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    # A terminal alone needs these.
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     drawn = Table(box=box.SIMPLE_HEAD, show_lines=any("\n" in cell for row in rows for cell in row))
     for column in columns:
@@ -217,6 +216,4 @@ class StatusLine:
 
 
 def _terminal_width() -> int:
-    from shutil import get_terminal_size
-
     return max(20, get_terminal_size().columns)

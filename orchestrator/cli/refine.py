@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.farm.again.refining import Refined
+from orchestrator.cli import output
+from orchestrator.cli.outcome import end_of_campaign
+from orchestrator.cli.progress import further_blocks
+from orchestrator.cli.stopping import stoppable
+from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm, read_length
+from orchestrator.errors import UsageError
+from orchestrator.farm.again.refining import Refined
+from orchestrator.policy.refining import require_target
 
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
 
@@ -37,13 +41,11 @@ def refine(
     target of its plan. A result is shown as it was until its new blocks are pooled with the earlier ones;
     after Ctrl-C every result stays.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
-    """
-    from orchestrator.cli import output
-    from orchestrator.cli.ages import read_length
-    from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.progress import further_blocks
-    from orchestrator.cli.stopping import stoppable
 
+    Examples:
+      farm refine demo
+      farm refine demo --until 3% --for 10m
+    """
     target = None if until is None else read_share(until, "--until")
     seconds = None if length is None else read_length(length, "--for").total_seconds()
     with open_farm() as farm:
@@ -61,9 +63,6 @@ def refine(
 
 def read_share(text: str, option: str) -> float:
     """Read `3%` or `0.03`. Raises `UsageError`, which names the option."""
-    from orchestrator.errors import UsageError
-    from orchestrator.policy.refining import require_target
-
     found = _SHARE.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"{option} {text}: expected a share such as 3% or 0.03")

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import yaml
 
+from orchestrator.cli import output
+from orchestrator.cli.outcome import end_of_campaign
+from orchestrator.cli.progress import measure
 from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.farm.again.reproduction import Mismatch, Reproduction
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.records import CellRecord
+from orchestrator.errors import UnreachableError, UsageError
+from orchestrator.farm.again.reproduction import Mismatch, Reproduction, environment_mismatches, reproduction
+from orchestrator.farm.conducting import submit_document
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.results import format as text
+from orchestrator.results.comparison import all_well
+from orchestrator.results.export import result_json
+from orchestrator.results.format import moment, ratio, visible
+from orchestrator.results.grading import grade_of
+from orchestrator.results.records import CellRecord
+from orchestrator.results.speedups import counted_latency
+from orchestrator.sources.store import Store
 
 
 def repro(
@@ -33,13 +44,12 @@ def repro(
     its options and what it had chosen by timing, the plan, the inputs. Comments say what the row says and
     what cannot be matched here. With --run it is measured at once, as farm submit would.
     Exit code: 0, or with --run 1 where the cell failed or gave wrong output.
-    """
-    from orchestrator.cli import output
-    from orchestrator.errors import UnreachableError, UsageError
-    from orchestrator.farm.again.reproduction import reproduction
-    from orchestrator.results.export import result_json
-    from orchestrator.sources.store import Store
 
+    Examples:
+      farm repro iris gpu
+      farm repro 3f2a --out again.yaml
+      farm repro 3f2a --run
+    """
     with open_farm() as farm:
         row = farm.reading.cell(" ".join(cell))
         # Before the devices are asked, which may take seconds.
@@ -69,8 +79,6 @@ def repro(
 
 
 def _write(out: Path, text: str) -> None:
-    from orchestrator.errors import UsageError
-
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -80,10 +88,6 @@ def _write(out: Path, text: str) -> None:
 
 def _text(row: CellRecord, found: Reproduction) -> str:
     """The campaign file with its comments."""
-    import yaml
-
-    from orchestrator.results.format import visible
-
     # A device's name comes from its driver: a line break in it must not end the comment.
     comments = [" ".join(visible(line).split()) for line in _said(row)]
     unmatched = [f"  {' '.join(visible(str(one)).split())}" for one in found.mismatches]
@@ -94,9 +98,6 @@ def _text(row: CellRecord, found: Reproduction) -> str:
 
 def _said(row: CellRecord) -> Iterator[str]:
     """What the row says."""
-    from orchestrator.results.format import moment
-    from orchestrator.results.grading import grade_of
-
     yield f"Cell {row.cell_id} of campaign {row.campaign} ({row.campaign_id}): {row.model} on {row.delegate}"
     yield f"measured {moment(row.finished_at)} on {row.device} ({row.device_name})"
     graded = grade_of(row)
@@ -107,9 +108,6 @@ def _said(row: CellRecord) -> Iterator[str]:
 
 def _p50(cell: CellRecord) -> str:
     """The figure with its unit and interval, or why there is none."""
-    from orchestrator.results import format as text
-    from orchestrator.results.speedups import counted_latency
-
     latency = counted_latency(cell)
     if latency is None:
         return f"none: {cell.status if cell.reason is None else cell.reason.code}"
@@ -129,14 +127,6 @@ def _run(
     verbose: bool,
 ) -> int:
     """Measure it, and print the results and the ratio; `said`: the JSON so far, None for text."""
-    from orchestrator.cli import output
-    from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.progress import measure
-    from orchestrator.farm.again.reproduction import environment_mismatches
-    from orchestrator.farm.remote.documents import submit_document
-    from orchestrator.results.comparison import all_well
-    from orchestrator.results.export import result_json
-
     submitted = submit_document(farm, text, f"the reproduction of cell {row.cell_id}", output.note)
     output.note(f"campaign {submitted.campaign_id}: {row.model} on {row.delegate}, as cell {row.cell_id} was")
     measure(farm, submitted)
@@ -161,16 +151,12 @@ def _run(
 
 def _ratio(here: CellRecord, there: CellRecord) -> float | None:
     """How many times as fast it is here."""
-    from orchestrator.results.speedups import counted_latency
-
     latencies = [counted_latency(cell) for cell in (there, here)]
     p50s = [None if latency is None else latency.p50 for latency in latencies]
     return p50s[0] / p50s[1] if p50s[0] and p50s[1] else None
 
 
 def _ratio_line(here: CellRecord, there: CellRecord) -> str:
-    from orchestrator.results.format import ratio
-
     found = _ratio(here, there)
     value = "no ratio" if found is None else ratio(found)
     p50s = f"p50 {_p50(here)} here, {_p50(there)} there"

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import budgets as budgets_of
+from orchestrator.cli import outcome, output
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
-
-if TYPE_CHECKING:
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.metric import Metric
-    from orchestrator.results.records import CellRecord
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.manifest.problems import suggestion
+from orchestrator.results.export import results_csv, results_document
+from orchestrator.results.metric import Metric
+from orchestrator.results.metrics import METRICS, named
+from orchestrator.results.records import CellRecord
 
 
 class Format(StrEnum):
@@ -71,11 +74,12 @@ def results(
     A wider terminal gets more columns; a pipe has those of COLUMNS, else 120.
     The JSON form is stable: docs/results-format.md describes it.
     Exit code: 0, or 3 where a cell exceeds a --budget, 5 where one is undecided.
-    """
-    from orchestrator.cli import budgets as budgets_of
-    from orchestrator.cli import outcome, output
-    from orchestrator.results.export import results_csv, results_document
 
+    Examples:
+      farm results
+      farm results nightly --metric init --only 'face_*'
+      farm results all --format csv
+    """
     if ref and campaign and ref != campaign:
         raise UsageError(f"two campaigns are named, {ref!r} and --campaign {campaign!r}; name one of them")
     if label and (ref or campaign):
@@ -102,9 +106,6 @@ def results(
 
 
 def _metric(word: str) -> Metric:
-    from orchestrator.manifest.problems import suggestion
-    from orchestrator.results.metrics import METRICS, named
-
     found = named(word)
     if found is None:
         known = [metric.key.rpartition(".")[2] for metric in METRICS if metric.own_line]
@@ -114,8 +115,6 @@ def _metric(word: str) -> Metric:
 
 def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -> Sequence[CellRecord]:
     """The cells each of whose named fields matches one of its globs. Raises `UsageError` where none does."""
-    from orchestrator.manifest.problems import suggestion
-
     found = cells
     for name, patterns in globs.items():
         values = {getattr(cell, name) for cell in cells}

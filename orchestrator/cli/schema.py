@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json
-
-if TYPE_CHECKING:
-    from orchestrator.manifest import JsonSchema
+from orchestrator.manifest import JsonSchema, manifest_schema
 
 
 def schema(as_json: Json = False) -> int:
@@ -17,10 +15,11 @@ def schema(as_json: Json = False) -> int:
     With --json: the schema, with the delegates that are installed here. An editor that knows it completes
     keys and marks mistakes; for the YAML language server, write
     `# yaml-language-server: $schema=models.schema.json` into the first line of the file.
-    """
-    from orchestrator.cli import output
-    from orchestrator.manifest import manifest_schema
 
+    Examples:
+      farm schema
+      farm schema --json > models.schema.json
+    """
     found = manifest_schema()
     if as_json:
         output.emit_json(found)

@@ -8,7 +8,12 @@ from typing import Annotated
 import typer
 
 from agent.wire.log_format import LogFormat
+from agent.wire.logs import log_to_stderr
+from agent.wire.private_folder import keep_new_files_private
 from orchestrator.cli.verb import OK
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.errors import UsageError
 
 
 def serve(
@@ -19,13 +24,12 @@ def serve(
     Needs FARM_BROKER_URL (Redis); FARM_DATABASE_URL (PostgreSQL) where several machines submit. Runs in the
     foreground until SIGTERM or Ctrl-C; agents finish what they have meanwhile.
     Exit code: 0 stopped, 1 another process schedules already, 4 the database cannot be reached.
+
+    Examples:
+      farm serve
+      farm serve --log-format json
     """
-    from agent.wire.logs import log_to_stderr
-    from agent.wire.private_folder import keep_new_files_private
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
-    from orchestrator.errors import UsageError
-    from orchestrator.farm.remote.serving import serve_lab
+    from orchestrator.farm.remote.serving import serve_lab  # noqa: PLC0415  # Celery, which no help needs
 
     keep_new_files_private()
     home = FarmHome.from_environment()

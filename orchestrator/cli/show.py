@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
+from orchestrator.cli.details import brief_text, cell_text
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.errors import UsageError
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.results.export import cell_document, manifest_json
 
 
 def show(
@@ -30,12 +32,12 @@ def show(
     """Show one cell in ten lines, or with --all in full.
 
     The ten lines say what was measured and how, its verdict, grade, accuracy, delegation, start and memory.
-    """
-    from orchestrator.cli import output
-    from orchestrator.cli.brief import brief_text
-    from orchestrator.cli.details import cell_text
-    from orchestrator.results.export import cell_document
 
+    Examples:
+      farm show iris gpu
+      farm show 3f2a
+      farm show nightly --manifest
+    """
     with open_farm() as farm:
         if manifest:
             return _manifest(farm, " ".join(cell), as_json)
@@ -52,10 +54,6 @@ def show(
 
 def _manifest(farm: AnyFarm, ref: str, as_json: bool) -> int:
     """Print the file of a campaign; its JSON form also names where each model comes from."""
-    from orchestrator.cli import output
-    from orchestrator.errors import UsageError
-    from orchestrator.results.export import manifest_json
-
     found = farm.reading.manifest(ref)
     if found is None:
         raise UsageError(

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.config.home import FarmHome
 
 
 def build(
@@ -16,10 +18,13 @@ def build(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Build the static site of everything measured; it opens from file:// without a server."""
-    from orchestrator.cli import output
-    from orchestrator.config.home import FarmHome
-    from orchestrator.site.build import build_site
+    """Build the static site of everything measured; it opens from file:// without a server.
+
+    Examples:
+      farm site build
+      farm site build --out public
+    """
+    from orchestrator.site.build import build_site  # noqa: PLC0415  # jinja2, which no help needs
 
     with open_farm() as farm:
         index = build_site(farm.reading, out or FarmHome.from_environment().site)
@@ -28,3 +33,6 @@ def build(
     else:
         output.line(f"site: {index.absolute().as_uri()}")
     return OK
+
+
+VERBS = {"build": build}

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
+from orchestrator.cli.agents import agent_json
+from orchestrator.cli.progress import outcome
 from orchestrator.cli.verb import OK, Json, open_farm
 from orchestrator.config.clock import utc_now
 from orchestrator.errors import UsageError
-
-if TYPE_CHECKING:
-    from orchestrator.farm.reading.cells import Overview
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.results.records import CampaignRecord
+from orchestrator.farm.reading.cells import Overview
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.manifest.labels import has_label, label_text
+from orchestrator.policy.lifecycle import OPEN
+from orchestrator.results.comparison import summary
+from orchestrator.results.export import campaign_json, result_json
+from orchestrator.results.records import CampaignRecord
 
 
 def status(
@@ -28,6 +33,10 @@ def status(
     """Show the state of the farm and the progress of campaigns.
 
     With CAMPAIGN, each of its cells.
+
+    Examples:
+      farm status
+      farm status demo
     """
     with open_farm() as farm:
         if campaign is not None and label is not None:
@@ -36,10 +45,6 @@ def status(
 
 
 def _campaigns(farm: AnyFarm, label: str | None, as_json: bool) -> int:
-    from orchestrator.cli import output
-    from orchestrator.manifest.labels import has_label, label_text
-    from orchestrator.results.export import campaign_json
-
     records = [r for r in farm.reading.campaigns() if label is None or has_label(r.labels, label)]
     overview = farm.reading.overview()
     if as_json:
@@ -89,8 +94,6 @@ def _overview(overview: Overview) -> Iterator[str]:
 
 def _overview_json(overview: Overview) -> dict[str, object]:
 
-    from orchestrator.cli.agents import agent_json
-
     now = utc_now()
     return {
         "cells": dict(overview.cells),
@@ -103,13 +106,6 @@ def _overview_json(overview: Overview) -> dict[str, object]:
 
 
 def _cells(farm: AnyFarm, ref: str, as_json: bool) -> int:
-    from orchestrator.cli import output
-    from orchestrator.cli.progress import outcome
-    from orchestrator.manifest.labels import label_text
-    from orchestrator.policy.lifecycle import OPEN
-    from orchestrator.results.comparison import summary
-    from orchestrator.results.export import campaign_json, result_json
-
     record = farm.reading.campaign(ref)
     cells = farm.reading.cells(record.campaign_id)
     if as_json:

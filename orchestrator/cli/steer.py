@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import CampaignRef, Json, Ref, open_farm
-
-if TYPE_CHECKING:
-    from runtime.common.verdict import Grade
+from runtime.common.verdict import Grade
 
 
 def cancel(ref: Ref, as_json: Json = False) -> int:
@@ -17,9 +16,10 @@ def cancel(ref: Ref, as_json: Json = False) -> int:
 
     Finished cells stay, and so do the results of cells that are measured again. A cell under way is done with
     the blocks that it has finished; farm refine, or the next farm submit, adds to them.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm cancel demo
+    """
     with open_farm() as farm:
         count = farm.steering.cancel(ref)
     ended = "" if count else "; all have ended already"
@@ -29,9 +29,11 @@ def cancel(ref: Ref, as_json: Json = False) -> int:
 
 
 def pause(ref: CampaignRef, as_json: Json = False) -> int:
-    """Start no more cells of a campaign; running ones finish."""
-    from orchestrator.cli import output
+    """Start no more cells of a campaign; running ones finish.
 
+    Examples:
+      farm pause nightly
+    """
     with open_farm() as farm:
         count = farm.steering.pause(ref)
     return output.answer(
@@ -42,9 +44,11 @@ def pause(ref: CampaignRef, as_json: Json = False) -> int:
 
 
 def resume(ref: CampaignRef, as_json: Json = False) -> int:
-    """Continue a paused campaign."""
-    from orchestrator.cli import output
+    """Continue a paused campaign.
 
+    Examples:
+      farm resume nightly
+    """
     with open_farm() as farm:
         count = farm.steering.resume(ref)
     return output.answer(
@@ -67,9 +71,12 @@ def retry(
 
     Measured cells stay, but for those of a grade that --void or --noisy names; to measure all of them again:
     farm submit --force. Without a lab, submit the campaign again to run them.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm retry nightly
+      farm retry nightly --failed
+      farm retry 3f2a
+    """
     asked: tuple[tuple[Grade, bool], ...] = (("void", void), ("noisy", noisy))
     grades = tuple(grade for grade, wanted in asked if wanted)
 
@@ -84,9 +91,12 @@ def priority(
     number: Annotated[int, typer.Argument(help="-100 to 100; higher runs first, 0 is the default.")],
     as_json: Json = False,
 ) -> int:
-    """Run a campaign or one cell before others, or after them."""
-    from orchestrator.cli import output
+    """Run a campaign or one cell before others, or after them.
 
+    Examples:
+      farm priority nightly 10
+      farm priority 3f2a -- -5
+    """
     with open_farm() as farm:
         count = farm.steering.prioritise(ref, number)
     text = f"{ref}: priority {number} for {output.cells(count)}"

@@ -9,21 +9,35 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import against, output
+from orchestrator.cli import budgets as budgets_of
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
+from orchestrator.cli.outcome import end_of_campaign
+from orchestrator.cli.progress import further_blocks, measure
+from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
-
-if TYPE_CHECKING:
-    from orchestrator.farm.submit.notification import Notifier
-    from orchestrator.manifest import Campaign, InputOptions
-    from orchestrator.manifest.campaign import ModelEntry
-    from orchestrator.manifest.problems import Problem
-    from orchestrator.policy.preview import Action, CellPreview
-    from orchestrator.sources import CheckedSources
-
+from orchestrator.errors import UsageError
+from orchestrator.farm.conducting import planned
+from orchestrator.farm.submit.notification import Notifier, message
+from orchestrator.manifest import (
+    Campaign,
+    InputOptions,
+    Wanted,
+    campaign_for_models,
+    load_manifest,
+    narrow,
+    require_samples_fit,
+)
+from orchestrator.manifest.campaign import ModelEntry, Notify
+from orchestrator.manifest.labels import read_labels
+from orchestrator.manifest.problems import Problem
+from orchestrator.policy.preview import Action, CellPreview
+from orchestrator.results.budgets import judge_budgets
+from orchestrator.sources import CheckedSources, check_all, problems_of
 
 _MODEL_SUFFIXES = {".tflite", ".skel"}
 _CAMPAIGN_SUFFIXES = {".yaml", ".yml"}
@@ -101,20 +115,12 @@ def submit(
     once; a lab goes on measuring. Cells of which a budget is open get further blocks, once.
     Exit code: 0 all well; 1 some cells failed, gave wrong output or were cancelled; 3 a budget is exceeded;
     5 a budget is undecided.
-    """
-    from orchestrator.cli import against, output
-    from orchestrator.cli import budgets as budgets_of
-    from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.progress import further_blocks, measure
-    from orchestrator.cli.stopping import stoppable
-    from orchestrator.errors import UsageError
-    from orchestrator.farm.submit.notification import message
-    from orchestrator.farm.submit.preparation import files_of, prepared
-    from orchestrator.manifest import InputOptions
-    from orchestrator.manifest.labels import read_labels
-    from orchestrator.results.budgets import judge_budgets
-    from orchestrator.sources.store import Store
 
+    Examples:
+      farm submit models.yaml
+      farm submit models.yaml --dry-run
+      farm submit --model my.tflite
+    """
     inputs = InputOptions(input_range or [], shape or [])
     part = _Part(delegate or [], only or [], device or [], level)
     campaign, checked = _asked(file, model or [], inputs, part)
@@ -128,17 +134,12 @@ def submit(
         if detach and not farm.schedules_elsewhere:
             raise UsageError("--detach is for a lab: a farm of one machine measures while farm submit runs")
         before = against.found(farm, campaign)
-        store = Store(farm.home.store, farm.lab.limits.artifact_bytes, farm.lab.limits)
-        # Until the campaign names its files in the database, `farm db prune` must not delete them.
-        with store.in_use():
-            campaign, models = prepared(campaign, checked, store, farm.lab, output.note)
-            order = farm.submission.order(campaign, models, force=force)
+        with planned(farm, campaign, checked, output.note, force=force) as plan:
             if dry_run:
-                return _show_plan(order.preview, as_json)
-            farm.send(files_of(campaign, models), output.note)
-            submitted = order.submit()
+                return _show_plan(plan.preview, as_json)
+            submitted = plan.submit()
         campaign_id = submitted.campaign_id
-        output.note(f"campaign {campaign_id}: {_summary(order.preview)}")
+        output.note(f"campaign {campaign_id}: {_summary(plan.preview)}")
         if detach:
             return _detached(campaign_id, as_json)
         began_s = time.monotonic()
@@ -163,10 +164,6 @@ def submit(
 
 def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | None:
     """Who is told of the end; None: nobody. Raises `UsageError`."""
-    from orchestrator.errors import UsageError
-    from orchestrator.farm.submit.notification import Notifier
-    from orchestrator.manifest.campaign import Notify
-
     link = None if campaign.notify is None else campaign.notify.link
     asked = campaign.notify if url is None else Notify(url, link)
     if asked is not None and detach:
@@ -175,8 +172,6 @@ def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | N
 
 
 def _tell(told: Notifier, body: bytes) -> None:
-    from orchestrator.cli import output
-
     why = told.send(body)
     if why is None:
         output.note(f"notified {told.receiver}")
@@ -185,8 +180,6 @@ def _tell(told: Notifier, body: bytes) -> None:
 
 
 def _detached(campaign_id: str, as_json: bool) -> int:
-    from orchestrator.cli import output
-
     text = f"farm watch {campaign_id} watches it, farm results --campaign {campaign_id} shows its results"
     return output.answer({"campaign_id": campaign_id}, text, as_json)
 
@@ -205,10 +198,6 @@ def _asked(
     file: Path | None, models: Sequence[Path], inputs: InputOptions, part: _Part
 ) -> tuple[Campaign, CheckedSources]:
     """The campaign and its sources, checked before anything is stored."""
-    from orchestrator.errors import UsageError
-    from orchestrator.manifest import Wanted, campaign_for_models, load_manifest, narrow, require_samples_fit
-    from orchestrator.sources import check_all
-
     specs = inputs.specs()
     _, lab = settings()
     if file is not None and not models:
@@ -239,15 +228,11 @@ def _asked(
 
 def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[ModelEntry]) -> Sequence[Problem]:
     """The mistakes in the sources of the chosen models; the others are not fetched."""
-    from orchestrator.sources import problems_of
-
     chosen = (e for e in entries if not part.models or any(fnmatchcase(e.id, glob) for glob in part.models))
     return problems_of(chosen, folder, most_bytes)
 
 
 def _show_plan(plan: Sequence[CellPreview], as_json: bool) -> int:
-    from orchestrator.cli import output
-
     if as_json:
         output.emit_json([_plan_json(cell) for cell in plan])
         return OK

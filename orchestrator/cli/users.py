@@ -6,17 +6,18 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli import output
+from orchestrator.cli.verb import OK, Json, open_farm, read_age
+from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
-
-if TYPE_CHECKING:
-    from orchestrator.config.address import Address
-    from orchestrator.db.devices.users import UserToken
-    from orchestrator.trust.users import Users
+from orchestrator.db.devices.users import UserToken
+from orchestrator.errors import UsageError
+from orchestrator.policy.rights import read_scopes
+from orchestrator.trust.users import Users
 
 Name = Annotated[str, typer.Argument(help="The user's name: lower-case letters, digits, - and _.")]
 
@@ -41,11 +42,11 @@ def add_user(
     """Give a user a token: print the one line that sets up the user's machine.
 
     The token is shown this once; the farm keeps its hash. Scope admin includes every other one.
-    """
-    from orchestrator.cli import output
-    from orchestrator.cli.ages import read_age
-    from orchestrator.policy.rights import read_scopes
 
+    Examples:
+      farm users add ana
+      farm users add nightly --scope submit,read --expires 90d
+    """
     scopes = read_scopes(scope.split(","))
     valid = None if expires is None else read_age(expires, "--expires")
     with _users() as (users, address):
@@ -60,9 +61,11 @@ def add_user(
 
 
 def list_users(as_json: Json = False) -> int:
-    """List the users, what each may do, and until when."""
-    from orchestrator.cli import output
+    """List the users, what each may do, and until when.
 
+    Examples:
+      farm users list
+    """
     now = utc_now()
     with _users() as (users, _):
         found = users.listed()
@@ -89,9 +92,11 @@ def list_users(as_json: Json = False) -> int:
 
 
 def revoke_user(name: Name, as_json: Json = False) -> int:
-    """End a user's token now. The user's campaigns stay and continue."""
-    from orchestrator.cli import output
+    """End a user's token now. The user's campaigns stay and continue.
 
+    Examples:
+      farm users revoke ana
+    """
     with _users() as (users, _):
         users.revoke(name)
     return output.answer({"user": name, "state": "revoked"}, f"the token of {name} is revoked", as_json)
@@ -99,9 +104,6 @@ def revoke_user(name: Name, as_json: Json = False) -> int:
 
 @contextmanager
 def _users() -> Iterator[tuple[Users, Address]]:
-    from orchestrator.errors import UsageError
-    from orchestrator.trust.users import Users
-
     with open_farm() as farm:
         if farm.lab.address is None:
             raise UsageError(
@@ -125,3 +127,6 @@ def _json(entry: UserToken, now: datetime) -> dict[str, object]:
         "made_at": entry.made_at.isoformat(),
         "expires_at": None if entry.expires_at is None else entry.expires_at.isoformat(),
     }
+
+
+VERBS = {"add": add_user, "list": list_users, "revoke": revoke_user}

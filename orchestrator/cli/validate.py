@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json, settings
-
-if TYPE_CHECKING:
-    from orchestrator.manifest import Campaign
+from orchestrator.errors import UsageError
+from orchestrator.manifest import Campaign, ManifestError, load_manifest, require_samples_fit
+from orchestrator.sources import check_all, problems_of
 
 
 def validate(
@@ -21,12 +22,10 @@ def validate(
 
     Nothing is fetched, stored or measured. Mistakes are listed with line and column.
     Exit code: 0 valid, 2 not valid.
-    """
-    from orchestrator.cli import output
-    from orchestrator.errors import UsageError
-    from orchestrator.manifest import ManifestError, load_manifest, require_samples_fit
-    from orchestrator.sources import check_all, problems_of
 
+    Examples:
+      farm validate models.yaml
+    """
     try:
         _, lab = settings()
         sources = partial(problems_of, base_dir=file.parent, most_bytes=lab.limits.artifact_bytes)

@@ -1,16 +1,19 @@
-"""Defines a verb of `farm`, its function with its examples, and the arguments that several verbs share."""
+"""Defines the arguments and exit codes that several verbs share, and opens the farm for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.wire.private_folder import keep_new_files_private
+from orchestrator.config.home import FarmHome
+from orchestrator.config.lab import LabConfig
+from orchestrator.errors import UsageError
+
 if TYPE_CHECKING:
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
     from orchestrator.farm.remote.farm import AnyFarm
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -48,25 +51,8 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb: the function returns the exit code; each example is a whole command line."""
-
-    name: str
-    run: Callable[..., int]
-    examples: tuple[str, ...]
-
-    @property
-    def epilog(self) -> str:
-        """The examples as the end of `farm VERB --help`; `\\b` keeps the lines apart."""
-        return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in self.examples)
-
-
 def settings() -> tuple[FarmHome, LabConfig]:
     """The home and the configuration, as the environment and `farm.toml` have them. Raises `UsageError`."""
-    from orchestrator.config.home import FarmHome
-    from orchestrator.config.lab import LabConfig
-
     home = FarmHome.from_environment()
     return home, LabConfig.load(home)
 
@@ -77,9 +63,28 @@ def open_farm() -> AnyFarm:
 
     From here on, what this process creates is for its user alone.
     """
-    from agent.wire.private_folder import keep_new_files_private
-    from orchestrator.farm.remote.farm import opened
+    from orchestrator.farm.remote.farm import opened  # noqa: PLC0415  # several verbs need no farm
 
     keep_new_files_private()
     home, lab = settings()
     return opened(home, lab)
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def read_age(text: str, option: str) -> timedelta:
+    """Read hours, days or weeks. Raises `UsageError`, which names the option."""
+    return _read(text, option, r"([1-9]\d{0,5})([hdw])", "hours, days or weeks: 12h, 90d, 8w")
+
+
+def read_length(text: str, option: str) -> timedelta:
+    """Read seconds, minutes, hours or days. Raises `UsageError`, which names the option."""
+    return _read(text, option, r"(\d{1,6})([smhd])", "seconds, minutes, hours or days: 30s, 30m, 2h, 1d")
+
+
+def _read(text: str, option: str, form: str, expected: str) -> timedelta:
+    found = re.fullmatch(form, text)
+    if found is None:
+        raise UsageError(f"{option} {text}: expected {expected}")
+    return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])

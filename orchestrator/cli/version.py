@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+
+from agent.wire.messages import PROTOCOL_VERSION
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json
+from orchestrator.db.migrate import HEAD
 
 
 def version(as_json: Json = False) -> int:
@@ -10,15 +17,10 @@ def version(as_json: Json = False) -> int:
 
     schema: the database's tables; an older farm refuses a newer one. protocol: what agents and farm send
     each other; both must have the same.
+
+    Examples:
+      farm version --json
     """
-    import platform
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    from agent.wire.messages import PROTOCOL_VERSION
-    from orchestrator.cli import output
-    from orchestrator.db.migrate import HEAD
-
     found = {"delegate-farm": installed("delegate-farm"), "schema": HEAD, "protocol": str(PROTOCOL_VERSION)}
     found["python"] = platform.python_version()
     for package in ("numpy", "pyopencl", "ai-edge-litert"):

@@ -7,18 +7,24 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli import output
+from orchestrator.cli.outcome import end_of_campaign
+from orchestrator.cli.output import StatusLine, clean, is_terminal
+from orchestrator.cli.progress import Progress, clock, line_of
+from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import Json, Verbose, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.db.devices.states import DeviceState
-    from orchestrator.farm.remote.farm import AnyFarm
-    from orchestrator.farm.submit.campaign_events import CampaignEvents
-    from orchestrator.policy.why import Why
-    from orchestrator.results.events import FarmEvent
+from orchestrator.db.devices.states import DeviceState
+from orchestrator.errors import UnreachableError
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.farm.submit.campaign_events import CampaignEvents
+from orchestrator.policy.lifecycle import OPEN
+from orchestrator.policy.why import Why
+from orchestrator.results.comparison import all_well
+from orchestrator.results.events import FarmEvent
 
 _LOOK_EVERY_S = 0.5
 """Seconds between two drawings: a display that feels live for two small queries."""
@@ -47,18 +53,16 @@ def watch(
 
     Without a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
     Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
-    """
-    from orchestrator.cli import output
-    from orchestrator.cli.outcome import end_of_campaign
-    from orchestrator.cli.stopping import stoppable
 
+    Examples:
+      farm watch
+      farm watch nightly --json
+    """
     with open_farm() as farm:
         campaign_id, news = farm.reading.events(campaign)
         with stoppable():
             _follow(farm, campaign_id, news, as_json)
         if as_json:
-            from orchestrator.results.comparison import all_well
-
             return 0 if all_well(farm.reading.cells(campaign_id)) else 1
         output.note("")
         ended = farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)
@@ -66,9 +70,6 @@ def watch(
 
 
 def _follow(farm: AnyFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
-    from orchestrator.cli.output import StatusLine, is_terminal
-    from orchestrator.cli.progress import Progress
-
     if as_json:
         _until_ended(farm, news, _emit)
     elif is_terminal(sys.stdout):
@@ -80,9 +81,6 @@ def _follow(farm: AnyFarm, campaign_id: str, news: CampaignEvents, as_json: bool
 
 def _until_ended(farm: AnyFarm, news: CampaignEvents, on_event: Any, on_look: Any = None) -> None:
     """Watch until the end. Raises `UnreachableError` where no scheduler runs any more."""
-    from orchestrator.cli import output
-    from orchestrator.errors import UnreachableError
-
     alone, wait = 0, farm.wait(output.note)
     while wait(lambda: news.emit(on_event)):
         overview = wait(farm.reading.overview)
@@ -96,8 +94,6 @@ def _until_ended(farm: AnyFarm, news: CampaignEvents, on_event: Any, on_look: An
 
 
 def _emit(event: FarmEvent) -> None:
-    from orchestrator.cli import output
-
     cell = event.cell
     fields = {
         "kind": event.kind,
@@ -125,8 +121,6 @@ class _Screen:
 
     def __call__(self, event: FarmEvent) -> None:
         """Remember an event."""
-        from orchestrator.cli.progress import line_of
-
         self.newest = event
         text = line_of(event)
         if text is not None:
@@ -134,12 +128,10 @@ class _Screen:
 
     def draw(self, devices: Sequence[DeviceState], waiting: Sequence[tuple[str, Why]]) -> Any:
         """The devices, the cells that come next, what ended last, and how far it is."""
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        from orchestrator.cli.output import clean
-        from orchestrator.cli.progress import clock
+        # A terminal alone needs these.
+        from rich.console import Group  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
         table = Table("device", "state", "cell", "now", "left", box=None, pad_edge=False)
         for device in devices:
@@ -179,9 +171,7 @@ class _Waiting:
 
 
 def _draw(farm: AnyFarm, campaign_id: str, news: CampaignEvents) -> None:
-    from rich.live import Live
-
-    from orchestrator.policy.lifecycle import OPEN
+    from rich.live import Live  # noqa: PLC0415  # a terminal alone needs it
 
     counts = farm.reading.campaign(campaign_id).counts
     open_cells = sum(counts.get(state, 0) for state in OPEN)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
-
-if TYPE_CHECKING:
-    from orchestrator.policy.why import Why
+from orchestrator.policy.why import Why
 
 
 def why(cell: CellWords, as_json: Json = False) -> int:
     """Explain why a cell waits, what blocks it, and for how long.
 
     The queue clock and the job clock are separate: time in the queue counts towards no timeout of attempts.
-    """
-    from orchestrator.cli import output
 
+    Examples:
+      farm why iris
+      farm why 3f2a
+    """
     with open_farm() as farm:
         answer = farm.reading.why(" ".join(cell))
     if as_json:

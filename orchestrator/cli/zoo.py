@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import output
 from orchestrator.cli.verb import OK, Json
+from orchestrator.sources.zoo import zoo_models_like
 
 
 def zoo(
@@ -17,10 +19,12 @@ def zoo(
 
     Multiply-accumulates of one call, size of the restored file, licence and source. `zoo:NAME` is a model's
     source in a campaign file, and for farm submit --model.
-    """
-    from orchestrator.cli import output
-    from orchestrator.sources.zoo import zoo_models_like
 
+    Examples:
+      farm zoo
+      farm zoo resnet
+      farm zoo 'hf_*' --json
+    """
     found = zoo_models_like(pattern)
     if as_json:
         output.emit_json(

@@ -12,6 +12,7 @@ from orchestrator.config.clock import utc_now
 from orchestrator.db.engine.dialects import WRITE_OPTION
 from orchestrator.db.engine.locks import MIGRATION_LOCK
 from orchestrator.db.engine.sessions import Database
+from orchestrator.db.tables import metadata
 from orchestrator.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ HEAD: Final = "0022"
 
 
 def migrate(database: Database, *, upgrade: bool = True) -> None:
-    """Create or upgrade the tables; a database with data is copied to `farm.db.backup-*` before.
-    Two processes that start at once migrate one after the other.
+    """Create the tables of the code, or upgrade to them; a database with data is copied to `farm.db.backup-*`
+    before. Two processes that start at once migrate one after the other.
 
     Without `upgrade`, tables are created and never changed. Raises `UnreachableError`, and changes nothing,
     where the database is newer than this program, older than the first migration, or not to be upgraded.
@@ -62,7 +63,12 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
             if database.is_postgresql:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            # Another process may have made the tables while this one waited for its turn.
+            if found is None and not inspect(connection).has_table("alembic_version"):
+                metadata.create_all(connection)
+                command.stamp(config, "head")
+            else:
+                command.upgrade(config, "head")
         _suspend_foreign_keys(connection, False)
 
 
@@ -90,8 +96,6 @@ def pending_changes(database: Database) -> list[object]:
     """Differences between the tables in code and in the database, as `alembic check` finds them."""
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415  # see `migrate`
     from alembic.migration import MigrationContext  # noqa: PLC0415  # see `migrate`
-
-    from orchestrator.db.tables import metadata  # noqa: PLC0415  # see `migrate`
 
     with database.engine.connect() as connection, warnings.catch_warnings():
         context = MigrationContext.configure(connection, opts={"compare_type": True, "render_as_batch": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
@@ -19,9 +20,49 @@ from starlette.types import Receive, Scope, Send
 from orchestrator.config.limits import StoreLimits, require_floor
 from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.body import Body, announced
-from orchestrator.endpoint.ranges import OutOfRangeError, Part, asked_part
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.store import Store, TooLargeError
+
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.end - self.start
+
+
+class OutOfRangeError(ValueError):
+    """The range lies outside the file."""
+
+
+def asked_part(header: str | None, size: int) -> Part | None:
+    """The part that a `Range` header asks for of a file of `size` bytes; None: the whole file.
+
+    A header of another form, or with several ranges, asks for the whole file, as RFC 9110 (14.2) allows.
+    Raises `OutOfRangeError`.
+    """
+    found = _RANGE.fullmatch(header.strip()) if header else None
+    if found is None or found[1] == found[2] == "":
+        return None
+    if found[1] == "":
+        start, end = max(0, size - int(found[2])), size
+    else:
+        start = int(found[1])
+        end = min(size, int(found[2]) + 1) if found[2] else size
+        if found[2] and int(found[2]) < start:
+            return None
+    if start >= size:
+        raise OutOfRangeError(f"byte {start} of {size}")
+    return Part(start, end)
+
 
 MOST_UPLOADS: Final = 16
 """Uploads at a time; each takes a thread for as long as its sender takes. Chosen: further uploads wait, and

@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 from agent.wire.private_folder import FILE_MODE
 from orchestrator.config.limits import StoreLimits, require_budget, require_floor
 from orchestrator.endpoint.access import Gate
+from orchestrator.endpoint.artifacts import Part
 from orchestrator.endpoint.body import Body
-from orchestrator.endpoint.ranges import Part
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.content import require_either
 from orchestrator.sources.store import Store

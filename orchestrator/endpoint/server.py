@@ -9,6 +9,8 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Final
@@ -17,10 +19,16 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.config.address import Address
+from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.app import application
 from orchestrator.endpoint.connections import MOST_CONNECTIONS, Connections
 from orchestrator.endpoint.listener import Listener
 from orchestrator.endpoint.protocol import HEAD_LIMIT_BYTES, KEEP_ALIVE_S, Protocol
+from orchestrator.endpoint.user_calls import Face
 from orchestrator.errors import FarmError
+from orchestrator.monitoring.metrics_page import MetricsPage
+from orchestrator.sources.store import Store
+from orchestrator.trust.credentials_service import CredentialsService
 
 START_LIMIT_S: Final = 30.0
 """Seconds that the server has to start. Chosen: it takes well under one; a thread that hangs must not hang
@@ -161,3 +169,26 @@ def _affordable() -> int:
             "`ulimit -n`, or LimitNOFILE= of its unit"
         )
     return most
+
+
+@contextmanager
+def answering(
+    credentials: CredentialsService, address: Address, face: Face, metrics: MetricsPage | None = None
+) -> Iterator[None]:
+    """Serve HTTP at this address until the block ends; `face`: what users may call. Raises `FarmError`."""
+    address.require_certificate()
+    registry = AgentRegistry(credentials.database, address, credentials.key_folder.keys, credentials.admit)
+    store = Store(credentials.home.store)
+    app = application(
+        credentials.database,
+        store,
+        credentials.lab.limits,
+        registry,
+        address.read_token,
+        address.submit_token,
+        face,
+        address,
+        metrics,
+    )
+    with EndpointServer(app, address):
+        yield

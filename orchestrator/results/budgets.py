@@ -1,21 +1,17 @@
-"""Budgets: limits that a cell's figures must keep, judged as every verdict is: over all of what is known.
-
-`p50<=5ms` is met where the whole 95 % interval of p50, widened by what others took, is at most 5 ms, exceeded
-where all of it is above, and open where the limit lies inside: a limit that is met by luck will be missed by
-luck tomorrow. A figure that has no interval at all (memory, init) is judged by itself. `ratio>=0.95` is
-judged in the same way over the comparison with an earlier campaign. Nothing is judged of a void result, and a
-right time of outputs that were not judged is no answer either.
-"""
+"""Judges limits on the figures of cells, and writes what came of it as JUnit XML."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from orchestrator.manifest.budget import MEMORIES, RATIO, Budget
 from orchestrator.results.comparable import void_reason
+from orchestrator.results.comparison import reason_text
+from orchestrator.results.format import visible
 from orchestrator.results.records import CellRecord
 from orchestrator.results.regression import Change, Report
 from orchestrator.results.speedups import counted_latency
@@ -144,3 +140,37 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
 
 def _shown(value: float, figure: str) -> str:
     return f"{value / 1e6:.4g} MB" if figure in MEMORIES else f"{value:.4g} ms"
+
+
+_ENDED: Final = ("done", "unsupported")
+
+
+def junit_xml(
+    name: str, cells: Iterable[CellRecord], judged: Sequence[Judged], failing: Collection[Outcome] = FAILED
+) -> str:
+    """The document: failed cells and budgets of a `failing` outcome are failures; others not met, skipped.
+
+    Characters that XML cannot hold are written by name: they come from a stranger's model.
+    """
+    suite = Element("testsuite", name=visible(name))
+    for cell in cells:
+        case = SubElement(suite, "testcase", classname=_class(cell), name="measured")
+        if cell.struck_out or cell.kept or cell.status not in _ENDED:
+            SubElement(case, "failure", message=visible(cell.kept or reason_text(cell) or cell.status))
+        elif cell.status == "unsupported":
+            SubElement(case, "skipped", message=visible(reason_text(cell)))
+    for one in judged:
+        case = SubElement(suite, "testcase", classname=_class(one.cell), name=one.budget.text)
+        if one.outcome != "met":
+            kind = "failure" if one.outcome in failing else "skipped"
+            SubElement(case, kind, message=visible(f"{one.outcome.replace('_', ' ')}: {one.said}"))
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    indent(suite)
+    return tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _class(cell: CellRecord) -> str:
+    return visible(f"{cell.model}.{cell.delegate}@{cell.device}")

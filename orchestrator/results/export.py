@@ -8,15 +8,66 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results import metrics
-from orchestrator.results.export_worth import grades_json, measured_with, ratio_json, variation_json
+from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.speedups import paired_speedup, stored_ratio, was_measured_with
+
+
+def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
+    """The baseline among the cells of the same campaign that each was measured with, by the cell's id."""
+    placed: dict[tuple[str, ...], list[CellRecord]] = {}
+    for cell in cells:
+        placed.setdefault((cell.campaign_id, cell.model, cell.level, cell.device), []).append(cell)
+    found = {}
+    for cell in cells:
+        if (ratio := stored_ratio(cell)) is None:
+            continue
+        for one in placed.get((cell.campaign_id, cell.model, cell.level, ratio.device_id), ()):
+            if was_measured_with(ratio, one):
+                found[cell.cell_id] = one
+    return found
+
+
+def ratio_json(cell: CellRecord, baseline: CellRecord | None) -> dict[str, Any] | None:
+    """The stored speed-up over the baseline that the cell was measured with."""
+    ratio = stored_ratio(cell)
+    if ratio is None:
+        return None
+    found = paired_speedup(ratio, cell, baseline)
+    decided = {"verdict": found.verdict, "blocks_needed": found.blocks_needed}
+    return ratio.model_dump(mode="json", exclude={"baseline_id", "device_id"}) | decided
+
+
+def grades_json(cell: CellRecord) -> dict[str, Any]:
+    """The grade of the cell with the numbers behind it, and that of its median alone."""
+    graded, of_median = grade_of(cell), p50_grade(cell)
+    return {
+        **_numbers(graded),
+        "grade_reason": None if graded is None else graded.reason or None,
+        "p50_grade": None if of_median is None else _numbers(of_median),
+    }
+
+
+def _numbers(graded: Graded | None) -> dict[str, Any]:
+    if graded is None:
+        return {"grade": None, "half_width": None, "allowance": None}
+    return {"grade": graded.grade, "half_width": graded.half, "allowance": graded.allowance}
+
+
+def variation_json(m: Measurement | None) -> dict[str, Any] | None:
+    """What the interval is over, how much each level varies, and what each tuning chose."""
+    if m is None or m.variation is None:
+        return None
+    outcomes = [tuning.model_dump(mode="json") for tuning in m.tunings]
+    return {**m.variation.model_dump(mode="json"), "outcomes": outcomes}
+
 
 FIRST_COLUMNS = (
     "campaign", "model", "delegate", "device", "level", "status", "reason.code", "reason.text",

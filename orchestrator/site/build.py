@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,17 +17,20 @@ from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
+from orchestrator.results.metrics import CI95, P50
+from orchestrator.results.reasons import grouped
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.cell_page import cell_page
-from orchestrator.site.file_facts import file_facts, origin_facts
+from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
+from orchestrator.site.figures import file_facts, origin_facts
 from orchestrator.site.home import campaign_page, index_page
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
-from orchestrator.site.pages import Colophon, Facts
+from orchestrator.site.pages import Facts
 from orchestrator.site.publish import replaced_folder
 
 SITE_FORMAT = 1
@@ -57,9 +61,7 @@ class _Writer:
         self._built_at = built_at
         self._files: dict[str, Facts] = {}
         self._environment = _template_environment()
-        self._environment.globals["colophon"] = Colophon(
-            text.moment(built_at), len(archive.campaigns), archive.cell_count
-        )
+        self._environment.globals |= {"built_at": built_at, "archive": archive}
 
     def write(self) -> None:
         """Write every page, data file and asset; the manifest last."""
@@ -148,8 +150,20 @@ def _template_environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_finalise,
     )
-    environment.globals |= {"links": links, "bar_width": BAR_WIDTH}
+    environment.globals |= {
+        "links": links, "bar_width": BAR_WIDTH, "P50": P50, "CI95": CI95, "attempt_status": attempt_status,
+    }  # fmt: skip
+    environment.filters |= {
+        "short": text.short_name, "moment": text.moment, "bytes": text.byte_count, "count": text.count,
+        "ms": text.nanoseconds, "duration": text.duration, "device": device_id, "delegate": delegate_name,
+        "grouped": grouped, "median": _median,
+    }  # fmt: skip
     return environment
+
+
+def _median(samples_ns: Sequence[int]) -> int | None:
+    """Return the lower median, the nearest rank, by which the measuring core forms a p50, too."""
+    return median_low(samples_ns) if samples_ns else None
 
 
 def _finalise(value: Any) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from agent.wire.measurement import Delegation, Measurement
+from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.comparable import void_reason
 from orchestrator.results.comparison import accuracy_text
-from orchestrator.results.fallbacks import grouped
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import CI95, P50, in_section
 from orchestrator.results.reasons import first_line
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import AttemptRecord, CellRecord
 from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
 from orchestrator.results.wording import (
     SIGNS,
@@ -26,9 +25,7 @@ from orchestrator.site.figures import chips
 from orchestrator.site.pages import (
     Badge,
     CellView,
-    DelegationView,
     Facts,
-    FallbackRow,
     IntervalBar,
     SpeedUpView,
     StatusView,
@@ -77,6 +74,12 @@ def column_name(delegate: str, device: str) -> str:
     return f"{delegate_name(delegate)} @ {device_id(device)}"
 
 
+def attempt_status(attempt: AttemptRecord) -> StatusView:
+    """The state of an attempt with its reason."""
+    reason = attempt.reason
+    return status_view(attempt.state, *(() if reason is None else (reason.code.value, reason.text)))
+
+
 def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
     """A state as sign, word and tone."""
     sign, tone = _STATES.get(state, ("?", "quiet"))
@@ -90,21 +93,6 @@ def cell_status(cell: CellRecord) -> StatusView:
     if cell.reason is None or cell.reason.code == "completed":
         return status_view(cell.status)
     return status_view(cell.status, cell.reason.code.value, cell.reason.text)
-
-
-def delegation_view(delegation: Delegation | None) -> DelegationView | None:
-    """The badge n/m and every fallback."""
-    if delegation is None:
-        return None
-    return DelegationView(
-        text=f"{delegation.delegated_ops}/{delegation.total_ops}",
-        status=delegation.status,
-        partitions=delegation.partitions,
-        fallbacks=tuple(
-            FallbackRow(group.count, group.named, group.reason, group.option)
-            for group in grouped(delegation.fallbacks)
-        ),
-    )
 
 
 def accuracy_facts(cell: CellRecord, measurement: Measurement) -> Facts:
@@ -186,7 +174,7 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         bar=bar,
         speedup=_speedup_view(speedup(cell, baseline)),
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
-        delegation=None if m is None else delegation_view(m.delegation),
+        delegation=None if m is None else m.delegation,
         accuracy=None if m is None else accuracy_badge(cell, m),
         chips=chips(cell),
         grade=grade_badge(cell),

@@ -1,35 +1,18 @@
-"""Builds headings, figures and settings of a page; a missing figure has a footnote."""
+"""Builds the figures, settings and facts of a page; a missing figure has a footnote."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.metric import Metric
-from orchestrator.results.metrics import P50
 from orchestrator.results.reasons import Footnotes
-from orchestrator.results.records import CellRecord
-from orchestrator.site.pages import Chip, Facts, Figure, MetricHead
-
-
-def head(metric: Metric) -> MetricHead:
-    """The heading of a metric in a table or on the method page."""
-    return MetricHead(
-        key=metric.key,
-        label=metric.label,
-        unit=metric.unit if metric.unit_in_heading else "",
-        direction=metric.direction,
-        help=metric.help,
-        lead=metric.key == P50.key,
-    )
-
-
-def heads(shown: Iterable[Metric]) -> tuple[MetricHead, ...]:
-    """The headings of several metrics."""
-    return tuple(head(metric) for metric in shown)
+from orchestrator.results.records import CellRecord, ModelOrigin
+from orchestrator.site.pages import Chip, Facts, Figure
+from runtime.model.facts import ModelFacts, Port
 
 
 def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
@@ -83,3 +66,54 @@ def json_object(value: str) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return loaded if isinstance(loaded, dict) else {}
+
+
+_NAMED_OPERATORS = 12
+"""Operators that are named with their counts, the most frequent first: two lines of a page. The others are
+counted, and `farm model info` names them."""
+
+
+def file_facts(found: ModelFacts | None) -> Facts:
+    """The facts of a file; none where the farm does not have it."""
+    if found is None:
+        return ()
+    operators = sum(one.count for one in found.operators)
+    rows = (
+        ("kind", found.kind),
+        ("multiply-accumulates", f"{found.macs / 1e6:,.1f} million" if found.macs else ""),
+        ("parameters", text.count(found.parameters)),
+        ("weights", text.byte_count(found.weight_bytes)),
+        ("operators", f"{text.count(operators)}: {_operators(found)}" if operators else ""),
+        ("inputs", _ports(found.inputs)),
+        ("outputs", _ports(found.outputs)),
+        ("signatures", ", ".join(one.key for one in found.signatures)),
+        ("metadata", ", ".join(found.metadata)),
+        ("description", found.description),
+    )
+    return tuple((name, value) for name, value in rows if value)
+
+
+def origin_facts(found: ModelOrigin | None) -> Facts:
+    """Where a model comes from, and its licence; nothing where the campaign does not say."""
+    if found is None:
+        return ()
+    return (("source", found.source), ("licence", found.licence or "not known"))
+
+
+def _operators(found: ModelFacts) -> str:
+    counts: dict[str, int] = {}
+    for one in found.operators:
+        counts[one.name] = counts.get(one.name, 0) + one.count
+    named = [f"{count} {name}" for name, count in list(counts.items())[:_NAMED_OPERATORS]]
+    more = len(counts) - len(named)
+    return ", ".join(named) + (f" and {more} more kinds" if more else "")
+
+
+def _ports(ports: Sequence[Port]) -> str:
+    return "\n".join(_port(port) for port in ports)
+
+
+def _port(port: Port) -> str:
+    shape = ", ".join("?" if size < 0 else str(size) for size in port.signature)
+    grid = f", {port.quantization}" if port.quantization else ""
+    return f"{text.short_name(port.name)}: {port.type} [{shape}]{grid}"

@@ -10,7 +10,6 @@ from orchestrator.results.answer.build import sentences
 from orchestrator.results.answer.legend import legend
 from orchestrator.results.answer.placed import Placed
 from orchestrator.results.comparison import unequal_threads
-from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import (
@@ -24,7 +23,6 @@ from orchestrator.results.wording import factor_text
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import cell_view, delegate_name, device_id
-from orchestrator.site.figures import head
 from orchestrator.site.pages import (
     CellView,
     Column,
@@ -61,8 +59,6 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
         columns=tuple(_column(key, cells, baselines, len(rows)) for key in column_keys),
         rows=rows,
         baseline=campaign.baseline or "",
-        lead=head(P50),
-        interval=head(CI95),
         without_number=_unmeasured(rows),
         sentences=tuple(f"{''.join(clauses)}." for clauses in sentences(placed)),
         legend=tuple(part.replace("`", "") for part in legend(cells, placed)),

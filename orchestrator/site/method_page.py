@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from orchestrator.results import metrics
 from orchestrator.site.archive import Archive
-from orchestrator.site.figures import heads, json_object
-from orchestrator.site.pages import Facts, MethodPage
+from orchestrator.site.figures import json_object
+from orchestrator.site.pages import Facts
 
 
-def method_page(archive: Archive) -> MethodPage:
-    """Build the method page: every metric, and the floors below which a percentile is missing."""
-    return MethodPage(terms=heads(metrics.METRICS), floors=_floors(archive))
+def method_page(archive: Archive) -> dict[str, Any]:
+    """Gather the method page: every metric, and the floors below which a percentile is missing."""
+    return {"terms": metrics.METRICS, "floors": _floors(archive)}
 
 
 def _floors(archive: Archive) -> Facts:

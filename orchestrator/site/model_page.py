@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from agent.wire.measurement import Latency
-from orchestrator.results import format as text
 from orchestrator.results.metrics import P50, in_section
 from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
-from orchestrator.site import links
 from orchestrator.site.archive import Archive
 from orchestrator.site.cell_view import cell_view, column_name
-from orchestrator.site.figures import figures, head, heads, with_interval
-from orchestrator.site.pages import Facts, Link, ModelPage, ModelRow, OtherMeasurement
+from orchestrator.site.figures import figures, with_interval
+from orchestrator.site.pages import Facts
 from orchestrator.site.plots import range_plot
 
 _MOST_OTHERS = 50
@@ -27,50 +26,40 @@ _LATENCIES = tuple(
 """Columns after p50 and the speed-up: an interval stands below its figure."""
 
 
-def model_page(archive: Archive, campaign: CampaignRecord, model: str, facts: Facts = ()) -> ModelPage:
-    """Build the page of one model of a campaign; its cells keep the campaign's order."""
+def model_page(archive: Archive, campaign: CampaignRecord, model: str, facts: Facts = ()) -> dict[str, Any]:
+    """Gather what the page of one model of a campaign shows; its cells keep the campaign's order.
+
+    `facts` say what the file is, empty where the farm does not have it. `others` are the newest of
+    `other_count` measurements of the same file.
+    """
     cells = archive.cells[campaign.campaign_id]
     own = [cell for cell in cells if cell.model == model]
     baselines = Baselines.among(campaign.baseline, cells)
     notes = Footnotes()
-    first = own[0]
-    others = archive.others(first.model_sha256, campaign.campaign_id, model)
-    return ModelPage(
-        campaign=Link(text.short_name(campaign.name), links.campaign_page(campaign.campaign_id)),
-        name=text.short_name(model),
-        full_name=model,
-        sha256=first.model_sha256,
-        size=text.byte_count(first.model_bytes),
-        level=campaign.level,
-        facts=facts,
-        lead=head(P50),
-        latency_heads=heads(_LATENCIES),
-        resource_heads=heads(in_section("resources")),
-        rows=tuple(_row(cell, baselines, notes) for cell in own),
-        footnotes=notes.listed(),
-        plot=range_plot(_drawn(own)),
-        others=tuple(_other(campaign, cell) for campaign, cell in others[:_MOST_OTHERS]),
-        other_count=len(others),
-    )
+    others = archive.others(own[0].model_sha256, campaign.campaign_id, model)
+    return {
+        "campaign": campaign,
+        "model": model,
+        "first": own[0],
+        "facts": facts,
+        "latency_heads": _LATENCIES,
+        "resource_heads": in_section("resources"),
+        "rows": [_row(cell, baselines, notes) for cell in own],
+        "footnotes": notes.listed(),
+        "plot": range_plot(_drawn(own)),
+        "others": [(found, cell, cell_view(cell, None)) for found, cell in others[:_MOST_OTHERS]],
+        "other_count": len(others),
+    }
 
 
-def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> ModelRow:
-    return ModelRow(
-        cell=cell_view(cell, baselines.of(cell)),
-        lead=with_interval(P50, cell, notes),
-        latencies=tuple(with_interval(metric, cell, notes) for metric in _LATENCIES),
-        resources=figures(in_section("resources"), cell, notes),
-    )
-
-
-def _other(campaign: CampaignRecord, cell: CellRecord) -> OtherMeasurement:
-    return OtherMeasurement(
-        campaign=Link(text.short_name(campaign.name), links.model_page(campaign.campaign_id, cell.model)),
-        name=text.short_name(cell.model),
-        cell=cell_view(cell, None),
-        level=cell.level,
-        finished=text.moment(cell.finished_at),
-    )
+def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> dict[str, Any]:
+    """Return a cell with its p50 and its figures in the order of the headings."""
+    return {
+        "cell": cell_view(cell, baselines.of(cell)),
+        "lead": with_interval(P50, cell, notes),
+        "latencies": [with_interval(metric, cell, notes) for metric in _LATENCIES],
+        "resources": figures(in_section("resources"), cell, notes),
+    }
 
 
 def _drawn(cells: Sequence[CellRecord]) -> list[tuple[str, Latency]]:

@@ -1,4 +1,5 @@
-"""The content of each page as frozen values with their final text; templates only lay them out.
+"""What stands in the tables of pages, as frozen values with their final text; all else templates read from
+the records themselves, through the filters of `build`.
 
 `href` is always relative to the site's root; a template prefixes the path to the root.
 A `tone` is a word for the style sheet (bad, quiet, the tones of a speed-up); no meaning depends on it alone.
@@ -8,7 +9,86 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.site.drawings import Histogram, RangePlot, Scatter
+from agent.wire.measurement import Delegation
+from orchestrator.site.axes import Tick
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """A row of the range drawing: `y` in px, the rest in per cent of the width; None is not drawn."""
+
+    label: str
+    y: int
+    p50: str | None
+    low: str | None
+    high: str | None
+    p90: str | None
+    p99: str | None
+    first: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlot:
+    """The p50, interval, p90, p99 and first of each delegate on one logarithmic axis. `height` in px."""
+
+    height: int
+    ticks: tuple[Tick, ...]
+    rows: tuple[RangeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterPanel:
+    """The samples of one process in order. Paths are of `M x y h0` dots in units, all else is in per cent."""
+
+    label: str
+    left: str
+    right: str
+    warm_width: str
+    width: str
+    warmup_path: str
+    timed_path: str
+    above: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Processes side by side on one axis: `width` units that the page stretches, `height` px.
+
+    `p50` is the y of the cell's p50; `few` dots are drawn larger.
+    """
+
+    width: int
+    height: int
+    ticks: tuple[Tick, ...]
+    panels: tuple[ScatterPanel, ...]
+    p50: str | None
+    few: bool
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramRow:
+    """One process: its bars as one path in units between `top` and `base` px, its median in per cent, and
+    the count outside the axis."""
+
+    label: str
+    top: int
+    base: int
+    path: str
+    median: str
+    outside: str
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How each process's samples are distributed, on one axis: `width` units, `height` px."""
+
+    width: int
+    height: int
+    ticks: tuple[Tick, ...]
+    rows: tuple[HistogramRow, ...]
+    caption: str
+
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -29,27 +109,6 @@ class Badge:
     text: str
     tone: str
     details: Facts = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FallbackRow:
-    """Operators that stayed on the CPU for one reason; `option` would change it, or is empty."""
-
-    count: int
-    operators: str
-    reason: str
-    option: str
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationView:
-    """How much a partition delegate took: `text` is delegated/total; `fallbacks` are
-    all of them, grouped by reason."""
-
-    text: str
-    status: str
-    partitions: int
-    fallbacks: tuple[FallbackRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +137,6 @@ class SpeedUpView:
     blocks: str
     value: str
     """The ratio itself, from which the script forms the mean of the rows that are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricHead:
-    """A metric as a heading or a term.
-
-    `unit` is empty where each value carries its own; `direction` says which way is better; `lead` marks the
-    figure to read first.
-    """
-
-    key: str
-    label: str
-    unit: str
-    direction: str
-    help: str
-    lead: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +182,7 @@ class CellView:
     bar: IntervalBar | None
     speedup: SpeedUpView | None
     is_baseline: bool
-    delegation: DelegationView | None
+    delegation: Delegation | None
     accuracy: Badge | None
     chips: tuple[Chip, ...]
     grade: Badge | None
@@ -182,7 +225,7 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Models x (delegate on device). `baseline` is the delegate's name, or empty; cells show `lead`.
+    """Models x (delegate on device). `baseline` is the delegate's name, or empty; cells show the p50.
 
     `sentences` are the headline, `legend` explains the signs that occur: both as on a terminal.
     """
@@ -190,73 +233,9 @@ class Matrix:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     baseline: str
-    lead: MetricHead
-    interval: MetricHead
     without_number: tuple[Unmeasured, ...]
     sentences: tuple[str, ...]
     legend: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignView:
-    """The head of a campaign's page: name, time and progress."""
-
-    link: Link
-    campaign_id: str
-    created: str
-    by: str
-    level: str
-    right: str
-    counts: str
-    model_count: int
-    delegates: str
-    labels: Facts
-    manifest_sha256: str
-    json_href: str
-    csv_href: str
-    unfinished: int
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentView:
-    """One environment of a device. `changes` names what differs from the one before."""
-
-    anchor: str
-    environment_id: str
-    delegates: str
-    cell_count: int
-    changes: Facts
-    conditions: Facts
-    versions: Facts
-    facts: Facts
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceView:
-    """A device and every environment in which its results were measured."""
-
-    device: str
-    device_name: str
-    environments: tuple[EnvironmentView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPage:
-    """The home page; `newest` and `matrix` are None before the first campaign."""
-
-    newest: CampaignView | None
-    matrix: Matrix | None
-    campaigns: tuple[CampaignView, ...]
-    devices: tuple[DeviceView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignPage:
-    """One campaign."""
-
-    campaign: CampaignView
-    matrix: Matrix
-    devices: tuple[DeviceView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,159 +254,8 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRow:
-    """A delegate on a device; `lead` is its p50, `latencies` and `resources` follow the page's headings."""
-
-    cell: CellView
-    lead: Figure
-    latencies: tuple[Figure, ...]
-    resources: tuple[Figure, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OtherMeasurement:
-    """A cell that measured the same file: in another campaign, or under another name or level."""
-
-    campaign: Link
-    name: str
-    cell: CellView
-    level: str
-    finished: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPage:
-    """One model in one campaign; `footnotes` are (mark, text).
-
-    `facts` say what the file is, empty where the farm does not have it. `others` are the newest of
-    `other_count` measurements of the same file.
-    """
-
-    campaign: Link
-    name: str
-    full_name: str
-    sha256: str
-    size: str
-    level: str
-    facts: Facts
-    lead: MetricHead
-    latency_heads: tuple[MetricHead, ...]
-    resource_heads: tuple[MetricHead, ...]
-    rows: tuple[ModelRow, ...]
-    footnotes: Facts
-    plot: RangePlot | None
-    others: tuple[OtherMeasurement, ...]
-    other_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessRow:
-    """One measuring process; the first is number 1."""
-
-    number: int
-    cache: str
-    init: str
-    first: str
-    warmup_count: str
-    timed_count: str
-    least: str
-    median: str
-    greatest: str
-    memory_before: str
-    memory_peak: str
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RawBlock:
-    """Raw samples of one process in ms: rows of (index of the first, values)."""
-
-    label: str
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-    left_out: int
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """One attempt at the cell."""
-
-    number: int
-    state: StatusView
-    device: str
-    started: str
-    duration: str
-    log_tail: str
-
-
-@dataclass(frozen=True, slots=True)
-class StageRow:
-    """A stage of the init, of the cold and of the warm process."""
-
-    name: str
-    help: str
-    cold: Figure
-    warm: Figure
-
-
-@dataclass(frozen=True, slots=True)
 class SustainedView:
     """A sustained pass: what it says, and the median of each part in order; no plot of fewer than two."""
 
     facts: Facts
     plot: Scatter | None
-
-
-@dataclass(frozen=True, slots=True)
-class CellPage:
-    """Everything behind one number."""
-
-    cell: CellView
-    cell_id: str
-    campaign: Link
-    model: Link
-    device_name: str
-    level: str
-    finished: str
-    original: Link | None
-    lead: MetricHead
-    latencies: tuple[tuple[MetricHead, Figure], ...]
-    resources: tuple[tuple[MetricHead, Figure], ...]
-    stages: tuple[StageRow, ...]
-    footnotes: Facts
-    sample_count: str
-    accuracy: Facts
-    warnings: tuple[str, ...]
-    spread: Facts
-    throughput: str | None
-    sustained: SustainedView | None
-    scatter: Scatter | None
-    histogram: Histogram | None
-    samples_note: str
-    processes: tuple[ProcessRow, ...]
-    process_facts: tuple[tuple[str, tuple[str, ...]], ...]
-    raw: tuple[RawBlock, ...]
-    attempts: tuple[AttemptRow, ...]
-    settings: Facts
-    spec: Facts
-    environment_id: str
-    conditions: Facts
-    versions: Facts
-    facts: Facts
-    data_href: str
-
-
-@dataclass(frozen=True, slots=True)
-class MethodPage:
-    """What every figure means; `floors` are (percentile, fewest samples) as the newest result has them."""
-
-    terms: tuple[MetricHead, ...]
-    floors: Facts
-
-
-@dataclass(frozen=True, slots=True)
-class Colophon:
-    """The foot of every page."""
-
-    built: str
-    campaign_count: int
-    cell_count: int

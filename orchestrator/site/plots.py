@@ -16,7 +16,7 @@ from statistics import median_low
 from agent.wire.measurement import Latency, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.site.axes import Scale, log_scale, percent, px
-from orchestrator.site.drawings import (
+from orchestrator.site.pages import (
     Histogram,
     HistogramRow,
     RangePlot,

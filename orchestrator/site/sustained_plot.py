@@ -7,8 +7,7 @@ from typing import Final
 from orchestrator.results.detail_lines import sustained_lines, sustained_of
 from orchestrator.results.records import CellRecord
 from orchestrator.site.axes import Scale, percent, px
-from orchestrator.site.drawings import Scatter, ScatterPanel
-from orchestrator.site.pages import SustainedView
+from orchestrator.site.pages import Scatter, ScatterPanel, SustainedView
 
 _WIDTH: Final = 1000
 """Width of the drawing in units, which the page stretches to its own width: ten units are one per cent."""

@@ -7,12 +7,50 @@ an agent, nor quoted in a message.
 
 from __future__ import annotations
 
+import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import BinaryIO, Final
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import FarmError, UsageError
+from orchestrator.manifest.campaign import Campaign, ModelEntry
+from orchestrator.results.records import ModelOrigin
+from orchestrator.sources.zoo import zoo_models
 from runtime.model.schema import FILE_IDENTIFIER
+
+_USER: Final = re.compile(r"(?<=://)[^/\s'\"?#@]*@")
+_QUERY: Final = re.compile(r"(://[^\s'\"?#]*\?)[^\s'\"#,}\]]+")
+
+
+def without_credentials(text: str) -> str:
+    """The text without the users, passwords and queries of its addresses; a query may hold a signature."""
+    return _QUERY.sub(r"\1removed", _USER.sub("", text))
+
+
+def origins_of(campaign: Campaign, files: Mapping[str, str]) -> dict[str, ModelOrigin]:
+    """The origin of each model by its id. `files`: the sha256 of each model's file, as far as it is known."""
+    licences = _licences()
+    return {
+        entry.id: ModelOrigin(_source(entry), licences.get(files.get(entry.id, "")))
+        for entry in campaign.models
+    }
+
+
+def _source(entry: ModelEntry) -> str:
+    """As the user wrote it; a file of the command line as the equivalent campaign file names it."""
+    if entry.place is None:
+        return f"./{Path(entry.source).name}"
+    return without_credentials(entry.source)
+
+
+def _licences() -> Mapping[str, str]:
+    """The licence of every file that the zoo knows, by sha256."""
+    try:
+        return {model.sha256: model.licence for model in zoo_models().values()}
+    except FarmError:
+        return {}
+
 
 Requirement = Callable[[BinaryIO, str], None]
 """Raises `UsageError`, naming the file by its second argument, for content of another kind."""

@@ -17,7 +17,7 @@ from typing import Final
 from orchestrator.config.filesystem import KERNEL_FILESYSTEMS, filesystem_of_device
 from orchestrator.errors import UsageError
 from orchestrator.sources.content import Requirement
-from orchestrator.sources.index import recall, remember
+from orchestrator.sources.pypi import recall, remember
 from orchestrator.sources.store import Store, StoredFile, too_large, wrong_hash
 from runtime.model.skeleton import is_skeleton, restore_skeleton
 

@@ -6,6 +6,8 @@ archive is never unpacked; the one member is read from it with the store's size 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +21,34 @@ from typing import IO
 from orchestrator.config.child_environment import for_pip
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest.problems import suggestion
+from orchestrator.sources.store import Store, StoredFile
+from runtime.common.durable import write_atomically
+
+
+def recall(store: Store, key: str) -> StoredFile | None:
+    """The artifact that this source gave before, where the store still has it."""
+    try:
+        entry = json.loads(_path(store, key).read_bytes())
+    except (OSError, ValueError):
+        return None
+    sha256 = entry.get("sha256") if isinstance(entry, dict) and entry.get("key") == key else None
+    if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        return None
+    return store.find(sha256)
+
+
+def remember(store: Store, key: str, found: StoredFile) -> None:
+    """Record the artifact that the source gave."""
+    path = _path(store, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = json.dumps({"key": key, "sha256": found.sha256}) + "\n"
+    # Not synchronised: an entry that a power cut spoils is none, and the source is fetched again.
+    write_atomically(path, entry.encode(), sync=False)
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.root / "sources" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+
 
 DOWNLOAD_LIMIT_S = 1800
 """Seconds that `pip download` of one wheel may take. Chosen: 2 GiB at 10 Mbit/s; it ends hung downloads."""

@@ -15,9 +15,8 @@ from orchestrator.manifest import ManifestError, ModelEntry
 from orchestrator.manifest.problems import Problem
 from orchestrator.sources.content import Requirement, require_labelled_data, require_model
 from orchestrator.sources.files import SKELETON_SUFFIX, check_file, store_file, store_skeleton
-from orchestrator.sources.index import recall, remember
 from orchestrator.sources.npm import Package, download_package, open_packed, parse_npm
-from orchestrator.sources.pypi import Wheel, download, open_member, parse_source
+from orchestrator.sources.pypi import Wheel, download, open_member, parse_source, recall, remember
 from orchestrator.sources.store import DEFAULT_MAX_BYTES, Store, StoredFile, wrong_hash
 from orchestrator.sources.web import Web, parse_url
 from orchestrator.sources.zoo import zoo_model

@@ -137,6 +137,7 @@ def verb_of(words: list[str]) -> Verb:
     path, rest = words[:1], words[1:]
     while rest and hasattr(parser, "commands") and not rest[0].startswith("-"):
         parser = parser.commands[rest[0]]
+        parser = parser.load() if isinstance(parser, orchestrator.cli.Later) else parser
         path.append(rest.pop(0))
     return Verb(" ".join(path), parser, rest)
 

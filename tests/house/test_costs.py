@@ -54,7 +54,7 @@ THINGS = {
     ),
     "CLI verb": Thing(
         ("orchestrator/cli/validate.py",),
-        "import orchestrator.cli as cli; cli.application(); names = [verb.name for verb in cli.VERBS]",
+        "import orchestrator.cli as cli; cli.parser(); names = [verb.name for verb in cli.VERBS]",
         frozenset({"validate"}),
         {"orchestrator/cli/__init__.py": r"\bvalidate\b"},
     ),

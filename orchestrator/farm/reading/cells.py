@@ -17,6 +17,7 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db import events
 from orchestrator.db.campaigns import farm_state as open_cells
 from orchestrator.db.campaigns import manifests, scheduler_state
+from orchestrator.db.campaigns.scheduler_state import NO_BROKER, STOPPED, SchedulerState
 from orchestrator.db.cells import outputs, waiting
 from orchestrator.db.cells.outputs import Output
 from orchestrator.db.devices import agents
@@ -26,14 +27,41 @@ from orchestrator.db.engine.sessions import Database, Session
 from orchestrator.db.results import cell_words, compared_cells, records
 from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
-from orchestrator.farm.reading.scheduler_status import broker_state, why_unscheduled
 from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
 from orchestrator.policy.why import Why, explain
 from orchestrator.results.comparable import ComparedCell
 from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.scheduling.lock import lock_holder
 from orchestrator.sources.store import Store
 from runtime.model.facts import ModelFacts, model_facts
 from runtime.model.reader import load_model
+
+
+def why_unscheduled(home: FarmHome, lab: LabConfig, state: SchedulerState | None, now: datetime) -> str:
+    """Why no scheduler gives cells to devices now; empty where one does. `state`: a lab's record."""
+    if not lab.is_lab:
+        holder = lock_holder(home.scheduler_lock)
+        return "" if holder is not None else "no scheduler is running; `farm submit` schedules while it waits"
+    if state is None:
+        return "no scheduler has run yet; start one: farm serve"
+    if state.broker == STOPPED:
+        return f"the scheduler on {state.host} was stopped; start it: farm serve"
+    silence_s = (now - state.beat_at).total_seconds()
+    if silence_s > lab.times.suspect_s:
+        return f"the scheduler on {state.host}: last heartbeat {silence_s:.0f} s ago; start it: farm serve"
+    return ""
+
+
+def broker_state(lab: LabConfig, state: SchedulerState | None) -> str:
+    """The state of the broker as the scheduler has recorded it."""
+    if not lab.is_lab:
+        return NO_BROKER
+    if state is None:
+        return "unknown: no scheduler has run yet"
+    if state.broker == STOPPED:
+        return "unknown: no scheduler is running"
+    return f"{state.broker}: {state.broker_text}" if state.broker_text else state.broker
+
 
 _SAMPLES: TypeAdapter[list[ProcessSamples]] = TypeAdapter(list[ProcessSamples])
 

@@ -1,4 +1,4 @@
-"""The calls of users' machines: which methods of the farm's face, with which scope, and their form as JSON.
+"""The calls of users' machines: methods of the farm's face, the scope of each, their JSON, and the answers.
 
 Arguments and answers have the types of the methods themselves, so that there is one description of both ends.
 """
@@ -6,19 +6,24 @@ Arguments and answers have the types of the methods themselves, so that there is
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
+from orchestrator.db.engine.sessions import RefusedError
+from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refinements
 from orchestrator.farm.again.steering import Steering
 from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.opening import Farm
 from orchestrator.farm.reading.cells import Reading
 from orchestrator.farm.submit.requests import Requests
-from orchestrator.policy.rights import Scope
+from orchestrator.policy.rights import Scope, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +98,34 @@ def _arguments(method: Callable[..., Any]) -> type[BaseModel]:
 @cache
 def _answer(method: Callable[..., Any]) -> TypeAdapter[Any]:
     return TypeAdapter(get_type_hints(method)["return"])
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UsersFace:
+    """The calls of `CALLS`. Any thread may use it."""
+
+    farm: Farm
+
+    def scope_of(self, call: str) -> Scope | None:
+        """The scope that a call needs; None: there is no such call."""
+        return CALLS[call].scope if call in CALLS else None
+
+    def answer(self, user: User, call: str, arguments: bytes) -> bytes:
+        """Make a call for a user. Raises what the method raises, and `UsageError` for other arguments."""
+        found = CALLS[call]
+        try:
+            given = found.read(arguments)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise UsageError(f"{call}: {where}: {first['msg']}") from error
+        method = attrgetter(found.name)(self.farm.seen_by(user))
+        try:
+            return found.answer.dump_json(method(**given))
+        except RefusedError as error:
+            # Texts with a NUL, numbers of more than 64 bits: nothing of it was stored.
+            log.warning("user %s: %s: the database refuses it: %s", user.name, call, type(error).__name__)
+            raise UsageError(f"{call}: the farm's database does not take these values") from error

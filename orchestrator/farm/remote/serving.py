@@ -22,7 +22,7 @@ from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.farm.opening import Farm
-from orchestrator.farm.remote.answering import UsersFace
+from orchestrator.farm.remote.calls import UsersFace
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.scheduling.loop import SchedulerLoop
 from orchestrator.sources import health_model
@@ -203,6 +203,6 @@ def _endpoint(
     """The HTTP endpoint, where the configuration names an address."""
     if lab.address is None:
         return nullcontext()
-    from orchestrator.endpoint.serve import answering  # noqa: PLC0415  # many labs need no web server
+    from orchestrator.endpoint.server import answering  # noqa: PLC0415  # many labs need no web server
 
     return answering(credentials, lab.address, face, metrics)

@@ -23,7 +23,7 @@ from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import ModelFile, expand
 from orchestrator.policy.preview import NEVER, CellPreview, PlannedCell, plan_cells
 from orchestrator.policy.rights import User
-from orchestrator.sources.origins import origins_of, without_credentials
+from orchestrator.sources.content import origins_of, without_credentials
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.results.imports.figures import ImportedResult, NotReadableError
 from orchestrator.results.imports.reading import MOST_BYTES, read_results
+from orchestrator.results.imports.reports import ImportedResult, NotReadableError
 
 __all__ = ["MOST_BYTES", "ImportedResult", "NotReadableError", "read_results"]

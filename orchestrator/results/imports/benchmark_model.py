@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.results.imports.figures import Figures, ImportedResult, NotReadableError
+from orchestrator.results.imports.reports import Figures, ImportedResult, NotReadableError
 
 TOOL: Final = "benchmark_model"
 

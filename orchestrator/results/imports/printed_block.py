@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.results.imports.figures import Figures, ImportedResult, NotReadableError
-from orchestrator.results.imports.reports import LITERT_BENCHMARK
+from orchestrator.results.imports.reports import LITERT_BENCHMARK, Figures, ImportedResult, NotReadableError
 
 _TITLE: Final = "BENCHMARK RESULTS"
 _ROW: Final = re.compile(r"^\s*([A-Z][a-z]+ ?(?:\([a-z0-9]+\)|[a-z]+)?):\s+(\S+)(?: ms)?(?: \((\d+) runs\))?")

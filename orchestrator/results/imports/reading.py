@@ -7,8 +7,7 @@ import re
 from typing import Final
 
 from orchestrator.results.imports import benchmark_model, printed_block, result_message
-from orchestrator.results.imports.figures import ImportedResult, NotReadableError
-from orchestrator.results.imports.reports import read_report
+from orchestrator.results.imports.reports import ImportedResult, NotReadableError, read_report
 
 MOST_BYTES: Final = 64 << 20
 """Bytes of a file, at most. Chosen: an AI Hub profile with a hundred thousand layers has some 20 MB; a larger

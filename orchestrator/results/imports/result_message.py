@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from orchestrator.results.imports.benchmark_model import TOOL
-from orchestrator.results.imports.figures import Figures, ImportedResult, NotReadableError
+from orchestrator.results.imports.reports import Figures, ImportedResult, NotReadableError
 
 _NAME: Final = 1
 """Number of the field `name`; LiteRT's file benchmark_result.proto gives this and all others."""

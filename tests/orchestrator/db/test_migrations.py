@@ -10,12 +10,21 @@ from orchestrator.db import migrate as migration
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 from tests.needs import REPOSITORY
+from tests.orchestrator.db import tables_of_0022
 from tests.orchestrator.db.future_revision import add_revision
 from tests.orchestrator.stocked import cells, stock
 
 
-def test_the_scripts_make_exactly_the_tables_of_the_code(own):
+def test_a_new_database_has_exactly_the_tables_of_the_code(own):
     assert (migration.revision(own), migration.pending_changes(own)) == (migration.HEAD, [])
+
+
+def test_the_scripts_lead_from_the_first_release_to_exactly_the_tables_of_the_code(empty):
+    with empty.engine.begin() as connection:
+        tables_of_0022.create(connection)
+    assert migration.revision(empty) == "0022"
+    migration.migrate(empty)
+    assert (migration.revision(empty), migration.pending_changes(empty)) == (migration.HEAD, [])
 
 
 def test_the_newest_script_is_the_one_the_code_expects():

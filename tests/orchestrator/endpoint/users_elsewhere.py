@@ -18,7 +18,7 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.endpoint.agent_registry import AgentRegistry
 from orchestrator.farm.opening import Farm
-from orchestrator.farm.remote.answering import UsersFace
+from orchestrator.farm.remote.calls import UsersFace
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder
 from orchestrator.trust.users import Users
 from tests.orchestrator.cli.conftest import Ran

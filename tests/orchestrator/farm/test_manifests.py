@@ -23,7 +23,7 @@ from orchestrator.farm.submit.submission import Submission
 from orchestrator.manifest.campaign import Written
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.results.records import ModelOrigin
-from orchestrator.sources.origins import origins_of, without_credentials
+from orchestrator.sources.content import origins_of, without_credentials
 from orchestrator.sources.zoo import zoo_models
 from tests.orchestrator.asked import CPU, POCL, asked, model_files
 from tests.orchestrator.cli.models import unary_model

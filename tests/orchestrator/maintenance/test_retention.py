@@ -217,7 +217,7 @@ def test_young_files_stay_though_nothing_names_them(database: Database, store: S
 
 
 def test_what_a_source_gave_is_forgotten_with_the_file(database: Database, store: Store) -> None:
-    from orchestrator.sources.index import recall, remember
+    from orchestrator.sources.pypi import recall, remember
 
     sha256 = put(store, b"model")
     found = store.find(sha256)

@@ -9,10 +9,9 @@ import pytest
 from agent.wire.measurement import Delegation
 from orchestrator.cli.outcome import answer_markdown
 from orchestrator.results.answer.build import answer_of
-from orchestrator.results.answer.layout import lines
+from orchestrator.results.answer.layout import lines, width
 from orchestrator.results.format import known, percent, short_time
 from orchestrator.results.metrics import named
-from orchestrator.results.text_width import width
 from tests.orchestrator.results.answered import demo, failed, measured, wrong
 
 GOLDEN = """\

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.results.answer.layout import lines
-from orchestrator.results.answer.table import Answer, Column, Entry, Title
-from orchestrator.results.text_width import cut_end, cut_middle, left, right, width
+from orchestrator.results.answer.entries import Answer, Column, Entry, Title
+from orchestrator.results.answer.layout import cut_end, cut_middle, left, lines, right, width
 
 WIDTHS = (60, 80, 100, 120, 200)
 TITLE = Title("demo", ("3 models", "AMD EPYC, 2 threads", "quick", "23 Nov 08:06"), "9/9 right")

@@ -15,8 +15,7 @@ from orchestrator import api
 from orchestrator.cli.budgets import Undecided, conclude
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import latency_budget, read_budget
-from orchestrator.results.budgets import FAILED, UNDECIDED, judge_budgets, open_cells
-from orchestrator.results.junit import junit_xml
+from orchestrator.results.budgets import FAILED, UNDECIDED, judge_budgets, junit_xml, open_cells
 from orchestrator.results.records import CellRecord
 from tests.orchestrator.cli.records import cell
 

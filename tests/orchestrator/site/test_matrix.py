@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.site.home import campaign_view
+from orchestrator.site.home import campaign_head
 from orchestrator.site.matrix import BAR_WIDTH, build_matrix
 from tests.orchestrator.site.records import HOST, POCL, cell, demo_farm
 from tests.orchestrator.site.wide import wide_farm
@@ -69,7 +69,7 @@ def test_a_struck_out_cell_is_counted_once():
     farm = wide_farm()
     (campaign,) = farm.campaign_list
     cells = farm.cells(campaign.campaign_id)
-    counts = campaign_view(campaign, cells).counts
+    counts = campaign_head(campaign, cells)["counts"]
     assert counts == "21 done · 1 struck out · 1 failed · 7 unsupported"
     assert sum(int(part.split()[0]) for part in counts.split(" · ")) == len(cells)
 

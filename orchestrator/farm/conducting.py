@@ -1,0 +1,91 @@
+"""Conducts a submission: brings its files into the store, has it planned, sends the files, and stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.config.limits import require_budget
+from orchestrator.farm.remote.farm import AnyFarm, RemoteOrder
+from orchestrator.farm.submit.submission import Order, Submitted
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.manifest.load import parse_manifest
+from orchestrator.policy.preview import CellPreview
+from orchestrator.sources import CheckedSources, Web, check_all, resolve_all
+from orchestrator.sources.datasets import with_data
+from orchestrator.sources.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A campaign with a decision for each cell. `files`: the sha256 of each file that it needs."""
+
+    farm: AnyFarm
+    order: Order | RemoteOrder
+    files: Sequence[str]
+    note: Callable[[str], None]
+
+    @property
+    def preview(self) -> Sequence[CellPreview]:
+        """What is done with each cell; once it is submitted, as it was stored."""
+        return self.order.preview
+
+    def submit(self) -> Submitted:
+        """Send the files to where the farm has its own, and store the campaign."""
+        self.farm.send(self.files, self.note)
+        return self.order.submit()
+
+
+@contextmanager
+def planned(
+    farm: AnyFarm, campaign: Campaign, checked: CheckedSources, note: Callable[[str], None], *, force: bool
+) -> Iterator[Planned]:
+    """Keep a campaign's models and labelled data in the store, and have it planned; submit it inside.
+
+    `note` receives a line for each slow step and for each model whose cells will fail; `force`: nothing is
+    reused. Raises `FarmError` where the store's budget is used, and as `resolve_all` and `with_data`.
+    """
+    lab = farm.lab
+    store = Store(farm.home.store, lab.limits.artifact_bytes, lab.limits)
+    # Until the campaign names its files in the database, `farm db prune` must not delete them.
+    with store.in_use():
+        require_budget(store.root, lab.limits)
+        web = Web(lab.allow_private, lab.npm_registry)
+        models = resolve_all(checked, store, note, web)
+        campaign, models = with_data(campaign, models, checked, store, note, web)
+        for model in models:
+            if model.problem:
+                note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")
+            if model.unreachable:
+                note(f"warning: {model.id}: its cells will fail: {model.unreachable}")
+        files = [model.sha256 for model in models if model.sha256]
+        files += [one.plan.labelled.sha256 for one in campaign.models if one.plan.labelled is not None]
+        yield Planned(farm, farm.submission.order(campaign, models, force=force), files, note)
+
+
+def submit_document(farm: AnyFarm, document: str, called: str, note: Callable[[str], None]) -> Submitted:
+    """Store the campaign of a `models.yaml` text; `called`: what messages call it. Nothing is reused.
+
+    `note` receives a line for each slow step. Raises as `farm submit` does.
+    """
+    return submit_campaign(farm, parse_manifest(document.encode(), called), note, force=True)
+
+
+def submit_campaign(
+    farm: AnyFarm,
+    campaign: Campaign,
+    note: Callable[[str], None],
+    *,
+    force: bool,
+    require: Callable[[Sequence[CellPreview]], None] = lambda _: None,
+) -> Submitted:
+    """Store a campaign whose relative sources start at the working directory.
+
+    `force`: nothing is reused; `require` raises where the planned cells are not those that were meant.
+    """
+    checked = check_all(campaign.models, Path(), None, farm.lab.limits.artifact_bytes)
+    with planned(farm, campaign, checked, note, force=force) as plan:
+        require(plan.preview)
+        return plan.submit()
