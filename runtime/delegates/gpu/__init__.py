@@ -3,8 +3,6 @@
 Importing the package gives the descriptor alone: to list `gpu` loads neither numpy nor pyopencl.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final

@@ -4,8 +4,6 @@ Each takes float32 of any shape, some float16; quantised types go through a rule
 is evaluated for every level while planning.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

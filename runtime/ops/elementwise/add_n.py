@@ -1,7 +1,5 @@
 """ADD_N: the sum of any number of tensors of one shape."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -3,8 +3,6 @@
 Quantised results are those of LiteRT's reference kernels (`levels.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

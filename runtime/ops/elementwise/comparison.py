@@ -3,8 +3,6 @@
 Quantised operands are brought to one scale with 8 spare bits first (`reference/comparisons.h`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FLOOR_DIV, FLOOR_MOD, POW and ATAN2, broadcast."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FAKE_QUANT: float values moved to the levels of a grid, as training with quantisation simulates it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

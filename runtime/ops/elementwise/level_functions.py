@@ -1,7 +1,5 @@
 """A float function of levels, as LiteRT tabulates it (`LUTPopulate` of `internal/common.h`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logic and bits: LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT; BITWISE_XOR, RIGHT_SHIFT."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

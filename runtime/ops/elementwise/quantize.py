@@ -1,7 +1,5 @@
 """Between float and quantised values: QUANTIZE, DEQUANTIZE; and CAST."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """FLOOR, CEIL, ROUND and SIGN, element by element."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """SELECT and SELECT_V2: elements of one tensor where a condition holds, of another where it does not."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

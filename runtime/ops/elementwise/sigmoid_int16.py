@@ -3,8 +3,6 @@
 The table holds sigmoid over [0, 10.7), about 24 points to a unit, in 16 bits; tanh(x) = 2 sigmoid(2 x) - 1.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

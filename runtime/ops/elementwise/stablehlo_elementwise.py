@@ -3,8 +3,6 @@
 LiteRT's interpreter runs the last two on GPUs only; they do as the StableHLO specification says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

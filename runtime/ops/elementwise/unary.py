@@ -3,8 +3,6 @@
 Levels go through tables; float16 is computed in single precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BUCKETIZE: which interval a value lies in."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """Rows of tables: EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE, HASHTABLE_LOOKUP."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

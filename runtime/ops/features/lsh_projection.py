@@ -1,7 +1,5 @@
 """LSH_PROJECTION: bits that are alike for inputs that are alike (`lsh_projection.cc`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, LSHProjectionType, TensorType

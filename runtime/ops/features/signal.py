@@ -1,7 +1,5 @@
 """Complex numbers and spectra: RFFT2D, REAL, IMAG, COMPLEX_ABS."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """SKIP_GRAM: word groups of a sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ filter_w, filter_h, activation, int32 each. An index is a float: the place of th
 by row, and a tenth (`mediapipe/util/tflite/operations/max_pool_argmax.cc`).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

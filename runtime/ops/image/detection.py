@@ -5,8 +5,6 @@ Outputs, all float32: boxes [1, M, 4] (ymin, xmin, ymax, xmax), classes [1, M], 
 Formulas and order of ties are those of LiteRT's `kernels/detection_postprocess.cc`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """NON_MAX_SUPPRESSION_V4 and V5 (`reference/non_max_suppression.h`); V5 may lower scores as well."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D over [N, H, W, C]."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

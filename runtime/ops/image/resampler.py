@@ -4,8 +4,6 @@ Inputs: image [N, H, W, C], positions (x, y) [N, H, W, 2]; output [N, H, W, C]. 
 counts as zero (`mediapipe/util/tflite/operations/resampler.cc`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import TensorType

@@ -1,7 +1,5 @@
 """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the size is a constant [height, width]."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

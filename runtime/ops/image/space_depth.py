@@ -1,7 +1,5 @@
 """Pixels between space, depth and batch: SPACE_TO_DEPTH, SPACE_TO_BATCH_ND and their inverses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 float32; int8 and int16 exactly as LiteRT's `reference/batch_matmul.h`; float32 by constant int8 (hybrid).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

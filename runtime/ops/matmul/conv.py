@@ -5,8 +5,6 @@ int16 exactly as LiteRT's `reference/integer_ops/conv.h` and `reference/conv.h`;
 or int4 filters (hybrid) as `HybridConvPerChannel` of `reference/conv.h`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

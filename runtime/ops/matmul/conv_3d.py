@@ -3,8 +3,6 @@
 Windows of some output rows are gathered into columns, then one GEMM (`reference/conv3d.h`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ Output shape (int32 [5]), filter [kd, kh, kw, Co, Ci], x [N, D, H, W, Ci], bias 
 `reference/conv3d_transpose.h`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -5,8 +5,6 @@ input channel c. float32; int8, uint8 and int16 exactly as `reference/integer_op
 `reference/depthwiseconv_uint8.h`; float activations with int8 filters as `DepthwiseConvHybridPerChannel`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

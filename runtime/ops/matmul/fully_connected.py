@@ -5,8 +5,6 @@ uint8 and int16 exactly as LiteRT's reference kernels; float activations with in
 whose scales are per tensor, per channel or blockwise.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ A row becomes levels less their zero point, times a scale: `tensor_utils::Symmet
 on the filter's levels; its sums are integers, and each is scaled by the row's and the channel's scale.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import TensorType

@@ -4,8 +4,6 @@ Rules: `kernel_util.cc` (PopulateConvolutionQuantizationParams, GetQuantizedConv
 `reference/integer_ops/conv.h`. Filters may have a zero point where they are uint8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, TypeAlias

@@ -4,8 +4,6 @@ A small filter is widened once. A large one stays as narrow as it is in the file
 piece in every call: that costs little beside the product, reads fewer bytes, and needs no second copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 

@@ -4,8 +4,6 @@ Inputs: output shape (int32 [4]), filter [Co, kh, kw, Ci], x [N, H, W, Ci], bias
 and int16 exactly as LiteRT's `reference/integer_ops/transpose_conv.h`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType

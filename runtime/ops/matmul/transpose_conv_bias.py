@@ -5,8 +5,6 @@ struct: padding (1 SAME, 2 VALID), stride_w, stride_h, int32 each. Output: H * s
 extent (H - 1) * stride + kh for VALID.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

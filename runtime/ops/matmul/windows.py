@@ -1,7 +1,5 @@
 """Windows of convolutions: their geometry, and the gathering of their columns tile by tile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Repeating a tensor: TILE, BROADCAST_TO and STABLEHLO_BROADCAST_IN_DIM."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator

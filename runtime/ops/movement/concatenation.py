@@ -1,7 +1,5 @@
 """Joining along an axis: CONCATENATION and PACK."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np

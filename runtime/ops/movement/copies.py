@@ -1,7 +1,5 @@
 """Kernels that only move elements: pairs of views, prepared once and copied at each run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

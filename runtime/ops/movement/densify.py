@@ -1,7 +1,5 @@
 """DENSIFY: a sparse constant becomes dense. Constants are decoded on reading, so this only copies."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

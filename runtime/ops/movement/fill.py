@@ -1,7 +1,5 @@
 """Tensors made from a few values: FILL, ZEROS_LIKE, RANGE, ONE_HOT, MATRIX_DIAG, MATRIX_SET_DIAG."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

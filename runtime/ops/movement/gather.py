@@ -1,7 +1,5 @@
 """Elements chosen by indices: GATHER along an axis, GATHER_ND by index vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator

@@ -1,7 +1,5 @@
 """A border around a tensor: PAD and PADV2 of a constant value, MIRROR_PAD of its own elements."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, MirrorPadMode

@@ -1,7 +1,5 @@
 """Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS, BITCAST."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

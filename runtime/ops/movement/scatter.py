@@ -1,7 +1,5 @@
 """Elements put where indices say: SCATTER_ND (duplicates add up) and SPARSE_TO_DENSE."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """Elements in another order: REVERSE_V2, REVERSE_SEQUENCE, TOPK_V2."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator

@@ -1,7 +1,5 @@
 """Operators on shapes themselves: SHAPE, RANK and BROADCAST_ARGS."""
 
-from __future__ import annotations
-
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator

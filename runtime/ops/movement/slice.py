@@ -1,7 +1,5 @@
 """SLICE and STRIDED_SLICE: a view of the input, copied; DYNAMIC_UPDATE_SLICE: a box of it replaced."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parts of a tensor along an axis: SPLIT, SPLIT_V and UNPACK."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np

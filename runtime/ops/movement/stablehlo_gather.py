@@ -1,7 +1,5 @@
 """STABLEHLO_GATHER: slices at computed starts, assembled as the StableHLO specification says."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator

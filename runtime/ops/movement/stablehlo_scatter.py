@@ -1,7 +1,5 @@
 """STABLEHLO_SCATTER: updates joined into an operand at computed places."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """TRANSPOSE: a permuted copy."""
 
-from __future__ import annotations
-
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
 from runtime.ops.support.context import Kernel, OpContext

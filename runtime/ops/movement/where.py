@@ -1,7 +1,5 @@
 """Outputs whose length depends on the values: WHERE and UNIQUE."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -3,8 +3,6 @@
 Every block of bits is a function of a key and a counter, so a whole run of blocks is computed at once.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.ops.support.value import Array

@@ -3,8 +3,6 @@
 With the seeds of the file they are LiteRT's numbers; seeds of 0 and 0 mean a new seed for each allocation.
 """
 
-from __future__ import annotations
-
 import secrets
 
 import numpy as np

@@ -4,8 +4,6 @@ Gates lie in the order input, candidate, forget, output. float32; or uint8 with 
 bits, where activations have scale 1 / 128 and zero point 128.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType

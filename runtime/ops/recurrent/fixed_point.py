@@ -4,8 +4,6 @@ Sources: gemmlowp's `fixedpoint.h` and LiteRT's `portable_tensor_utils.cc`. A fu
 results: each is computed once, as a table. A value with n integer bits has 15 - n fractional ones.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -4,8 +4,6 @@ CIFG is without an input gate, which is then 1 - forget; peepholes let the cell 
 shrinks the output; layer normalisation takes the gates' sums before their biases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

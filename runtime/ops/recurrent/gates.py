@@ -1,7 +1,5 @@
 """Products of step inputs with the weights of several gates at once, in float or hybrid arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 

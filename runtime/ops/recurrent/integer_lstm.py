@@ -5,8 +5,6 @@ with 15; the cell's scale is a power of two. Intermediates of the operator hold 
 (0..3) and of the hidden state (4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

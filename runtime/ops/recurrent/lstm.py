@@ -1,7 +1,5 @@
 """LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_LSTM."""
 
-from __future__ import annotations
-
 from runtime.model.schema import BuiltinOperator, LSTMKernelType, TensorType
 from runtime.ops.recurrent.basic_lstm import basic_lstm, basic_lstm_shape
 from runtime.ops.recurrent.float_lstm import FloatLstm, LstmSlots, lstm_sizes

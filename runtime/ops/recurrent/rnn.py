@@ -1,7 +1,5 @@
 """RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN: activation(W x + R h + b)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recurrent operators over time: sequences in either layout, and cells that step through them."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from runtime.ops.support.context import Kernel, OpContext

@@ -1,7 +1,5 @@
 """SVDF: a bank of filters of low rank over time, each a feature filter and a filter over its history."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType

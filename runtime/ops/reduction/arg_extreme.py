@@ -1,7 +1,5 @@
 """ARG_MAX and ARG_MIN: the first index of the extremum along an axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """CUMSUM: running sums along an axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """LOG_SOFTMAX along the last axis; int8 in fixed point (`reference/integer_ops/log_softmax.h`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

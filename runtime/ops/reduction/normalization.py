@@ -1,7 +1,5 @@
 """L2_NORMALIZATION along the last axis, LOCAL_RESPONSE_NORMALIZATION across channels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

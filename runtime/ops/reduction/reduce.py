@@ -1,7 +1,5 @@
 """Reductions over axes: MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW: the elements under a sliding window, reduced to one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows joined by their segment: SEGMENT_SUM and UNSORTED_SEGMENT_*."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

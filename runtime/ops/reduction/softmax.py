@@ -1,7 +1,5 @@
 """SOFTMAX along the last axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

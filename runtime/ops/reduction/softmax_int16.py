@@ -1,7 +1,5 @@
 """SOFTMAX of int16 levels: two interpolated tables (`reference/softmax.h`, SoftmaxInt16)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.ops.support.context import Kernel, OpContext

@@ -1,7 +1,5 @@
 """Operators that run other subgraphs: IF, WHILE, CALL, CALL_ONCE, STABLEHLO_CASE, STABLEHLO_COMPOSITE."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

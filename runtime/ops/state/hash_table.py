@@ -1,7 +1,5 @@
 """Static tables between int64 and string: HASHTABLE, HASHTABLE_IMPORT, HASHTABLE_FIND, HASHTABLE_SIZE."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from runtime.model.schema import BuiltinOperator, TensorType

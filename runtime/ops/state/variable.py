@@ -1,7 +1,5 @@
 """Variables that all subgraphs of an interpreter share: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -1,7 +1,5 @@
 """Sets of types that several families accept, in the order in which `docs/operators.md` lists them."""
 
-from __future__ import annotations
-
 from runtime.model.schema import TensorType
 
 INDICES = (TensorType.INT32, TensorType.INT64)

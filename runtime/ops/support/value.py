@@ -10,8 +10,6 @@
 | RESOURCE, VARIANT | int32 | handles |
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping

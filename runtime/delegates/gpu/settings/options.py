@@ -1,7 +1,5 @@
 """The delegate's options, parsed once and strictly from the mapping that a user gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
