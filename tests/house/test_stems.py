@@ -13,7 +13,6 @@ TESTS = REPOSITORY / "tests/runtime/ops"
 OPENCL = REPOSITORY / "runtime/delegates/gpu"
 
 MODULES_WITHOUT_A_TEST = {
-    "support/type_sets": "tuples of types alone; docs/operators.md is written from them and tested",
 }
 TESTS_WITHOUT_A_MODULE = {
     "properties/properties": "the rows of all families",

@@ -3,9 +3,8 @@
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.fused_activation import clamp_floats
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT32)

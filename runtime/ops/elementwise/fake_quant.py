@@ -3,10 +3,9 @@
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.blocks import flat_blocks
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.quantization import round_half_away
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.blocks import pairwise
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs, same_shape
 
 _INTEGERS = (

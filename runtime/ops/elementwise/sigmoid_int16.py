@@ -8,9 +8,8 @@ import math
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.levels import level_table
-from runtime.ops.support.value import Array
 
 _STEP = (1 + 3.97e-5) / 24
 """Real distance between two points, fitted so that the computed table is LiteRT's `sigmoid_table_uint16` but

@@ -4,10 +4,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, LSHProjectionType, TensorType
 from runtime.ops.features.fingerprint import fingerprint64
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import PLAIN
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import PLAIN, Array, Kernel, OpContext, Shape, operator
 
 
 def projection_shape(op: OpContext) -> tuple[Shape, ...]:

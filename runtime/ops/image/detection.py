@@ -13,9 +13,8 @@ import numpy as np
 
 from runtime.model.flexbuffer import read_map
 from runtime.model.schema import TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.registry import custom_operator
-from runtime.ops.support.value import Array, Shape
 
 MAX_DETECTIONS = 1 << 20
 """Largest number of output boxes, M, that the options may ask for. Chosen: outputs of 24 MiB, where a few

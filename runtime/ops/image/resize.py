@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array, Shape
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)
 _COPIED = (

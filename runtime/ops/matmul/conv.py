@@ -29,13 +29,11 @@ from runtime.ops.matmul.integer_gemm import (
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product
 from runtime.ops.matmul.windows import Geometry, Tile, geometry, tiles
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, together
 from runtime.ops.support.quantization import float_activation_range
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.value import Array, Shape
 
 RowsEnd: TypeAlias = Callable[[Array, int], None]
 """Finishes output rows [rows, Wo * Co] of an image: scale, bias, activation."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from runtime.model.schema import TensorType
 from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.support.context import OpContext
+from runtime.ops.support import Array, OpContext
 from runtime.ops.support.quantization import (
     RANGES,
     Requantizer,
@@ -20,7 +20,6 @@ from runtime.ops.support.quantization import (
     activation_range,
     quantize_multipliers,
 )
-from runtime.ops.support.value import Array
 
 LEVELS: Final = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 """Activation types of the integer kernels."""

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Array
+from runtime.ops.support import Array, OpContext
 
 _KEPT_ELEMENTS = 1 << 16
 """Largest filter, in elements, that is kept widened: 256 KiB of float32. Chosen: it stays in a second-level

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.model.schema import TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.value import Array, Shape
 
 _OPTIONS = struct.Struct("<3i")
 _SAME, _VALID = 1, 2

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.value import Array, Value
+from runtime.ops.support import Array, Kernel, OpContext, Value
 
 
 def copy(target: Array, source: Array) -> Kernel:

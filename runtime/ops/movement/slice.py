@@ -6,10 +6,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES, MOVABLE, NARROW_INDICES
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import INDICES, MOVABLE, NARROW_INDICES, Array, Kernel, OpContext, Shape, operator
 
 
 def _box(op: OpContext, begin: tuple[int, ...], size: tuple[int, ...]) -> tuple[slice, ...]:

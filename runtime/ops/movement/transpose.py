@@ -2,10 +2,7 @@
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import MOVABLE
-from runtime.ops.support.value import Shape
+from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
 
 
 def _permutation(op: OpContext) -> Shape:

@@ -16,13 +16,12 @@ from runtime.ops.recurrent.fixed_point import (
     times,
 )
 from runtime.ops.recurrent.gates import sigmoid, weights
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.quantization import (
     quantize_multiplier,
     rounding_shift_right,
     saturating_doubling_high_mul,
 )
-from runtime.ops.support.value import Array, Shape
 
 _INPUT, _PREVIOUS, _WEIGHTS, _BIAS, _STATE = range(5)
 _STATE_BITS = 4

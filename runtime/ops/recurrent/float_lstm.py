@@ -20,8 +20,7 @@ from runtime.ops.recurrent.gates import (
     state,
     weights,
 )
-from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Array
+from runtime.ops.support import Array, OpContext
 
 _VARIANCE_FLOOR = np.float32(1e-8)
 """What is added to a variance before its root (`kNormalizationConstant` of `portable_tensor_utils.cc`), so

@@ -7,9 +7,8 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.quantization import EXACT_FLOAT32_TERMS
-from runtime.ops.support.value import Array
 
 Product: TypeAlias = Callable[[], Array]
 """Returns the product of the values that the bound rows hold now, in memory [rows, gates * units] that the

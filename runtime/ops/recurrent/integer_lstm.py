@@ -25,7 +25,7 @@ from runtime.ops.recurrent.fixed_point import (
 )
 from runtime.ops.recurrent.float_lstm import LstmSlots, gate_order, lstm_sizes
 from runtime.ops.recurrent.gates import present, state
-from runtime.ops.support.context import OpContext
+from runtime.ops.support import Array, OpContext
 from runtime.ops.support.quantization import (
     EXACT_FLOAT32_TERMS,
     QuantizedMultiplier,
@@ -33,7 +33,6 @@ from runtime.ops.support.quantization import (
     quantize_multipliers,
     rounding_shift_right,
 )
-from runtime.ops.support.value import Array
 
 _Multiplier: TypeAlias = tuple[int, int]
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)

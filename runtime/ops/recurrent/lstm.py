@@ -14,9 +14,7 @@ from runtime.ops.recurrent.steps import (
     two_way_outputs,
     two_way_shapes,
 )
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 
 _FORWARD = LstmSlots(state=35, cell=36, norms=(48, 49, 50, 51), auxiliary=(40, 41, 42, 43))
 _BACKWARD = LstmSlots(

@@ -2,8 +2,7 @@
 
 from typing import Protocol
 
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 
 
 class Cell(Protocol):

@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import REAL_NUMBERS
-from runtime.ops.support.value import Shape
+from runtime.ops.support import REAL_NUMBERS, Kernel, OpContext, Shape, operator
 
 _JOINS = {
     BuiltinOperator.ADD: np.add,

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.lookup import interpolated, lookup_table
 from runtime.ops.support.quantization import multiply_by_quantized_multiplier, quantize_multiplier
-from runtime.ops.support.value import Array
 
 _LOW, _HIGH = -32768, 32767
 
