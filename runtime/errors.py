@@ -18,8 +18,6 @@
 wrong file or call, RuntimeError for what `allocate_tensors` and `invoke` refuse, both where it may be either.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 INVALID_ARGUMENT, RUNTIME_FAILURE, MISSING_INPUT, UNSUPPORTED, NOT_FOUND = 1, 3, 4, 5, 6

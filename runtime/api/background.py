@@ -1,7 +1,5 @@
 """Runs of a whole signature in the background, on the memory of `TensorBuffer`s."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Copies between the tensors of a run and the caller's buffers, where a delegate does not use these."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.api.tensor_buffer import TensorBuffer

@@ -1,7 +1,5 @@
 """LiteRT's choice between its kernel sets on the CPU; this runtime has one set, the exact kernels."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

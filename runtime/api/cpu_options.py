@@ -1,7 +1,5 @@
 """The options that say how a `CompiledModel` uses the CPU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from runtime.api.cpu_kernel_mode import CpuKernelMode

@@ -1,7 +1,5 @@
 """The hardware that may run a `CompiledModel`, as bits."""
 
-from __future__ import annotations
-
 from enum import IntFlag
 
 

@@ -4,8 +4,6 @@ The CPU plan and the OpenCL delegate count in bytes; the planner only needs size
 unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ former contents or all of the new. After an error nothing of it is left; `is_dra
 process leaves.
 """
 
-from __future__ import annotations
-
 import fcntl
 import math
 import os

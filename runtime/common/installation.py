@@ -1,7 +1,5 @@
 """Tells how an extra of this package is installed here: from where the package itself came."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -4,8 +4,6 @@
 nobody measures, a stage costs one look at a context variable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ The probability is a regularised incomplete beta function, by its continued frac
 Recipes", 3rd edition, section 6.4); the quantile inverts it by Newton's method.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Final

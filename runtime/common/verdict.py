@@ -5,8 +5,6 @@ timed rounds that others took although no round was disturbed enough to be repea
 logarithms, so that 0.03 is 3 %. Ratios are the baseline's time over the own one: above 1 is faster.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final, Literal, TypeAlias
 

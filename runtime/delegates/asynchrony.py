@@ -1,7 +1,5 @@
 """Runs in the background: what a compiled partition may offer besides `invoke`, and how they end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable

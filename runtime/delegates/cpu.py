@@ -1,7 +1,5 @@
 """The delegate `cpu`: the interpreter with its own kernels alone."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from runtime.delegates.descriptor import DelegateDescriptor, threads_option

@@ -5,8 +5,6 @@ campaign file and the measuring processes read the descriptor; nothing else regi
 that defines one must be cheap to import: it is loaded to list what a host offers and to check a file.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

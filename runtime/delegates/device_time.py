@@ -4,8 +4,6 @@ Events of a device tell more than a clock of the host can, and asking for them c
 runs of their own, never in those whose latency is measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

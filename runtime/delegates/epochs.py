@@ -4,8 +4,6 @@ The order is LiteRT's (`graph_info.cc`): an epoch takes the kind of its first re
 ready operator of that kind.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

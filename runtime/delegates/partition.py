@@ -1,7 +1,5 @@
 """Divides a graph into partitions: which operators each delegate runs, in what order, and why no others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

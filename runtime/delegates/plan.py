@@ -3,8 +3,6 @@
 Nothing here is compiled, allocated or timed. `runtime.tools.model_plan` shows it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod

@@ -4,8 +4,6 @@
 or run, and a model that is opened later finds its kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

@@ -5,8 +5,6 @@ on virtual machines is often no more than "AMD EPYC". What was measured or compi
 not hold for another.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from dataclasses import dataclass

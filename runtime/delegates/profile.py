@@ -1,7 +1,5 @@
 """What a delegate may tell of one run: the time of each of its kernels, with the operators that it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

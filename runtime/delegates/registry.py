@@ -4,8 +4,6 @@ An entry point names a `DelegateDescriptor`. Listing names imports nothing, a de
 module, and a delegate's implementation is imported where it is made.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Mapping
 from importlib.metadata import Distribution, EntryPoint, entry_points

@@ -5,8 +5,6 @@ operator costs (`base.CostAware`) loses the groups of operators that cost more t
 to pay for a run and its transfers, which also cut larger partitions up where the CPU runs what lies between.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

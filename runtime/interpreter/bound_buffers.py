@@ -4,8 +4,6 @@ A quantised tensor takes a buffer of its own type, or one of float32 with the re
 to the tensor's levels on the way in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The dictionaries of LiteRT's Python API about tensors and operators, and its checks of arguments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

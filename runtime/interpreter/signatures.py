@@ -1,7 +1,5 @@
 """The signatures of a model in the order of its subgraphs, with a placeholder for a model without one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.errors import NOT_FOUND, StatusError

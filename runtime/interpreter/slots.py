@@ -1,7 +1,5 @@
 """Runs of a whole model in the background, each on memory of its own: several are in flight at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ It follows the last timed slice of a process, and nothing of it is in the sample
 times is slower than one whose events do not.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Final

@@ -5,8 +5,6 @@ inputs which it has seen is right and fast, and one that returns from `invoke` b
 its caller to wait elsewhere. Both are asked outside the timed slices, and neither answer changes a figure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median

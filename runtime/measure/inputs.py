@@ -3,8 +3,6 @@
 All sets are noise but the last, which holds a picture or a sound where an input has the shape of one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

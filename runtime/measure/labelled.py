@@ -1,7 +1,5 @@
 """Labelled data: how many samples of known class a model gets right on one delegate."""
 
-from __future__ import annotations
-
 import math
 import zipfile
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Every sample is `e2e`: input arrays in host memory -> all outputs readable in ho
 (`set_tensor` of every input, `invoke`, `get_tensor` of every output), by `perf_counter_ns`.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Resident memory of this process, as the kernel counts it (Linux)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

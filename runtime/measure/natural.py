@@ -4,8 +4,6 @@ Noise has no structure: a trained network answers all of it alike, and filters t
 respond. All values lie in [0, 1]; who fills an input stretches them over its range.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

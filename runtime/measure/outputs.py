@@ -5,8 +5,6 @@ gives what the reference gave. Such a model is asked again after `LATER` steps: 
 slowly, the first few steps do not show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A network may amplify a rounding. How far shows where its inputs, or constants, 
 where its weights are rounded to a narrow type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final

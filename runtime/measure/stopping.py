@@ -2,8 +2,6 @@
 al. (2007) look for it.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One model invoked without a pause for a long time: how its latency changes as the machine warms up."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Callable, Mapping

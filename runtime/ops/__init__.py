@@ -3,8 +3,6 @@
 In this package a *level* is a quantised value: the integer q of real = scale * (q - zero_point).
 """
 
-from __future__ import annotations
-
 import pkgutil
 from importlib import import_module
 

@@ -3,8 +3,6 @@
 python -m runtime.tools.operator_table docs/operators.md     writes the file
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lets a delegate compile what models need, before any of them is opened: given ones, or the zoo's."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What lowering, tuning and caches need to know of a device, as plain data of any backend."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """The descriptor of `litert-gpu`: LiteRT's own GPU accelerator, reached through its `CompiledModel`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -4,8 +4,6 @@ LiteRT says on the standard error output alone which adapter it chose, which ope
 and why it found no GPU. Its accelerator may abort the process: its last words are the end of the log then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Reads LiteRT's messages about its GPU accelerator: plain text, whose layout is that of its 2.x versions."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

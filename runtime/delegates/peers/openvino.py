@@ -1,7 +1,5 @@
 """The descriptor of `openvino`: Intel's OpenVINO runs the whole file on the host's CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final

@@ -1,7 +1,5 @@
 """The implementation of `openvino`: its CPU plugin runs a file that its own frontend for TFLite has read."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

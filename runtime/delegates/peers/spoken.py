@@ -1,7 +1,5 @@
 """What native code writes to the standard error output, where a library gives its reasons nowhere else."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

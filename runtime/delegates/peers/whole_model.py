@@ -1,7 +1,5 @@
 """A model that another runtime runs, behind the methods of LiteRT's `Interpreter`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

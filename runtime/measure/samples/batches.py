@@ -6,8 +6,6 @@ any more: their spread is the honest one (batch means; Law and Kelton, "Simulati
 section 9.5). The slices in which a process is timed are such batches, as others run between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import fmean, variance

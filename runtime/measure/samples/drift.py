@@ -5,8 +5,6 @@ of many samples. Here the change from the first third to the last is called a dr
 than chance allows and large enough to matter. `benchmarks/statistics.py` measures how often it errs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

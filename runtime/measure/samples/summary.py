@@ -18,8 +18,6 @@ Everything a result says about time is defined here (and described in docs/measu
 * `mean` is the arithmetic mean over processes of the processes' arithmetic means.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

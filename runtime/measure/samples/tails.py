@@ -7,8 +7,6 @@ higher one is taken, as MLPerf Inference's LoadGen does ("early stopping"): the 
 with a confidence of 99 %, is no lower than the percentile of the calls of these processes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final

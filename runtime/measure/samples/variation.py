@@ -5,8 +5,6 @@ Reasonable Time" (2013), section 6, with their rule for the number of repetition
 samples of one process add is seen in its batches, the slices of its rounds: neighbouring samples are alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

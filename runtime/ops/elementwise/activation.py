@@ -4,8 +4,6 @@ Each takes float32 of any shape, some float16; quantised types go through a rule
 is evaluated for every level while planning.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,14 +12,10 @@ import numpy as np
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise.level_functions import through_function
 from runtime.ops.elementwise.sigmoid_int16 import sigmoid_int16
-from runtime.ops.support import levels
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, levels, operator
 from runtime.ops.support.blocks import broadcast_blocks, channel_rows, flat_blocks, pairwise
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import level_table, pair_levels
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs, same_shape
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array
 
 BYTES = (TensorType.INT8, TensorType.UINT8)
 _HALVES = (TensorType.FLOAT32, TensorType.FLOAT16)

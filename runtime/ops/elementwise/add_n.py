@@ -1,13 +1,10 @@
 """ADD_N: the sum of any number of tensors of one shape."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.fused_activation import clamp_floats
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT32)

@@ -3,22 +3,16 @@
 Quantised results are those of LiteRT's reference kernels (`levels.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import levels
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, levels, operator
 from runtime.ops.support.blocks import pairwise
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.fused_activation import fused_clamp
 from runtime.ops.support.levels import pair_levels
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array
 
 _FLOATS_AND_INTEGERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 _ARITHMETIC = (*_FLOATS_AND_INTEGERS, *QUANTIZED)

@@ -3,21 +3,16 @@
 Quantised operands are brought to one scale with 8 spare bits first (`reference/comparisons.h`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, operator
 from runtime.ops.support.blocks import pairwise
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import scaled
 from runtime.ops.support.quantization import RANGES
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array
 
 _ORDERED = (
     TensorType.FLOAT32,

@@ -1,18 +1,14 @@
 """FLOOR_DIV, FLOOR_MOD, POW and ATAN2, broadcast."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Array, Kernel, OpContext, operator
 from runtime.ops.support.blocks import broadcast_blocks, pairwise
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.fused_activation import clamp_floats
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.value import Array
 
 _INT32_RANGE = 2.0**31
 """The least magnitude that int32 cannot hold: casting such a float gives the least integer, as x86 does."""

@@ -1,14 +1,11 @@
 """FAKE_QUANT: float values moved to the levels of a grid, as training with quantisation simulates it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.blocks import flat_blocks
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.quantization import round_half_away
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
 
 

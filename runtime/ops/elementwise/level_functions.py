@@ -1,18 +1,15 @@
 """A float function of levels, as LiteRT tabulates it (`LUTPopulate` of `internal/common.h`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 
 from runtime.model.schema import TensorType
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.blocks import flat_blocks
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import every_level, level_table
 from runtime.ops.support.lookup import interpolated, lookup_table
 from runtime.ops.support.quantization import RANGES, round_all
-from runtime.ops.support.value import Array
 
 
 def through_function(op: OpContext, function: Callable[[Array], Array]) -> Kernel:

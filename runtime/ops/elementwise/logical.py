@@ -1,15 +1,12 @@
 """Logic and bits: LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT; BITWISE_XOR, RIGHT_SHIFT."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.blocks import pairwise
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs, same_shape
 
 _INTEGERS = (

@@ -1,21 +1,17 @@
 """Between float and quantised values: QUANTIZE, DEQUANTIZE; and CAST."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Array, Kernel, OpContext, Value, operator
 from runtime.ops.support.blocks import flat_blocks
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.quantization import (
     RANGES,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
     round_half_away,
 )
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.value import Array, Value
 
 _QUANTIZED = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 _QUANTIZABLE = (TensorType.FLOAT32, *_QUANTIZED, TensorType.INT32)

@@ -1,15 +1,11 @@
 """FLOOR, CEIL, ROUND and SIGN, element by element."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise.unary import each
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Array, Kernel, OpContext, operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.value import Array
 
 _SINGLE = (TensorType.FLOAT32,)
 

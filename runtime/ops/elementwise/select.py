@@ -1,15 +1,10 @@
 """SELECT and SELECT_V2: elements of one tensor where a condition holds, of another where it does not."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import broadcast
-from runtime.ops.support.type_sets import MOVABLE
-from runtime.ops.support.value import Shape
 
 
 def select_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -3,16 +3,13 @@
 The table holds sigmoid over [0, 10.7), about 24 points to a unit, in 16 bits; tanh(x) = 2 sigmoid(2 x) - 1.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.levels import level_table
-from runtime.ops.support.value import Array
 
 _STEP = (1 + 3.97e-5) / 24
 """Real distance between two points, fitted so that the computed table is LiteRT's `sigmoid_table_uint16` but

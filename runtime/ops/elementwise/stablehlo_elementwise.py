@@ -3,18 +3,14 @@
 LiteRT's interpreter runs the last two on GPUs only; they do as the StableHLO specification says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.blocks import broadcast_blocks, pairwise
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast_inputs
-from runtime.ops.support.value import Array, Shape
 
 _NUMBERS = (
     TensorType.FLOAT32,

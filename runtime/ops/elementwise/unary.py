@@ -3,22 +3,17 @@
 Levels go through tables; float16 is computed in single precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.elementwise.level_functions import through_function
-from runtime.ops.support import levels
+from runtime.ops.support import Array, Kernel, OpContext, levels, operator
 from runtime.ops.support.blocks import flat_blocks
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import level_table
 from runtime.ops.support.quantization import RANGES
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.value import Array
 
 _LEVELS = (TensorType.INT8, TensorType.INT16)
 _HALVES = (TensorType.FLOAT32, TensorType.FLOAT16)

@@ -1,12 +1,9 @@
 """BUCKETIZE: which interval a value lies in."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.shapes import same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.FLOAT64, TensorType.INT32, TensorType.INT64)

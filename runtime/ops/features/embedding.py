@@ -1,16 +1,11 @@
 """Rows of tables: EMBEDDING_LOOKUP, EMBEDDING_LOOKUP_SPARSE, HASHTABLE_LOOKUP."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, CombinerType, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import MOVABLE
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import MOVABLE, Array, Kernel, OpContext, Shape, operator
 
 _WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.INT2)
 _FLOATS = (TensorType.FLOAT32, TensorType.FLOAT16)

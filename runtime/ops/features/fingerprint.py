@@ -1,7 +1,5 @@
 """FarmHash's `Fingerprint64` (version "na" of github.com/google/farmhash): a stable 64-bit hash of bytes."""
 
-from __future__ import annotations
-
 import struct
 
 _MASK = (1 << 64) - 1

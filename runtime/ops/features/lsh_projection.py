@@ -1,15 +1,10 @@
 """LSH_PROJECTION: bits that are alike for inputs that are alike (`lsh_projection.cc`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, LSHProjectionType, TensorType
 from runtime.ops.features.fingerprint import fingerprint64
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import PLAIN
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import PLAIN, Array, Kernel, OpContext, Shape, operator
 
 
 def projection_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -1,15 +1,11 @@
 """Complex numbers and spectra: RFFT2D, REAL, IMAG, COMPLEX_ABS."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.value import Array, Shape
 
 _COMPLEX = (TensorType.COMPLEX64, TensorType.COMPLEX128)
 _PARTS = {TensorType.COMPLEX64: TensorType.FLOAT32, TensorType.COMPLEX128: TensorType.FLOAT64}

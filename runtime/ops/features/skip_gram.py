@@ -1,7 +1,5 @@
 """SKIP_GRAM: word groups of a sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -9,8 +7,7 @@ import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.where import late_shape
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Kernel, OpContext, operator
 
 MAX_GROUPS = 1 << 20
 """Largest number of word groups. Chosen: they grow as words times a power of `max_skip_size`, so that a short

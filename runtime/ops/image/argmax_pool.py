@@ -5,8 +5,6 @@ filter_w, filter_h, activation, int32 each. An index is a float: the place of th
 by row, and a tenth (`mediapipe/util/tflite/operations/max_pool_argmax.cc`).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +13,11 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, Padding, TensorType
 from runtime.ops.image.pool import reaching, span
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.fused_activation import LARGEST
 from runtime.ops.support.quantization import float_activation_range
 from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.shapes import Window, image_shape, window
-from runtime.ops.support.value import Array, Shape
 
 _OPTIONS = struct.Struct("<6i")
 _PADDINGS = {1: Padding.SAME, 2: Padding.VALID}

@@ -5,8 +5,6 @@ Outputs, all float32: boxes [1, M, 4] (ymin, xmin, ymax, xmax), classes [1, M], 
 Formulas and order of ties are those of LiteRT's `kernels/detection_postprocess.cc`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +13,8 @@ import numpy as np
 
 from runtime.model.flexbuffer import read_map
 from runtime.model.schema import TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.registry import custom_operator
-from runtime.ops.support.value import Array, Shape
 
 MAX_DETECTIONS = 1 << 20
 """Largest number of output boxes, M, that the options may ask for. Chosen: outputs of 24 MiB, where a few

@@ -3,8 +3,6 @@
 Detections often have equal scores; which of them comes first shows in the results.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,16 +1,12 @@
 """NON_MAX_SUPPRESSION_V4 and V5 (`reference/non_max_suppression.h`); V5 may lower scores as well."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.image.max_heap import MaxHeap
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,14 @@
 """MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D over [N, H, W, C]."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.fused_activation import LARGEST, clamp_floats
 from runtime.ops.support.quantization import RANGES, activation_range, float_activation_range
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import Window, image_shape, window
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array, Shape
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)
 

@@ -4,15 +4,12 @@ Inputs: image [N, H, W, C], positions (x, y) [N, H, W, 2]; output [N, H, W, C]. 
 counts as zero (`mediapipe/util/tflite/operations/resampler.cc`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Kernel, OpContext, Shape
 from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.shapes import image_shape
-from runtime.ops.support.value import Shape
 
 
 def _shape(op: OpContext) -> tuple[Shape, ...]:

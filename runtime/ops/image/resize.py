@@ -1,19 +1,14 @@
 """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the size is a constant [height, width]."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array, Shape
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)
 _COPIED = (

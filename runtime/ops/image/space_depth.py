@@ -1,18 +1,13 @@
 """Pixels between space, depth and batch: SPACE_TO_DEPTH, SPACE_TO_BATCH_ND and their inverses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copies, copy, quantized_zero
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import INDICES, MOVABLE, PLAIN, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import require_rank
-from runtime.ops.support.type_sets import INDICES, MOVABLE, PLAIN
-from runtime.ops.support.value import Shape
 
 
 def _block(op: OpContext) -> int:

@@ -3,13 +3,11 @@
 float32; int8 and int16 exactly as LiteRT's `reference/batch_matmul.h`; float32 by constant int8 (hybrid).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer, is_hybrid
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.parallel import lane_count, shares, together
 from runtime.ops.support.quantization import (
     RANGES,
@@ -17,9 +15,7 @@ from runtime.ops.support.quantization import (
     WideRequantizer,
     quantize_multipliers,
 )
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import broadcast
-from runtime.ops.support.value import Array, Shape
 
 
 def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:

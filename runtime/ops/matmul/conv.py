@@ -5,8 +5,6 @@ int16 exactly as LiteRT's `reference/integer_ops/conv.h` and `reference/conv.h`;
 or int4 filters (hybrid) as `HybridConvPerChannel` of `reference/conv.h`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -31,13 +29,11 @@ from runtime.ops.matmul.integer_gemm import (
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product
 from runtime.ops.matmul.windows import Geometry, Tile, geometry, tiles
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, together
 from runtime.ops.support.quantization import float_activation_range
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.value import Array, Shape
 
 RowsEnd: TypeAlias = Callable[[Array, int], None]
 """Finishes output rows [rows, Wo * Co] of an image: scale, bias, activation."""

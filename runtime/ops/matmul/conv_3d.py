@@ -3,8 +3,6 @@
 Windows of some output rows are gathered into columns, then one GEMM (`reference/conv3d.h`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -12,12 +10,10 @@ from numpy.lib.stride_tricks import as_strided
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.matmul.conv import check_bias
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.quantization import float_activation_range
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import Window, require_rank, window
-from runtime.ops.support.value import Array, Shape
 
 _AXES = ("d", "h", "w")
 _COLUMN_BYTES = 1 << 20

@@ -4,8 +4,6 @@ Output shape (int32 [5]), filter [kd, kh, kw, Co, Ci], x [N, D, H, W, Ci], bias 
 `reference/conv3d_transpose.h`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 
@@ -15,10 +13,8 @@ from runtime.model.schema import BuiltinOperator, Padding, TensorType
 from runtime.ops.matmul.conv import check_bias
 from runtime.ops.matmul.conv_3d import dilations, end, strides, volume
 from runtime.ops.matmul.windows import transposed_span
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import require_rank
-from runtime.ops.support.value import Shape
 
 
 def conv_3d_transpose_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -5,8 +5,6 @@ input channel c. float32; int8, uint8 and int16 exactly as `reference/integer_op
 `reference/depthwiseconv_uint8.h`; float activations with int8 filters as `DepthwiseConvHybridPerChannel`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,12 +32,10 @@ from runtime.ops.matmul.integer_gemm import (
     require_filter,
 )
 from runtime.ops.matmul.windows import Geometry, geometry
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.parallel import lane_count, shares, together
 from runtime.ops.support.quantization import RANGES
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.value import Array, Shape
 
 _RUN_ELEMENTS = 4096
 """Output elements of a row that one inner loop covers. Chosen: long enough to outweigh the loop's start,

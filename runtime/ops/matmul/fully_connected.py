@@ -5,8 +5,6 @@ uint8 and int16 exactly as LiteRT's reference kernels; float activations with in
 whose scales are per tensor, per channel or blockwise.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -24,7 +22,7 @@ from runtime.ops.matmul.integer_gemm import (
     stored_filter,
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, row_blocks, shares, together
 from runtime.ops.support.quantization import (
@@ -34,9 +32,7 @@ from runtime.ops.support.quantization import (
     quantize_multipliers,
     round_half_away,
 )
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import require_rank
-from runtime.ops.support.value import Array, Shape
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of a block of rows: 4 for each input, 12 for each output and its sums. Chosen, so that bias,

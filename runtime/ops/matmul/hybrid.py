@@ -5,15 +5,12 @@ A row becomes levels less their zero point, times a scale: `tensor_utils::Symmet
 on the filter's levels; its sums are integers, and each is scaled by the row's and the channel's scale.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import TensorType
+from runtime.ops.support import Array, OpContext
 from runtime.ops.support.blocks import broadcast_blocks
-from runtime.ops.support.context import OpContext
 from runtime.ops.support.quantization import round_half_away
-from runtime.ops.support.value import Array
 
 _LARGEST = np.float32(127)
 """The largest int8 level; symmetric rows leave -128 out, so that levels mirror at 0."""

@@ -4,8 +4,6 @@ Rules: `kernel_util.cc` (PopulateConvolutionQuantizationParams, GetQuantizedConv
 `reference/integer_ops/conv.h`. Filters may have a zero point where they are uint8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
@@ -14,7 +12,7 @@ import numpy as np
 
 from runtime.model.schema import TensorType
 from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.support.context import OpContext
+from runtime.ops.support import Array, OpContext
 from runtime.ops.support.quantization import (
     RANGES,
     Requantizer,
@@ -22,7 +20,6 @@ from runtime.ops.support.quantization import (
     activation_range,
     quantize_multipliers,
 )
-from runtime.ops.support.value import Array
 
 LEVELS: Final = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 """Activation types of the integer kernels."""

@@ -4,15 +4,12 @@ A small filter is widened once. A large one stays as narrow as it is in the file
 piece in every call: that costs little beside the product, reads fewer bytes, and needs no second copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Array
+from runtime.ops.support import Array, OpContext
 
 _KEPT_ELEMENTS = 1 << 16
 """Largest filter, in elements, that is kept widened: 256 KiB of float32. Chosen: it stays in a second-level

@@ -4,8 +4,6 @@ Inputs: output shape (int32 [4]), filter [Co, kh, kw, Ci], x [N, H, W, Ci], bias
 and int16 exactly as LiteRT's `reference/integer_ops/transpose_conv.h`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, Padding, TensorType
@@ -20,10 +18,8 @@ from runtime.ops.matmul.integer_gemm import (
     require_filter,
 )
 from runtime.ops.matmul.windows import transposed_span
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.value import Array, Shape
 
 
 def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -5,18 +5,15 @@ struct: padding (1 SAME, 2 VALID), stride_w, stride_h, int32 each. Output: H * s
 extent (H - 1) * stride + kh for VALID.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 
 import numpy as np
 
 from runtime.model.schema import TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.shapes import image_shape, require_rank
-from runtime.ops.support.value import Array, Shape
 
 _OPTIONS = struct.Struct("<3i")
 _SAME, _VALID = 1, 2

@@ -1,7 +1,5 @@
 """Windows of convolutions: their geometry, and the gathering of their columns tile by tile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runtime.ops.support.context import OpContext
+from runtime.ops.support import Array, OpContext, Shape
 from runtime.ops.support.parallel import shares
 from runtime.ops.support.shapes import Window, image_shape, window
-from runtime.ops.support.value import Array, Shape
 
 TILE_BYTES = 1 << 20
 """Bytes of a tile's columns and results. Chosen to stay in a second-level cache until the activation."""

@@ -1,16 +1,11 @@
 """Repeating a tensor: TILE, BROADCAST_TO and STABLEHLO_BROADCAST_IN_DIM."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import INDICES, MOVABLE, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import broadcast
-from runtime.ops.support.type_sets import INDICES, MOVABLE
-from runtime.ops.support.value import Shape
 
 
 def tile_shape(op: OpContext) -> tuple[Shape, ...]:

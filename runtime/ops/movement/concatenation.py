@@ -1,19 +1,14 @@
 """Joining along an axis: CONCATENATION and PACK."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copies, require_same_scale
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import MOVABLE, Array, Kernel, OpContext, Shape, Value, operator
 from runtime.ops.support.quantization import round_half_away
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import axis_index
-from runtime.ops.support.type_sets import MOVABLE
-from runtime.ops.support.value import Array, Shape, Value
 
 
 def concatenation_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -1,13 +1,10 @@
 """Kernels that only move elements: pairs of views, prepared once and copied at each run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.value import Array, Value
+from runtime.ops.support import Array, Kernel, OpContext, Value
 
 
 def copy(target: Array, source: Array) -> Kernel:

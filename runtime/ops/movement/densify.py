@@ -1,12 +1,9 @@
 """DENSIFY: a sparse constant becomes dense. Constants are decoded on reading, so this only copies."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.shapes import same_shape
 
 

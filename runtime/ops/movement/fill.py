@@ -1,18 +1,13 @@
 """Tensors made from a few values: FILL, ZEROS_LIKE, RANGE, ONE_HOT, MATRIX_DIAG, MATRIX_SET_DIAG."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copies, copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import INDICES, MOVABLE, PLAIN, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.type_sets import INDICES, MOVABLE, PLAIN
-from runtime.ops.support.value import Shape
 
 _RANGED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 

@@ -1,15 +1,10 @@
 """Elements chosen by indices: GATHER along an axis, GATHER_ND by index vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import MOVABLE, NARROW_INDICES, Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import axis_index
-from runtime.ops.support.type_sets import MOVABLE, NARROW_INDICES
-from runtime.ops.support.value import Array, Shape
 
 
 def _axes(op: OpContext) -> tuple[int, int]:

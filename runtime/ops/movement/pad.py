@@ -1,15 +1,10 @@
 """A border around a tensor: PAD and PADV2 of a constant value, MIRROR_PAD of its own elements."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, MirrorPadMode
 from runtime.ops.movement.copies import copies, copy, quantized_zero, require_same_scale
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import MOVABLE, PLAIN, QUANTIZED
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import MOVABLE, PLAIN, QUANTIZED, Array, Kernel, OpContext, Shape, operator
 
 
 def _paddings(op: OpContext) -> list[tuple[int, int]]:

@@ -1,16 +1,11 @@
 """Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS, BITCAST."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import MOVABLE, REAL_NUMBERS, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import axis_index, reshaped
-from runtime.ops.support.type_sets import MOVABLE, REAL_NUMBERS
-from runtime.ops.support.value import Shape
 
 
 def reshape_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -1,15 +1,10 @@
 """Elements put where indices say: SCATTER_ND (duplicates add up) and SPARSE_TO_DENSE."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.gather import flat_positions
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES, MOVABLE, REAL_NUMBERS
-from runtime.ops.support.value import Shape
+from runtime.ops.support import INDICES, MOVABLE, REAL_NUMBERS, Kernel, OpContext, Shape, operator
 
 
 def _target(op: OpContext, i: int) -> Shape:

@@ -1,16 +1,20 @@
 """Elements in another order: REVERSE_V2, REVERSE_SEQUENCE, TOPK_V2."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import (
+    INDICES,
+    MOVABLE,
+    NARROW_INDICES,
+    REAL_NUMBERS,
+    Kernel,
+    OpContext,
+    Shape,
+    operator,
+)
 from runtime.ops.support.shapes import axis_index, same_shape
-from runtime.ops.support.type_sets import INDICES, MOVABLE, NARROW_INDICES, REAL_NUMBERS
-from runtime.ops.support.value import Shape
 
 
 @operator(BuiltinOperator.REVERSE_V2, max_version=4, infer=same_shape, types=MOVABLE)

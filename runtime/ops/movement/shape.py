@@ -1,13 +1,8 @@
 """Operators on shapes themselves: SHAPE, RANK and BROADCAST_ARGS."""
 
-from __future__ import annotations
-
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import INDICES, MOVABLE, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import broadcast
-from runtime.ops.support.type_sets import INDICES, MOVABLE
-from runtime.ops.support.value import Shape
 
 
 def shape_shape(op: OpContext) -> tuple[Shape, ...]:

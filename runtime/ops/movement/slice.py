@@ -1,17 +1,12 @@
 """SLICE and STRIDED_SLICE: a view of the input, copied; DYNAMIC_UPDATE_SLICE: a box of it replaced."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES, MOVABLE, NARROW_INDICES
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import INDICES, MOVABLE, NARROW_INDICES, Array, Kernel, OpContext, Shape, operator
 
 
 def _box(op: OpContext, begin: tuple[int, ...], size: tuple[int, ...]) -> tuple[slice, ...]:

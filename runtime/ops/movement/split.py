@@ -1,18 +1,13 @@
 """Parts of a tensor along an axis: SPLIT, SPLIT_V and UNPACK."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copies
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import axis_index
-from runtime.ops.support.type_sets import MOVABLE
-from runtime.ops.support.value import Shape
 
 
 def _axis(op: OpContext, i: int, data: int) -> int:

@@ -1,14 +1,9 @@
 """STABLEHLO_GATHER: slices at computed starts, assembled as the StableHLO specification says."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES, MOVABLE
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import INDICES, MOVABLE, Array, Kernel, OpContext, Shape, operator
 
 
 def index_vectors(op: OpContext, i: int) -> tuple[Shape, int]:

@@ -1,15 +1,10 @@
 """STABLEHLO_SCATTER: updates joined into an operand at computed places."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.stablehlo_gather import check_map, index_vectors, vectors_last
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import REAL_NUMBERS
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import REAL_NUMBERS, Array, Kernel, OpContext, Shape, operator
 
 _JOINS = {
     BuiltinOperator.STABLEHLO_ADD: np.add,

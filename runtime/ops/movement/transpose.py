@@ -1,13 +1,8 @@
 """TRANSPOSE: a permuted copy."""
 
-from __future__ import annotations
-
 from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import MOVABLE
-from runtime.ops.support.value import Shape
+from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
 
 
 def _permutation(op: OpContext) -> Shape:

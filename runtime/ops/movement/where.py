@@ -1,14 +1,9 @@
 """Outputs whose length depends on the values: WHERE and UNIQUE."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES, REAL_NUMBERS
-from runtime.ops.support.value import Shape
+from runtime.ops.support import INDICES, REAL_NUMBERS, Kernel, OpContext, Shape, operator
 
 
 def late_shape(op: OpContext) -> tuple[Shape, ...]:

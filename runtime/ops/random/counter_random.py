@@ -3,11 +3,9 @@
 Every block of bits is a function of a key and a counter, so a whole run of blocks is computed at once.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from runtime.ops.support.value import Array
+from runtime.ops.support import Array
 
 _LOW = np.uint64(0xFFFFFFFF)
 """The low word of 64 bits."""

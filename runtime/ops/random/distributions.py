@@ -3,18 +3,13 @@
 With the seeds of the file they are LiteRT's numbers; seeds of 0 and 0 mean a new seed for each allocation.
 """
 
-from __future__ import annotations
-
 import secrets
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, RngAlgorithm, TensorType
 from runtime.ops.random.counter_random import PhiloxStream, philox, threefry
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import INDICES, Array, Kernel, OpContext, Shape, operator
 
 _SMALLEST = np.float32(1e-7)
 """Least uniform number under the logarithm of Box and Muller's transform (`epsilon` of TensorFlow's

@@ -4,8 +4,6 @@ Gates lie in the order input, candidate, forget, output. float32; or uint8 with 
 bits, where activations have scale 1 / 128 and zero point 128.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
@@ -18,13 +16,12 @@ from runtime.ops.recurrent.fixed_point import (
     times,
 )
 from runtime.ops.recurrent.gates import sigmoid, weights
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 from runtime.ops.support.quantization import (
     quantize_multiplier,
     rounding_shift_right,
     saturating_doubling_high_mul,
 )
-from runtime.ops.support.value import Array, Shape
 
 _INPUT, _PREVIOUS, _WEIGHTS, _BIAS, _STATE = range(5)
 _STATE_BITS = 4

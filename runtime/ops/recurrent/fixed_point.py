@@ -4,12 +4,11 @@ Sources: gemmlowp's `fixedpoint.h` and LiteRT's `portable_tensor_utils.cc`. A fu
 results: each is computed once, as a table. A value with n integer bits has 15 - n fractional ones.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
 
+from runtime.ops.support import Array
 from runtime.ops.support.quantization import (
     DIVISION_SLOPE,
     DIVISION_START,
@@ -20,7 +19,6 @@ from runtime.ops.support.quantization import (
     multiply_by_quantized_multiplier,
     rounding_shift_right,
 )
-from runtime.ops.support.value import Array
 
 INT16_MIN, INT16_MAX = -32768, 32767
 """The range of int16, at which every step saturates."""

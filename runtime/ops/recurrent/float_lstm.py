@@ -4,8 +4,6 @@ CIFG is without an input gate, which is then 1 - forget; peepholes let the cell 
 shrinks the output; layer normalisation takes the gates' sums before their biases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +20,7 @@ from runtime.ops.recurrent.gates import (
     state,
     weights,
 )
-from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Array
+from runtime.ops.support import Array, OpContext
 
 _VARIANCE_FLOOR = np.float32(1e-8)
 """What is added to a variance before its root (`kNormalizationConstant` of `portable_tensor_utils.cc`), so

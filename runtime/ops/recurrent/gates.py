@@ -1,7 +1,5 @@
 """Products of step inputs with the weights of several gates at once, in float or hybrid arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -9,9 +7,8 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.quantization import EXACT_FLOAT32_TERMS
-from runtime.ops.support.value import Array
 
 Product: TypeAlias = Callable[[], Array]
 """Returns the product of the values that the bound rows hold now, in memory [rows, gates * units] that the

@@ -5,8 +5,6 @@ with 15; the cell's scale is a power of two. Intermediates of the operator hold 
 (0..3) and of the hidden state (4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ from runtime.ops.recurrent.fixed_point import (
 )
 from runtime.ops.recurrent.float_lstm import LstmSlots, gate_order, lstm_sizes
 from runtime.ops.recurrent.gates import present, state
-from runtime.ops.support.context import OpContext
+from runtime.ops.support import Array, OpContext
 from runtime.ops.support.quantization import (
     EXACT_FLOAT32_TERMS,
     QuantizedMultiplier,
@@ -35,7 +33,6 @@ from runtime.ops.support.quantization import (
     quantize_multipliers,
     rounding_shift_right,
 )
-from runtime.ops.support.value import Array
 
 _Multiplier: TypeAlias = tuple[int, int]
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)

@@ -1,7 +1,5 @@
 """LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_LSTM."""
 
-from __future__ import annotations
-
 from runtime.model.schema import BuiltinOperator, LSTMKernelType, TensorType
 from runtime.ops.recurrent.basic_lstm import basic_lstm, basic_lstm_shape
 from runtime.ops.recurrent.float_lstm import FloatLstm, LstmSlots, lstm_sizes
@@ -16,9 +14,7 @@ from runtime.ops.recurrent.steps import (
     two_way_outputs,
     two_way_shapes,
 )
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 
 _FORWARD = LstmSlots(state=35, cell=36, norms=(48, 49, 50, 51), auxiliary=(40, 41, 42, 43))
 _BACKWARD = LstmSlots(

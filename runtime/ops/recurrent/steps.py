@@ -1,11 +1,8 @@
 """Recurrent operators over time: sequences in either layout, and cells that step through them."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape
 
 
 class Cell(Protocol):

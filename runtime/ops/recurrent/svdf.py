@@ -1,16 +1,12 @@
 """SVDF: a bank of filters of low rank over time, each a feature filter and a filter over its history."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
 from runtime.ops.recurrent.fixed_point import narrow, narrow_to_byte
 from runtime.ops.recurrent.gates import activate, present, products, weights
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.quantization import QuantizedMultiplier, quantize_multiplier
-from runtime.ops.support.registry import operator
-from runtime.ops.support.value import Array, Shape
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
 

@@ -1,14 +1,10 @@
 """ARG_MAX and ARG_MIN: the first index of the extremum along an axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.shapes import axis_index
-from runtime.ops.support.value import Array, Shape
 
 _TYPES = (
     TensorType.FLOAT32,

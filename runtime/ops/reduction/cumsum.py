@@ -1,12 +1,9 @@
 """CUMSUM: running sums along an axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.shapes import axis_index, same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)

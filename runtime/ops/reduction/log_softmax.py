@@ -1,11 +1,9 @@
 """LOG_SOFTMAX along the last axis; int8 in fixed point (`reference/integer_ops/log_softmax.h`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, operator
 from runtime.ops.support.levels import reciprocal
 from runtime.ops.support.quantization import (
     RANGES,
@@ -15,9 +13,7 @@ from runtime.ops.support.quantization import (
     rounding_shift_right,
     saturating_doubling_high_mul,
 )
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.value import Array
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8)
 _OUT_SCALE = 16 / 256

@@ -1,13 +1,10 @@
 """L2_NORMALIZATION along the last axis, LOCAL_RESPONSE_NORMALIZATION across channels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Kernel, OpContext, operator
 from runtime.ops.support.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
 
 _SMALLEST_NORM = np.float32(1e-6)

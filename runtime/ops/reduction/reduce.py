@@ -1,24 +1,19 @@
 """Reductions over axes: MEAN, SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
 from runtime.ops.support.quantization import (
     RANGES,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
     round_half_away,
 )
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import axis_index
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array, Shape
 
 
 def _axes(op: OpContext) -> tuple[int, ...]:

@@ -1,17 +1,12 @@
 """REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW: the elements under a sliding window, reduced to one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import REAL_NUMBERS
-from runtime.ops.support.value import Shape
+from runtime.ops.support import REAL_NUMBERS, Kernel, OpContext, Shape, operator
 
 _JOINS = {
     BuiltinOperator.ADD: np.add,

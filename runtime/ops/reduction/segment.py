@@ -1,14 +1,9 @@
 """Rows joined by their segment: SEGMENT_SUM and UNSORTED_SEGMENT_*."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.type_sets import INDICES, REAL_NUMBERS
-from runtime.ops.support.value import Shape
+from runtime.ops.support import INDICES, REAL_NUMBERS, Kernel, OpContext, Shape, operator
 
 
 def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:

@@ -1,13 +1,11 @@
 """SOFTMAX along the last axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.reduction.softmax_int16 import softmax_int16
+from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, operator
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
-from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.levels import reciprocal
 from runtime.ops.support.quantization import (
     fixed_point_exp,
@@ -15,10 +13,7 @@ from runtime.ops.support.quantization import (
     rounding_shift_right,
     saturating_doubling_high_mul,
 )
-from runtime.ops.support.registry import operator
 from runtime.ops.support.shapes import same_shape
-from runtime.ops.support.type_sets import QUANTIZED
-from runtime.ops.support.value import Array
 
 _TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
 

@@ -1,13 +1,10 @@
 """SOFTMAX of int16 levels: two interpolated tables (`reference/softmax.h`, SoftmaxInt16)."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from runtime.ops.support.context import Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext
 from runtime.ops.support.lookup import interpolated, lookup_table
 from runtime.ops.support.quantization import multiply_by_quantized_multiplier, quantize_multiplier
-from runtime.ops.support.value import Array
 
 _LOW, _HIGH = -32768, 32767
 

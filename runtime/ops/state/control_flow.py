@@ -1,14 +1,11 @@
 """Operators that run other subgraphs: IF, WHILE, CALL, CALL_ONCE, STABLEHLO_CASE, STABLEHLO_COMPOSITE."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 
 from runtime.model.schema import BuiltinOperator
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import Infer, operator
-from runtime.ops.support.value import Array, Shape, Value
+from runtime.ops.support import Array, Kernel, OpContext, Shape, Value, operator
+from runtime.ops.support.registry import Infer
 
 MAX_LOOP_ITERATIONS = 1_000_000
 """Iterations of one WHILE after which it counts as endless. Chosen far above the sequence lengths of real

@@ -1,14 +1,10 @@
 """Static tables between int64 and string: HASHTABLE, HASHTABLE_IMPORT, HASHTABLE_FIND, HASHTABLE_SIZE."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.state.variable import handle_of, handle_shape
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.value import Shape
+from runtime.ops.support import Kernel, OpContext, Shape, operator
 
 _PAIRS = {(TensorType.INT64, TensorType.STRING), (TensorType.STRING, TensorType.INT64)}
 _TYPES = "INT64 to STRING or STRING to INT64; the handle RESOURCE or INT32"

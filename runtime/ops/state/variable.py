@@ -1,13 +1,9 @@
 """Variables that all subgraphs of an interpreter share: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.registry import operator
-from runtime.ops.support.value import Array, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
 
 _TYPES = "values of any type; the handle RESOURCE or INT32"
 

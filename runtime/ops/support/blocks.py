@@ -1,7 +1,5 @@
 """Pieces of arrays that stay in a core's cache while several numpy passes go over them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

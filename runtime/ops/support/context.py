@@ -4,8 +4,6 @@ A kernel has two phases, as in tflite-micro: `prepare` does everything that depe
 scales and returns a closure; the closure works on the arrays bound at that time and allocates nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

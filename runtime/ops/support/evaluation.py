@@ -1,7 +1,5 @@
 """Run the `infer`, `prepare` and kernel of one operator, so that every error names that operator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -4,8 +4,6 @@ LiteRT clamps to the range of single precision where there is no activation: wha
 largest number. NaN stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

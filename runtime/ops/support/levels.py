@@ -5,8 +5,6 @@ int64 levels exactly as LiteRT's reference kernel does; the levels of a type, an
 are few, so the rule runs once while planning and `invoke` only looks up.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import TypeAlias

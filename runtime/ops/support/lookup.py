@@ -1,7 +1,5 @@
 """Tables of 513 points with interpolation, for functions of int16 levels (`LUTPopulate` of `common.h`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

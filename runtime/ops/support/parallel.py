@@ -4,8 +4,6 @@ Each thread gets a lane: some of the rows, and temporary memory of its own. BLAS
 (`runtime/plan/blas.py`), so that its threads do not compete with the lanes for the same cores.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -4,8 +4,6 @@ Sources: `kernels/internal/quantization_util.cc` (QuantizeMultiplier), `kernels/
 (MultiplyByQuantizedMultiplier in the default double-rounding build) and gemmlowp's `fixedpoint.h`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The registry of kernels: registration by opcode or custom name, and look-up for an operator of a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache

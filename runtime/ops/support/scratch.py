@@ -1,7 +1,5 @@
 """Scratch memory that the operators of one plan use one after another."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shape arithmetic that several families share: broadcasting, window sizes, axes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

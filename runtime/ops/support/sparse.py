@@ -4,8 +4,6 @@ The stored dimensions go from the outside in, each dense or compressed; the inne
 block. Reference: `kernels/internal/utils/sparsity_format_converter.cc`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`farm model info`: what a file is, read with the bounded reader, and which delegates would run it here."""
 
-from __future__ import annotations
-
 from runtime.model.facts import ModelFacts, model_facts
 from runtime.tools.model_info.advice import Advice, advice_for
 from runtime.tools.model_info.delegation import DelegateView, delegate_views

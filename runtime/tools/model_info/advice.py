@@ -4,8 +4,6 @@
 measures the user's own.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Which operators of a model the installed delegates would run; nothing is run here."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The memory plan of a model's tensors: when each lives, where it lies, and the peak."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The file that `farm model info` reads: a model, or a skeleton restored to a temporary file."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`farm model plan`: how a delegate would run a model, as text, JSON or a graph; nothing is run here."""
 
-from __future__ import annotations
-
 from runtime.tools.model_plan.advice import Advice, advice
 from runtime.tools.model_plan.document import SCHEMA, document
 from runtime.tools.model_plan.graphviz import dot

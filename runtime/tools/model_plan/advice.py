@@ -4,8 +4,6 @@ Each piece names what it is about, and says what the plan shows it to cost. Wher
 none: the delegate may have what a rule warns of for free, as a reshape that is a view.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The plan as JSON. docs/model-tools.md describes it; `SCHEMA` counts its incompatible changes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The plan as a graph in Graphviz's language: partitions as clusters, launches within their nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from runtime.delegates.plan import PartitionPlan, PlannedNode

@@ -1,7 +1,5 @@
 """The plan of a whole model: who runs which operators in which order, and each partition's own plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How far launches fill a large GPU: work-items per launch, and the share of the arithmetic in small ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """The plan as text of at most 100 columns."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """`farm model profile`: what the kernels and operators of a model take, as text or JSON."""
 
-from __future__ import annotations
-
 from runtime.tools.model_profile.document import SCHEMA, document
 from runtime.tools.model_profile.measuring import Profiled, profile_file
 from runtime.tools.model_profile.text import lines

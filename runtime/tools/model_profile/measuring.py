@@ -1,7 +1,5 @@
 """Opens a model on a delegate, fills its inputs as a measurement does, and profiles it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The profile as text of at most 100 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from textwrap import wrap
 from typing import Final

@@ -1,7 +1,5 @@
 """Compares each operator of a delegate with the CPU path, on the device that the delegate has opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Shapes are small, odd and unequal, so that a kernel that mixes up two extents, o
 its tiles, gives other numbers. Operators with several kernels have a row for each form.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import Final

@@ -1,7 +1,5 @@
 """A row of the matrix: one operator with small operands, always the same ones; and rows as one model."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ are generated, weights and bias are scaled together until the output has the roo
 the original; the walk continues with the corrected output. Only the numbers of the recipe are stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final

@@ -6,8 +6,6 @@ deflate below 60 % of their size and below 256 KiB. Biases of convolutions and m
 from 16 bytes on, so that `calibrate` can scale weights and bias together.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -4,8 +4,6 @@ The core knows graphs, layouts, kernels and memory plans; a backend knows one in
 and the kernel of an entry are the backend's own: the core only hands them back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ candidate that was chosen. A start that is given choices times nothing; those of
 make, as of schedules in earlier versions, have no effect.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Final

@@ -3,8 +3,6 @@
 Each has its effect here, by one of our own options, or is refused with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,12 +1,11 @@
 """The delegate's options, parsed once and strictly from the mapping that a user gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
+from runtime.delegates.descriptor import Option, threads_option
 from runtime.delegates.gpu.settings.choices import parsed, written
 from runtime.delegates.gpu.settings.litert_options import NAMES, translated
 from runtime.errors import DelegateError
@@ -26,10 +25,131 @@ PASSES = (
 )  # fmt: skip
 WAIT_TYPES = ("passive", "active", "aggressive", "do_not_wait")
 
+MOST_PARTITIONS: Final = 10_000
+"""The largest `max_delegated_partitions` of a campaign file. Chosen far above the partitions that a model of
+a few thousand operators can have; a larger bound would allow nothing more."""
+
+MOST_MILLISECONDS: Final = 3_600_000
+"""The largest `deadline_ms` of a campaign file, in milliseconds: an hour. Chosen above the time limit of any
+attempt; a larger bound would only let a typing error pass."""
+
+MOST_OPERATORS: Final = 1_000_000
+"""The largest index of an operator in a campaign file. Chosen far above the operators of any model."""
+
+
+def _any_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise DelegateError(f"gpu delegate: option {name!r} must be a text, got {value!r}")
+    return value
+
+
+def _word(name: str, value: Any) -> str:
+    if not _any_text(name, value):
+        raise DelegateError(f"gpu delegate: option {name!r} must not be empty")
+    return str(value)
+
+
+def _at_least(least: int) -> Callable[[str, Any], int]:
+    def parse(name: str, value: Any) -> int:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = least - 1
+        if isinstance(value, bool) or number < least or str(number) != str(value):
+            raise DelegateError(
+                f"gpu delegate: option {name!r} must be a whole number of at least {least}, got {value!r}"
+            )
+        return number
+
+    return parse
+
+
+def _truth(name: str, value: Any) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if str(value).lower() not in known:
+        raise DelegateError(f"gpu delegate: option {name!r} must be true or false, got {value!r}")
+    return known[str(value).lower()]
+
+
+def _one_of(*allowed: str) -> Callable[[str, Any], str]:
+    def parse(name: str, value: Any) -> str:
+        if value not in allowed:
+            raise DelegateError(
+                f"gpu delegate: option {name!r} must be one of {', '.join(allowed)}; got {value!r}"
+            )
+        return str(value)
+
+    return parse
+
+
+def _passes(name: str, value: Any) -> str:
+    for one in _names(_any_text(name, value)):
+        if one not in PASSES:
+            raise DelegateError(
+                f"gpu delegate: option {name!r}: {one!r} is no pass that can be left out; these are "
+                f"{', '.join(PASSES)}"
+            )
+    return str(value)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in (part.strip() for part in text.split(",")) if name]
+
+
+def _device(name: str, value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be a device's name, id or index, got {value!r}"
+        )
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _choices(name: str, value: Any) -> str:
+    return written(parsed(_any_text(name, value)))
+
+
+def _context(name: str, value: Any) -> Any:
+    # Told by what it has: to parse options, pyopencl need not be installed.
+    devices = getattr(value, "devices", None)
+    if not isinstance(devices, list) or len(devices) != 1:
+        has = f"one of {len(devices)} devices" if isinstance(devices, list) else repr(value)
+        raise DelegateError(
+            f"gpu delegate: option {name!r} must be a pyopencl.Context of one device, got {has}"
+        )
+    return value
+
+
+def _option(default: Any, parse: Callable[[str, Any], Any], campaign: Option | None = None) -> Any:
+    """Return a field with its parser; `campaign` declares what a campaign file may give it, if anything."""
+    return field(default=default, metadata={"parse": parse, "campaign": campaign})
+
+
+def _choice(default: str | None, allowed: tuple[str, ...], purpose: str = "") -> Any:
+    campaign = Option(value_type=str, choices=allowed, default=default, help=purpose) if purpose else None
+    return _option(default, _one_of(*allowed), campaign)
+
+
+def _number(default: int | None, least: int, most: int | None = None, purpose: str = "") -> Any:
+    bounded = Option(value_type=int, minimum=least, maximum=most, default=default, help=purpose)
+    return _option(default, _at_least(least), bounded if purpose else None)
+
+
+def _flag(default: bool | None, purpose: str) -> Any:
+    return _option(default, _truth, Option(value_type=bool, default=default, help=purpose))
+
+
+def _text(default: str | None, parse: Callable[[str, Any], str], purpose: str = "") -> Any:
+    campaign = Option(value_type=str, default=default, help=purpose) if purpose else None
+    return _option(default, parse, campaign)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Effective options.
+    """Effective options: each with its default, its parser, and what a campaign file may give it.
+
+    A field without a help text is not for campaigns: `backend`, `device` and `cache_dir` are chosen by the
+    farm, and so is what a check found of the device; a context lives in one process, a run that is measured
+    is waited for, and its inputs have one shape.
 
     - `backend`: "opencl", or "webgpu" for WebGPU's adapters of Vulkan, Metal, Direct3D and OpenGL, which runs
       the kernels of work-groups alone; operators without one stay on the CPU.
@@ -85,34 +205,82 @@ class Options:
       numbers that their integers stand for, rounded as the integers are, or, in int8, with the integers.
     """
 
-    backend: str = "opencl"
-    device: str | int | None = None
-    device_class: str = "auto"
-    precision: str | None = None
-    precision_loss_allowed: bool | None = None
-    weights: str = "stored"
-    threads: int | None = None
-    tuning: str = "fast"
-    choices: str | None = None
-    persistent: str = "auto"
-    memory: str = "fast"
-    passes_off: str = ""
-    wait_type: str = "passive"
-    deadline_ms: int | None = None
-    context: Any = None
-    cache_dir: str | None = None
-    serialization_dir: str | None = None
-    model_token: str | None = None
-    max_delegated_partitions: int = 1
-    min_nodes_per_partition: int = 1
-    cost_aware_partitioning: bool = True
-    kept_plans: int = 0
-    first_delegate_node_index: int = 0
-    last_delegate_node_index: int | None = None
-    excluded_operators: str = ""
-    conformance: str = "kept"
-    require_full_delegation: bool = False
-    enable_quantization: bool = True
+    backend: str = _choice("opencl", BACKENDS)
+    device: str | int | None = field(default=None, metadata={"parse": _device, "campaign": None})
+    device_class: str = _choice(
+        "auto",
+        DEVICE_CLASSES,
+        "Which kernels the device gets, for tests and plans; `auto` decides by its type.",
+    )
+    precision: str | None = _choice(
+        None,
+        PRECISIONS,
+        "fp16, bf16: weights are rounded, activations lie in fp32; int8: quantised models in integers; the "
+        "default is fp32.",
+    )
+    precision_loss_allowed: bool | None = _flag(
+        None, "False forbids fp16 and bf16; true chooses fp16 where no precision is given."
+    )
+    weights: str = _choice(
+        "stored",
+        WEIGHTS,
+        "Whether narrow weights stay in memory as the file has them; they are the same numbers.",
+    )
+    threads: int | None = _number(None, 1)
+    tuning: str = _choice(
+        "fast",
+        TUNING_EFFORTS,
+        "How thoroughly kernel variants are timed before the first run; `none` decides by rules.",
+    )
+    choices: str | None = _text(
+        None, _choices, "What a result's tuning chose, to be used again: then nothing is timed."
+    )
+    persistent: str = _choice(
+        "auto",
+        PERSISTENT_MODES,
+        "Whether a CPU device runs many layers in one kernel; `auto`: unless there is a deadline.",
+    )
+    memory: str = _choice(
+        "fast", MEMORY, "`least` chooses the kernels that need the fewest bytes, whatever time they take."
+    )
+    passes_off: str = _text(
+        "", _passes, "Passes over the graph that are not run, with commas between them, to see what they do."
+    )
+    wait_type: str = _choice("passive", WAIT_TYPES)
+    deadline_ms: int | None = _number(
+        None,
+        1,
+        MOST_MILLISECONDS,
+        "The most milliseconds of a run, looked at between enqueues; by default there is no limit.",
+    )
+    context: Any = field(default=None, metadata={"parse": _context, "campaign": None})
+    cache_dir: str | None = _text(None, _any_text)
+    serialization_dir: str | None = _text(None, _word)
+    model_token: str | None = _text(None, _word)
+    max_delegated_partitions: int = _number(
+        1, 1, MOST_PARTITIONS, "How many partitions of a model the delegate may run; the largest are kept."
+    )
+    min_nodes_per_partition: int = _number(
+        1, 1, MOST_PARTITIONS, "The fewest operators of a partition; smaller ones stay on the CPU."
+    )
+    cost_aware_partitioning: bool = _flag(
+        True, "Whether operators stay on the CPU that would cost more in transfers than they save."
+    )
+    kept_plans: int = _number(0, 0)
+    first_delegate_node_index: int = _number(
+        0, 0, MOST_OPERATORS, "The first operator, counted as in the file, that may be delegated."
+    )
+    last_delegate_node_index: int | None = _number(
+        None, 0, MOST_OPERATORS, "The last operator that may be delegated; by default the model's last."
+    )
+    excluded_operators: str = _text("", _any_text)
+    conformance: str = _choice("kept", CONFORMANCE)
+    require_full_delegation: bool = _flag(
+        False, "Whether a model with an operator that stays on the CPU is refused."
+    )
+    enable_quantization: bool = _flag(
+        True, "Whether operators on quantised tensors are delegated: real numbers, or as precision says."
+    )
 
     @property
     def skipped_passes(self) -> frozenset[str]:
@@ -133,118 +301,11 @@ class Options:
         return self.cost_aware_partitioning and not chosen and not self.require_full_delegation
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise DelegateError(f"gpu delegate: option {name!r} must be a text, got {value!r}")
-    return value
-
-
-def _word(name: str, value: Any) -> str:
-    if not _text(name, value):
-        raise DelegateError(f"gpu delegate: option {name!r} must not be empty")
-    return str(value)
-
-
-def _at_least(least: int) -> Callable[[str, Any], int]:
-    def parse(name: str, value: Any) -> int:
-        try:
-            number = int(value)
-        except (TypeError, ValueError):
-            number = least - 1
-        if isinstance(value, bool) or number < least or str(number) != str(value):
-            raise DelegateError(
-                f"gpu delegate: option {name!r} must be a whole number of at least {least}, got {value!r}"
-            )
-        return number
-
-    return parse
-
-
-def _flag(name: str, value: Any) -> bool:
-    known = {"true": True, "1": True, "false": False, "0": False}
-    if str(value).lower() not in known:
-        raise DelegateError(f"gpu delegate: option {name!r} must be true or false, got {value!r}")
-    return known[str(value).lower()]
-
-
-def _choice(*allowed: str) -> Callable[[str, Any], str]:
-    def parse(name: str, value: Any) -> str:
-        if value not in allowed:
-            raise DelegateError(
-                f"gpu delegate: option {name!r} must be one of {', '.join(allowed)}; got {value!r}"
-            )
-        return str(value)
-
-    return parse
-
-
-def _passes(name: str, value: Any) -> str:
-    for one in _names(_text(name, value)):
-        if one not in PASSES:
-            raise DelegateError(
-                f"gpu delegate: option {name!r}: {one!r} is no pass that can be left out; these are "
-                f"{', '.join(PASSES)}"
-            )
-    return str(value)
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in (part.strip() for part in text.split(",")) if name]
-
-
-def _device(name: str, value: Any) -> str | int:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise DelegateError(
-            f"gpu delegate: option {name!r} must be a device's name, id or index, got {value!r}"
-        )
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
-
-
-def _choices(name: str, value: Any) -> str:
-    return written(parsed(_text(name, value)))
-
-
-def _context(name: str, value: Any) -> Any:
-    # Told by what it has: to parse options, pyopencl need not be installed.
-    devices = getattr(value, "devices", None)
-    if not isinstance(devices, list) or len(devices) != 1:
-        has = f"one of {len(devices)} devices" if isinstance(devices, list) else repr(value)
-        raise DelegateError(
-            f"gpu delegate: option {name!r} must be a pyopencl.Context of one device, got {has}"
-        )
-    return value
-
-
-_PARSERS: dict[str, Callable[[str, Any], Any]] = {
-    "backend": _choice(*BACKENDS),
-    "device": _device,
-    "device_class": _choice(*DEVICE_CLASSES),
-    "precision": _choice(*PRECISIONS),
-    "precision_loss_allowed": _flag,
-    "weights": _choice(*WEIGHTS),
-    "threads": _at_least(1),
-    "tuning": _choice(*TUNING_EFFORTS),
-    "choices": _choices,
-    "persistent": _choice(*PERSISTENT_MODES),
-    "memory": _choice(*MEMORY),
-    "passes_off": _passes,
-    "wait_type": _choice(*WAIT_TYPES),
-    "context": _context,
-    "cache_dir": _text,
-    "serialization_dir": _word,
-    "model_token": _word,
-    "max_delegated_partitions": _at_least(1),
-    "min_nodes_per_partition": _at_least(1),
-    "cost_aware_partitioning": _flag,
-    "kept_plans": _at_least(0),
-    "first_delegate_node_index": _at_least(0),
-    "last_delegate_node_index": _at_least(0),
-    "excluded_operators": _text,
-    "conformance": _choice(*CONFORMANCE),
-    "require_full_delegation": _flag,
-    "enable_quantization": _flag,
-    "deadline_ms": _at_least(1),
-}
+def campaign_options() -> dict[str, Option]:
+    """Return the options that a campaign may set, by name."""
+    declared = {option.name: option.metadata["campaign"] for option in fields(Options)}
+    allowed = {name: option for name, option in declared.items() if option is not None}
+    return {"threads": threads_option()} | allowed
 
 
 def parse_options(given: Mapping[str, Any] | None) -> Options:
@@ -256,15 +317,15 @@ def parse_options(given: Mapping[str, Any] | None) -> Options:
         DelegateError: an unknown name (with the nearest known one), a value that is not allowed, options that
             contradict each other, or a lossy precision where losses are forbidden.
     """
-    known = {field.name for field in fields(Options)}
+    known = {option.name: option.metadata["parse"] for option in fields(Options)}
     parsed: dict[str, Any] = {}
     for name, value in translated(given or {}).items():
         if name not in known:
-            near = get_close_matches(str(name), known | NAMES, n=1)
+            near = get_close_matches(str(name), known.keys() | NAMES, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
             raise DelegateError(f"gpu delegate: unknown option {name!r}; {hint}")
         if value is not None:
-            parsed[name] = _PARSERS[name](name, value)
+            parsed[name] = known[name](name, value)
     options = Options(**parsed)
     if options.precision in _LOSSY and options.precision_loss_allowed is False:
         raise DelegateError(

@@ -5,8 +5,6 @@ widened in registers, and activations, sums, softmax and normalisations stay flo
 activations of a product are rounded too where the device multiplies pairs of bfloat16 by one instruction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum

@@ -3,8 +3,6 @@
 Where kernels can reach it, its place goes into the table of layers; else the device copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

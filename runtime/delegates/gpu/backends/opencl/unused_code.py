@@ -4,8 +4,6 @@ Loading a driver reads large parts of its libraries, LLVM among them, to bind th
 what the files hold; the kernel's page cache keeps them, and whoever compiles after all gets them from there.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from mmap import PAGESIZE

@@ -1,7 +1,5 @@
 """Chooses, describes and opens a WebGPU adapter, and turns the errors of `wgpu` into the runtime's."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

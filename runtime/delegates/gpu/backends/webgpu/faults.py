@@ -3,8 +3,6 @@
 A lost device stays lost for the delegate that opened it; WebGPU gives another one a device of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final

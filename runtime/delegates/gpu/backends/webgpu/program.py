@@ -1,7 +1,5 @@
 """The kernels of a partition on a WebGPU device: translated, compiled, and told their work-groups."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A recorded launch list on a WebGPU device: buffers, bind groups, and the command buffers that run them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import perf_counter_ns

@@ -1,7 +1,5 @@
 """The built-in functions of OpenCL C that the portable subset has, as expressions of WGSL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 

@@ -4,8 +4,6 @@ C evaluates one side of `?:` only, WGSL's `select` both: where a side reads memo
 statement and leaves the result in a variable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

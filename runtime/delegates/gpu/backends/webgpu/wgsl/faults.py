@@ -1,7 +1,5 @@
 """What lies outside the portable subset, with its place in a kernel's file."""
 
-from __future__ import annotations
-
 from runtime.errors import DelegateError
 
 

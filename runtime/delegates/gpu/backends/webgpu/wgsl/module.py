@@ -1,7 +1,5 @@
 """A module of WGSL: a kernel, and the functions that it reaches, each for the buffers of its arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """From a kernel's text to its syntax tree: the C preprocessor, then a parser of C."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass

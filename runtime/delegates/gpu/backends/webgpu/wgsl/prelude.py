@@ -1,7 +1,5 @@
 """What every module of WGSL begins with, and functions of OpenCL C that WGSL lacks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

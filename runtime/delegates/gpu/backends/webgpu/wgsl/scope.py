@@ -1,7 +1,5 @@
 """What a function's text is written to, and the names that are known at a place of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Statements of C as statements of WGSL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

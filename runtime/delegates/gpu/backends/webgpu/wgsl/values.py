@@ -1,7 +1,5 @@
 """Values of expressions, and C's operators on them; WGSL converts nothing by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
