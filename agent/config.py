@@ -132,6 +132,11 @@ class AgentConfig:
         """The folder of cached reference outputs."""
         return self.state / "references"
 
+    @property
+    def work(self) -> Path:
+        """The folder of the attempts' work folders."""
+        return self.state / "work"
+
     def folder(self, attempt_id: str) -> Path:
         """Return the work folder of an attempt."""
-        return self.state / "work" / attempt_id
+        return self.work / attempt_id

@@ -40,6 +40,7 @@ from agent.wire.messages import (
     ReasonCode,
     Receipt,
     Shutdown,
+    Status,
     Upgrade,
     decode_for_agent,
 )
@@ -284,14 +285,16 @@ class Agent:
             self._note_environment(result, attempt.kind_of(result.attempt_id))
         if not attempt.ended:
             return
-        attempt.release()
         del self._running[attempt.job.attempt_id]
         children = [other.runner_pid for other in self._running.values()] + [self._link.pid]
-        kill_strays(strays(self._running, [pid for pid in children if pid is not None]))
+        marks = [other.mark for other in self._running.values()]
+        # The devices are locked until then: whoever left the attempt under another's name computes on them.
+        kill_strays(strays(marks, [pid for pid in children if pid is not None]))
+        attempt.release()
 
     def _note_environment(self, result: JobResult, kind: str) -> None:
-        """Let the next greeting describe the device as it is now, not as the agent found it."""
-        if result.environment and result.device_id in self._devices:
+        """Let the next greeting describe the device as a finished measurement found it, and no failed one."""
+        if result.status is Status.DONE and result.environment and result.device_id in self._devices:
             device = self._devices[result.device_id]
             self._devices[result.device_id] = device.reporting(kind, result.environment)
 

@@ -26,11 +26,11 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from agent.processes.left_files import open_left
+from agent.processes.left_files import is_left, mark, open_left
 from agent.processes.supervisor import LOG_FILE
 from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
 from agent.wire.measurement import Delegation, LabelledScore, Measurement, ProcessSamples
-from agent.wire.messages import Device, JobSpec, Reason, Status
+from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
 from runtime.common.durable import write_atomically
 
 JOB_FILE: Final = "job.json"
@@ -51,6 +51,9 @@ CANCEL_SIGNAL: Final = signal.SIGUSR1
 
 _LOG_TAIL_BYTES: Final = 4000
 """Bytes of a log that go into a result: about the last 50 lines, which hold a traceback."""
+
+MAX_JOB_BYTES: Final = 2 * MAX_MESSAGE_BYTES
+"""Bytes of a job file that are read: it holds a message, and what the agent adds."""
 
 _PROGRESS_BYTES: Final = 1000
 """Bytes of the progress file that are read: a phase has at most 100. The runner writes it, so it may hold
@@ -226,32 +229,32 @@ def outputs_path(folder: Path, index: int) -> Path:
 
 def mark_cancelled(folder: Path) -> None:
     """Tell the runner that the arm of this folder is to end with what it has finished."""
-    (folder / _CANCELLED_FILE).touch()
+    mark(folder / _CANCELLED_FILE)
 
 
 def is_cancelled(folder: Path) -> bool:
     """Whether the arm of this folder is to end."""
-    return (folder / _CANCELLED_FILE).exists()
+    return is_left(folder / _CANCELLED_FILE)
 
 
 def mark_ending(folder: Path) -> None:
     """Tell the agent that the runner of this folder judges what it has finished."""
-    (folder / _ENDING_FILE).touch()
+    mark(folder / _ENDING_FILE)
 
 
 def is_ending(folder: Path) -> bool:
     """Whether the runner of this folder judges what it has finished."""
-    return (folder / _ENDING_FILE).exists()
+    return is_left(folder / _ENDING_FILE)
 
 
 def mark_left(folder: Path) -> None:
     """Tell the agent that the arm of this folder has ended without a result."""
-    (folder / _LEFT_FILE).touch()
+    mark(folder / _LEFT_FILE)
 
 
 def has_left(folder: Path) -> bool:
     """Whether the arm of this folder has ended without a result."""
-    return (folder / _LEFT_FILE).exists()
+    return is_left(folder / _LEFT_FILE)
 
 
 def write_progress(folder: Path, phase: str) -> None:

@@ -3,8 +3,9 @@
 Groups are paths: a lease of `host-cpu/gpu-0` locks that group exclusively and shares the lock of `host-cpu`
 with other leases below it, so that `host-cpu` itself (a CPU job) is granted only while none of them runs.
 
-The lock belongs to an open file that the runner inherits, so the kernel frees it only when the agent has
-closed it and every process of the attempt is dead, however it died.
+The agent keeps the lock to itself: whoever inherits an open file can free its lock. A runner inherits shared
+locks of files beside those, which the kernel frees only when every process of the attempt is dead, also where
+its agent was killed; who takes a lock takes that one too, alone for a moment.
 """
 
 from __future__ import annotations
@@ -24,17 +25,25 @@ _LOCK_MODE = 0o644
 _FOLDER_MODE = 0o755
 """Mode of a lease folder that this agent makes. One for agents of several users is made by the administrator,
 with mode 1777, as /run/lock has it."""
+_HELD_SUFFIX = ".held"
+"""Ending of the file beside a lock that the processes of an attempt hold."""
 _HOST_WIDE = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  # shared by all users of the host on purpose
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The exclusive lock of a group and shared locks of those above it. A runner inherits the `descriptors`
-    through `pass_fds`.
+    """The exclusive lock of a group and shared locks of those above it: `own`. A runner inherits the `held`
+    ones through `pass_fds`.
     """
 
     exclusion_group: str
-    descriptors: tuple[int, ...]
+    own: tuple[int, ...]
+    held: tuple[int, ...]
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """All of them, for a command of the user that takes the place of this process."""
+        return self.own + self.held
 
     def release(self) -> None:
         """Close the agent's descriptors; the lock is free once no process of the attempt has them open."""
@@ -56,19 +65,25 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(_FOLDER_MODE)
     *above, own = lease_paths(folder, exclusion_group)
+    kept: list[int] = []
     held: list[int] = []
     # From the root down, without waiting: no two attempts can wait for each other.
     try:
         for path in (*above, own):
-            held.append(_open_shared(path))
-            lock_file(held[-1], shared=path is not own)
+            kept.append(_open_shared(path))
+            lock_file(kept[-1], shared=path is not own)
+            held.append(_open_shared(path.with_suffix(_HELD_SUFFIX)))
+            if path is own:
+                # Nobody is left of an attempt whose agent was killed.
+                lock_file(held[-1])
+            lock_file(held[-1], shared=True)
     except BlockingIOError:
-        _close(held)
+        _close([*kept, *held])
         return None
     except OSError:
-        _close(held)
+        _close([*kept, *held])
         raise
-    return Lease(exclusion_group, tuple(held))
+    return Lease(exclusion_group, tuple(kept), tuple(held))
 
 
 def lease_paths(folder: Path, exclusion_group: str) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 from collections.abc import Mapping
 
 from agent.attempt.journal import Journal
@@ -11,6 +11,7 @@ from agent.attempt.result import Outcome, from_result_file, has_result, reported
 from agent.attempt.running import log_gone
 from agent.config import AgentConfig
 from agent.processes import cgroup
+from agent.processes.left_files import remove_left
 from agent.processes.supervisor import reap
 from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
@@ -27,10 +28,12 @@ def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal
         log_gone(config, job.attempt_id, device, reap(job.lead or job.attempt_id))
         # Journaled before the folder is deleted, which until then holds the only copy of the result.
         journal.spool(_result(config, job, device))
-        beside = (config.folder(arm.attempt_id) for arm in job.arms if not arm.reported)
-        for left in (folder, *beside):
-            shutil.rmtree(left, ignore_errors=True)
+        remove_left(folder)
     cgroup.sweep()
+    # Those of baselines, and what an earlier agent could not remove: no attempt is open any more.
+    with contextlib.suppress(FileNotFoundError):
+        for left in config.work.iterdir():
+            remove_left(left)
 
 
 def _result(config: AgentConfig, job: JobSpec, device: Device | None) -> JobResult:

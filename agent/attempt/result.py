@@ -10,12 +10,25 @@ from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, put_artifact
 from agent.attempt.files import RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
-from agent.processes.left_files import open_left
+from agent.processes.left_files import is_left, open_left
 from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
 _MAX_RESULT_BYTES: Final = 2 * 1024 * 1024
 """Largest result file in bytes that is read: half of `MAX_MESSAGE_BYTES`, so that the message with the log
 and the device's facts stays below its limit. Samples are in a file of their own and do not count."""
+
+
+_WORDS_OF_OTHERS: Final = frozenset(
+    {
+        ReasonCode.INTERRUPTED,
+        ReasonCode.AGENT_LOST,
+        ReasonCode.ARTIFACT,
+        ReasonCode.CANCELLED,
+        ReasonCode.EXCLUDED,
+        ReasonCode.QUEUE_LIMIT,
+    }
+)
+"""Reasons that the agent or the farm alone may give: after most of them a cell is tried again."""
 
 
 class NoRoomError(OSError):
@@ -51,7 +64,7 @@ def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
 
 def has_result(folder: Path) -> bool:
     """True where the runner finished: the file appears by an atomic rename."""
-    return (folder / RESULT_FILE).is_file()
+    return is_left(folder / RESULT_FILE)
 
 
 def from_result_file(outcome: Outcome, store: Path) -> JobResult:
@@ -72,7 +85,13 @@ def from_result_file(outcome: Outcome, store: Path) -> JobResult:
 
 
 def _combined(outcome: Outcome, found: RunnerResult) -> JobResult:
-    """Return the runner's result with the device's facts. Raises `ValueError` where they are too many."""
+    """Return the runner's result with the device's facts.
+
+    Raises `ValueError` where they are too many, and for an end that is not the runner's to report.
+    """
+    code = None if found.reason is None else found.reason.code
+    if found.status is Status.CANCELLED or code in _WORDS_OF_OTHERS:
+        raise ValueError(f"it may not end as {found.status} ({code or 'no reason'}): nobody asked it to")
     measurement = found.measurement
     if measurement is not None:
         measurement = measurement.model_copy(update={"samples_sha256": found.samples_sha256})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +37,7 @@ from agent.machine import workload
 from agent.processes import oom
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import last_line
+from agent.processes.left_files import remove_left
 from agent.processes.log_tailer import OutputReader
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundary_for
 from agent.processes.sandbox.reach import Reach
@@ -161,6 +161,11 @@ class RunningAttempt:
         return None if self._runner is None else self._runner.process.pid
 
     @property
+    def mark(self) -> str:
+        """What marks its processes; empty before their start."""
+        return "" if self._runner is None else self._runner.mark
+
+    @property
     def folder(self) -> Path:
         """The attempt's work folder; each arm has one of its own."""
         return self.config.folder(self.job.attempt_id)
@@ -224,7 +229,7 @@ class RunningAttempt:
         if self._lease is not None:
             self._lease.release()
         for member in self._members:
-            shutil.rmtree(self._folder(member), ignore_errors=True)
+            remove_left(self._folder(member))
 
     def _perform(self, action: lifecycle.Action) -> None:
         match action:
@@ -252,12 +257,12 @@ class RunningAttempt:
         job_file = self._write_job(Member(self.job, self.device), arms)
         temporary = self.folder / TEMPORARY_FOLDER
         temporary.mkdir()
-        leased = {LEASE_VARIABLE: ",".join(map(str, lease.descriptors))}
+        leased = {LEASE_VARIABLE: ",".join(map(str, lease.held))}
         launch = Launch(
             command=[*self.config.runner_command, str(job_file), str(self.folder)],
             environment={**for_runner(), **leased, "TMPDIR": str(temporary)},
             folder=self.folder,
-            inherited=lease.descriptors,
+            inherited=lease.held,
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
         if self.config.sandbox.on:
@@ -275,7 +280,7 @@ class RunningAttempt:
         """Make a member's folder and write its job file. One that was cancelled before stays cancelled."""
         folder = self._folder(member)
         cancelled = is_cancelled(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_left(folder)
         folder.mkdir(parents=True)
         if cancelled:
             mark_cancelled(folder)

@@ -17,9 +17,10 @@ from typing import Any, BinaryIO, Final
 
 import httpx
 
-from agent.attempt.files import JOB_FILE
+from agent.attempt.files import JOB_FILE, MAX_JOB_BYTES
 from agent.link.artifact_sync import Artifacts, NeverTakenError, SharedStore
 from agent.link.cache import Cache, budget_from
+from agent.processes.left_files import open_left
 from agent.wire.messages import artifact_path
 
 TRIES: Final = 5
@@ -242,13 +243,14 @@ def files_of_running(work: Path) -> set[str]:
     folders.
     """
     found = set()
-    for path in work.glob(f"*/{JOB_FILE}"):
+    for folder in work.glob("*"):
         try:
-            job = json.loads(path.read_bytes())["job"]
+            with open_left(folder / JOB_FILE) as file:
+                job = json.loads(file.read(MAX_JOB_BYTES))["job"]
             found.add(str(job["model_sha256"]))
             found |= {str(known["sha256"]) for known in job.get("references", ())}
             found.add(str(job["plan"]["labelled"]["sha256"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,12 +12,17 @@ from typing import Final
 from agent.processes import cgroup
 
 ATTEMPT_VARIABLE: Final = "FARM_ATTEMPT"
-"""In the environment of every process of an attempt: its id. It finds processes that left the session."""
+"""In the environment of every process of an attempt: its mark. It finds processes that left the session."""
 
 _PROC: Final = "/proc"
 _READ_BYTES: Final = 1 << 16
 """Bytes read from a file of /proc at once; longer ones are read in several pieces."""
 _ZOMBIE: Final = "Z"
+
+
+def new_mark(attempt_id: str) -> str:
+    """Return a mark for an attempt: its id, and what no runner of another attempt can guess."""
+    return f"{attempt_id}:{secrets.token_hex(16)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +60,26 @@ def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
     if runner_pid is not None:
         marked &= _below(scan, {os.getpid()})
         found |= {stat.pid for stat in everyone if runner_pid in (stat.pid, stat.session)}
-    found |= {pid for pid in marked if marker_of(pid) == attempt_id}
+    found |= {pid for pid in marked if (marker_of(pid) or "").partition(":")[0] == attempt_id}
     if runner_pid is not None:
         found |= _below(scan, found | {runner_pid}) & alive
     found.discard(os.getpid())
     return found
 
 
-def strays(live_attempts: Iterable[str], known_children: Iterable[int]) -> set[int]:
-    """Return orphans that this agent inherited as a subreaper and that belong to no running attempt.
+def strays(live_marks: Iterable[str], known_children: Iterable[int]) -> set[int]:
+    """Return orphans that this agent inherited as a subreaper and that belong to no running attempt, by the
+    marks of those: whoever names the id of another attempt belongs to none.
 
     Zombies are among them: they only have to be reaped.
     """
-    live, known = set(live_attempts), set(known_children)
+    live, known = set(live_marks), set(known_children)
     adopted = (stat.pid for stat in processes() if stat.parent == os.getpid() and stat.pid not in known)
     return {pid for pid in adopted if marker_of(pid) not in live}
 
 
 def marker_of(pid: int) -> str | None:
-    """Return the attempt id in a process's environment; None where it has none or may not be read."""
+    """Return the mark in a process's environment; None where it has none or may not be read."""
     prefix = f"{ATTEMPT_VARIABLE}=".encode()
     environment = _read(pid, "environ")
     if environment is None:

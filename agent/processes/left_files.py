@@ -1,12 +1,24 @@
-"""Opens the files that a runner leaves in its folder: it may put anything under their names."""
+"""Opens, marks and removes what a runner leaves in its folder: it may put anything under any name there.
+
+No other module of the agent touches what lies below an attempt's folder (`tests/house/test_left_files.py`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import stat
 from io import BufferedReader
 from pathlib import Path
+from typing import Final
+
+MOST_REMOVED: Final = 200_000
+"""Files and folders that one removal takes away. Chosen: a runner leaves tens, and these take a second or
+two, in which the agent sends no heartbeat. What is left then goes at the agent's next start."""
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_left(path: Path) -> BufferedReader:
@@ -21,3 +33,92 @@ def open_left(path: Path) -> BufferedReader:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file with one name", path.name)
     return os.fdopen(descriptor, "rb")
+
+
+def is_left(path: Path) -> bool:
+    """Whether anything has this name, a link that leads nowhere included."""
+    return os.path.lexists(path)
+
+
+def mark(path: Path) -> None:
+    """Make an empty file, unless something has its name already: a link there is not followed."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+
+
+def remove_left(folder: Path, most: int = MOST_REMOVED) -> bool:
+    """Remove a folder with all that is in it, however deep it is and whatever the modes are; follow no link.
+
+    Returns whether nothing is left. Call it once no process lives that could write there.
+    """
+    try:
+        _open_to_its_owner(folder, None)
+        top = os.open(folder, _FOLDER)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        with contextlib.suppress(OSError):
+            folder.unlink()
+        return not is_left(folder)
+    try:
+        _empty(top, most)
+    finally:
+        os.close(top)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not is_left(folder)
+
+
+def _empty(top: int, most: int) -> None:
+    """Remove what a folder holds. What its folders hold is moved up first, so that nothing gets deeper."""
+    left = most
+    while left > 0 and (names := _names(top)):
+        before = left
+        for name in names[:left]:
+            with contextlib.suppress(OSError):
+                if _is_folder(name, top):
+                    left -= _lift(top, name, left)
+                    os.rmdir(name, dir_fd=top)
+                else:
+                    os.unlink(name, dir_fd=top)
+                left -= 1
+        if left == before:
+            return
+
+
+def _lift(top: int, name: str, most: int) -> int:
+    """Remove the files of one of its folders, and move the folders in that beside it. Returns how many.
+
+    Raises `OSError`.
+    """
+    _open_to_its_owner(name, top)
+    inner = os.open(name, _FOLDER, dir_fd=top)
+    try:
+        entries = _names(inner)[:most]
+        for entry in entries:
+            if _is_folder(entry, inner):
+                _open_to_its_owner(entry, inner)
+                os.rename(entry, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
+            else:
+                os.unlink(entry, dir_fd=inner)
+        return len(entries)
+    finally:
+        os.close(inner)
+
+
+def _names(folder: int) -> list[str]:
+    return os.listdir(folder)  # a path cannot be as long as it may be deep
+
+
+def _is_folder(name: str, above: int) -> bool:
+    return stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode)
+
+
+def _open_to_its_owner(name: str | Path, above: int | None) -> None:
+    """Give a folder the mode by which its owner can empty it. Raises `OSError` where it is none."""
+    held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        if stat.S_IMODE(os.fstat(held).st_mode) & stat.S_IRWXU != stat.S_IRWXU:
+            Path(f"/proc/self/fd/{held}").chmod(stat.S_IRWXU)
+    finally:
+        os.close(held)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.processes import cgroup, oom
-from agent.processes.descendants import ATTEMPT_VARIABLE, processes, processes_of
+from agent.processes.descendants import ATTEMPT_VARIABLE, new_mark, processes, processes_of
 from agent.processes.sandbox.boundary import Boundary
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.limits import most_processes
@@ -108,17 +108,19 @@ def become_subreaper() -> None:
 
 @dataclass(slots=True)
 class Runner:
-    """The runner process of one attempt."""
+    """The runner process of one attempt; its processes have the `mark`."""
 
     attempt_id: str
     process: subprocess.Popen[bytes]
+    mark: str = ""
 
     @classmethod
     def start(cls, attempt_id: str, launch: Launch) -> Runner:
         """Start the runner as leader of a new session, marked with its attempt, in a control group where that
         is possible. Raises `OSError`.
         """
-        environment = {**launch.environment, ATTEMPT_VARIABLE: attempt_id}
+        mark = new_mark(attempt_id)
+        environment = {**launch.environment, ATTEMPT_VARIABLE: mark}
         process = start(
             replace(
                 launch,
@@ -131,7 +133,7 @@ class Runner:
                 expendable=True,
             )
         )
-        return cls(attempt_id, process)
+        return cls(attempt_id, process, mark)
 
     def poll(self) -> int | None:
         """Return the runner's exit code (negative: signal); None while it lives.

@@ -116,6 +116,11 @@ MAX_ATTEMPTS: Final = 3
 hits the same cell twice; more would keep a device busy with what does not work.
 """
 
+MAX_EARLY: Final = 20
+"""How many attempts at a cell there may be for it to go on from one that ended early. Chosen: more often than
+a farm is stopped while one cell runs; more would let a runner that always ends so keep a device for ever.
+"""
+
 MAX_CRASHES: Final = 2
 """How many of them may end with the runner's death by a signal. The first may be chance, such as memory that
 another program took; the second is the model's.
@@ -237,7 +242,7 @@ def settle(
     """
     last = ends[-1]
     match last.state:
-        case AttemptState.DONE if early and not cancel_asked:
+        case AttemptState.DONE if early and not cancel_asked and len(ends) < MAX_EARLY:
             text = "it ended early; what it has finished is kept, and it goes on from there"
             return Settled(CellState.QUEUED, Reason(code=ReasonCode.INTERRUPTED, text=text))
         case AttemptState.DONE:
@@ -246,6 +251,9 @@ def settle(
             return Settled(CellState.UNSUPPORTED, last.reason)
         case AttemptState.CANCELLED | AttemptState.FAILED if cancel_asked:
             return Settled(CellState.CANCELLED, cancelled_reason())
+        case AttemptState.CANCELLED if last.reason.code is ReasonCode.CANCELLED:
+            text = "the agent says that it was cancelled, which nobody asked for"
+            return Settled(CellState.FAILED, Reason(code=ReasonCode.RUNNER_ERROR, text=text))
         case AttemptState.CANCELLED:
             return Settled(CellState.QUEUED, last.reason)
     return _settle_failure(last.reason, [end for end in ends if end.state is AttemptState.FAILED], retry)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import time
@@ -59,6 +60,22 @@ def called(name: str, *arguments: object) -> str:
     return name
 
 
+def opened_to_all(path: str) -> str:
+    """Its mode, once everybody may open it."""
+    before = Path(path).stat().st_mode
+    Path(path).chmod(0o777)
+    if Path(path).stat().st_mode == before:
+        raise PermissionError(1, "without effect")
+    return path
+
+
+def kept(name: str, *size: int) -> str:
+    """What lives longer than this process."""
+    if getattr(_LIBC, name)(os.getpid(), *size, 0o1600) < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return name
+
+
 def large_file() -> str:
     with Path("large").open("wb") as stream:
         stream.truncate(1 << 40)
@@ -94,6 +111,19 @@ def tries(targets: Mapping[str, Any]) -> dict[str, str]:
     found |= {
         f"signal {name}": attempt(lambda p=pid: os.kill(p, 0)) for name, pid in targets["signal"].items()
     }
+    agent = targets["signal"]["agent"]
+    for name, path in targets["read"].items():
+        found[f"mode of {name}"] = attempt(lambda p=path: opened_to_all(p))
+        found[f"times of {name}"] = attempt(lambda p=path: os.utime(p))
+        found[f"attributes of {name}"] = attempt(lambda p=path: os.setxattr(p, "user.owned", b"x"))
+    found["limit the agent"] = attempt(lambda: resource.prlimit(agent, resource.RLIMIT_CPU, (1, 1)))
+    found["slow the agent's priority"] = attempt(lambda: os.setpriority(os.PRIO_PROCESS, agent, 19))
+    found["slow the agent's scheduler"] = attempt(
+        lambda: os.sched_setscheduler(agent, os.SCHED_IDLE, os.sched_param(0))
+    )
+    found["keep memory"] = attempt(lambda: kept("shmget", 4096))
+    found["keep semaphores"] = attempt(lambda: kept("semget", 1))
+    found["keep messages"] = attempt(lambda: kept("msgget"))
     found["environment"] = ",".join(sorted(set(targets["environment"]) & set(os.environ)))
     status = Path("/proc/self/status").read_text()
     found["new privileges"] = next(

@@ -148,6 +148,7 @@ def targets(lab, installed: Installed) -> dict[str, dict]:
 
 def open_ways(found: dict[str, str], kind: str) -> dict[str, str]:
     """Tries of one kind that were not refused, unless the result itself says that this kernel cannot."""
+    assert any(name.startswith(kind) for name in found), "it was not tried"
     said = FACTS.get(kind)
     if said and said in found["without"]:
         return {}
@@ -175,6 +176,27 @@ def test_reaching_the_network(found):
 def test_signals_to_the_agent_and_the_farm(found):
     """Refused; where the kernel cannot, the result says so."""
     assert open_ways(found, "signal") == {}
+
+
+@pytest.mark.parametrize("what", ["mode", "times", "attributes"])
+def test_opening_files_to_others_by_their_paths(found, what):
+    """No file's mode, times or access list can be changed, whoever it belongs to."""
+    assert open_ways(found, f"{what} of") == {}
+
+
+def test_limits_of_the_agent(found):
+    """A runner sets no limit by which its agent would end."""
+    assert open_ways(found, "limit ") == {}
+
+
+def test_slowing_the_agent_and_its_attempts(found):
+    """Priority and scheduler of the agent, which other attempts inherit, stay as they are."""
+    assert open_ways(found, "slow ") == {}
+
+
+def test_memory_queues_and_semaphores_that_outlive_a_runner(found):
+    """Nothing that is shared by a key can be made."""
+    assert open_ways(found, "keep ") == {}
 
 
 def test_the_agents_environment(found):

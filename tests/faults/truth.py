@@ -70,5 +70,7 @@ def alive() -> dict[str, set[int]]:
         except OSError:
             continue
         for mark in marks:
-            found.setdefault(mark.removeprefix(prefix).decode(), set()).add(int(folder.name))
+            found.setdefault(mark.removeprefix(prefix).decode().partition(":")[0], set()).add(
+                int(folder.name)
+            )
     return found

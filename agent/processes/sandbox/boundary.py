@@ -72,8 +72,7 @@ class Boundary:
         if self.found.namespaces is not None:
             namespaces.enter(self.found.namespaces, self.temporary)
         self.limits.enter()
-        if os.geteuid() == 0:
-            kernel.drop_capabilities()
+        kernel.drop_capabilities()
         kernel.forbid_new_privileges()
         if self.found.landlock_abi:
             landlock.restrict(self.rules, self.found.landlock_abi)
@@ -89,7 +88,9 @@ def boundary_for(reach: Reach, folder: Path) -> Boundary:
     temporary = folder / TEMPORARY_FOLDER if found.namespaces is not None and not reach.needs(tmp) else None
     # Root may write the kernel's settings in /proc unless it sees a /proc of its own; others never may.
     changes_proc = os.geteuid() != 0 or found.namespaces is Namespaces.DIRECT
-    rules = reach.rules(own_tmp=temporary is not None, changes_proc=changes_proc)
+    rules = reach.rules(
+        own_tmp=temporary is not None, own_shm=found.namespaces is not None, changes_proc=changes_proc
+    )
     return Boundary(found, limits_of_host(folder), tuple(rules), temporary)
 
 
@@ -99,11 +100,15 @@ def _described(found: Survey) -> list[str]:
         described.append(f"Landlock {found.landlock_abi}")
     if found.seccomp:
         described.append("seccomp")
-    if os.geteuid() == 0:
-        described.append("no capabilities")
     if found.counts_processes:
         described.append(f"at most {most_processes()} processes")
-    return [*described, "no new privileges", "limits on files, data and core", "user: the agent's"]
+    return [
+        *described,
+        "no capabilities",
+        "no new privileges",
+        "limits on files, data and core",
+        "user: the agent's",
+    ]
 
 
 def _paths(environment: Mapping[str, str], variable: str) -> tuple[Path, ...]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from agent.processes.sandbox.kernel import system_call
@@ -57,6 +58,21 @@ PASS: Final[Step] = (_RETURN, 0, 0, _ALLOW)
 """The step that lets a call through."""
 NO_EFFECT: Final[Step] = (_RETURN, 0, 0, _ERROR)
 """The step that says success and does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A system call, by its numbers on both architectures; None where it has none. `argument`: the index of
+    the one that names a process.
+    """
+
+    x86_64: int | None
+    aarch64: int | None
+    argument: int = 0
+
+    def number(self, machine: str) -> int | None:
+        """Return the number on a machine."""
+        return self.x86_64 if machine == "x86_64" else self.aarch64
 
 
 class _Filter(ctypes.Structure):
@@ -122,6 +138,11 @@ def on(number: int, body: list[Step]) -> list[Step]:
     return [(IF_EQUAL, 0, len(body), number), *body]
 
 
+def rules(machine: str, answers: Iterable[tuple[Call, list[Step]]]) -> Iterator[list[Step]]:
+    """Yield a rule for each call that the machine has, with what it is answered (see `on`)."""
+    return (on(number, body) for call, body in answers if (number := call.number(machine)) is not None)
+
+
 def load_argument(index: int) -> Step:
     """Load the low word of an argument."""
     return (LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
@@ -131,6 +152,12 @@ def only(index: int, values: Iterable[int], otherwise: Step) -> list[Step]:
     """Let an argument through that is one of `values`, as a word of 32 bits."""
     allowed = [step for value in values for step in ((IF_EQUAL, 0, 1, value & 0xFFFFFFFF), PASS)]
     return [load_argument(index), *allowed, otherwise]
+
+
+def all_but(index: int, refused: Iterable[int]) -> list[Step]:
+    """Refuse some values of an argument."""
+    checks = [step for value in refused for step in ((IF_EQUAL, 0, 1, value), fail(errno.EPERM))]
+    return [load_argument(index), *checks, PASS]
 
 
 def fail(error: int) -> Step:

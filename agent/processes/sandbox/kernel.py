@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ _PR_CAPBSET_DROP: Final = 24
 """Option of prctl(2), from linux/prctl.h: take a capability out of the bounding set."""
 _PR_SET_NO_NEW_PRIVS: Final = 38
 """Option of prctl(2), from linux/prctl.h: no program that is executed from now on gives more rights."""
+
+_CAPABILITY_VERSION_3: Final = 0x20080522
+"""_LINUX_CAPABILITY_VERSION_3 of linux/capability.h: three sets, each of two words."""
+_CAPABILITY_SETS: Final = ("CapInh:", "CapPrm:", "CapEff:", "CapAmb:")
+"""Lines of /proc/self/status: inheritable, permitted, effective, ambient."""
 
 
 def system_call(number: int, *arguments: object) -> int:
@@ -44,11 +50,27 @@ def forbid_new_privileges() -> None:
 
 
 def drop_capabilities() -> None:
-    """Empty the bounding set: the next exec leaves even root without a capability. Raises `OSError`."""
+    """Leave this process, and whatever it executes once new privileges are forbidden, without a capability.
+
+    Raises `OSError`, also where one is left: those that a container hands to every program (inheritable,
+    ambient) survive an exec even of an ordinary user.
+    """
     capability = 0
-    while _LIBC.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
-        _checked(_LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), "prctl(PR_CAPBSET_DROP)")
+    # Only who may set them needs an empty bounding set; without it the empty sets below are enough.
+    while os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
+        _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
         capability += 1
+    header, none = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _checked(_LIBC.capset(header, none), "capset")
+    if any(capabilities().values()):
+        raise PermissionError(errno.EPERM, "capabilities are left")
+
+
+def capabilities() -> dict[str, int]:
+    """Return the sets of capabilities of this process that a program may have: by the kernel's name."""
+    with open("/proc/self/status") as lines:  # noqa: PTH123  # between fork and exec
+        found = (line.split() for line in lines if line.startswith(_CAPABILITY_SETS))
+        return {name: int(value, 16) for name, value in found}
 
 
 @contextlib.contextmanager

@@ -76,16 +76,17 @@ class Reach:
         wanted = [*self.read, *self.write, *self.append, *_python(), *_named(self.command, self.environment)]
         return any(path.resolve().is_relative_to(folder) or path.is_relative_to(folder) for path in wanted)
 
-    def rules(self, *, own_tmp: bool, changes_proc: bool) -> list[Rule]:
-        """Return what Landlock is to allow. `own_tmp`: /tmp is the runner's own. `changes_proc`: files of
-        /proc can be written safely, so that the peak of memory can be reset.
+    def rules(self, *, own_tmp: bool, own_shm: bool, changes_proc: bool) -> list[Rule]:
+        """Return what Landlock is to allow. `own_tmp`, `own_shm`: /tmp and /dev/shm are the runner's own.
+        `changes_proc`: files of /proc can be written safely, so that the peak of memory can be reset.
         """
         proc = landlock.READ | landlock.APPEND if changes_proc else landlock.READ
         rules = [(Path("/proc"), proc), (Path("/dev"), landlock.LIST)]
         rules += [(path, landlock.READ) for path in self._readable()]
         rules += [(path, landlock.LIST) for path in _checkouts()]
         rules += [(path, landlock.DEVICE) for path in device_nodes()]
-        writable = [*self.write, Path("/dev/shm"), *([Path("/tmp")] if own_tmp else [])]  # noqa: S108
+        own = {Path("/dev/shm"): own_shm, Path("/tmp"): own_tmp}  # noqa: S108
+        writable = [*self.write, *(path for path, is_own in own.items() if is_own)]
         rules += [(path, landlock.WRITE) for path in writable]
         return [*rules, *((path, landlock.APPEND) for path in self.append)]
 

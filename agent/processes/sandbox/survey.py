@@ -42,9 +42,16 @@ def survey() -> Survey:
         )
     no_filter = _trial(_filtered) if bpf.is_supported() else f"none for {os.uname().machine}"
     if no_filter:
-        without.append(f"closed local sockets of others (no filter of system calls: {no_filter})")
+        without.append(
+            "closed local sockets of others, modes and times of their files, limits and priorities of their "
+            f"processes, memory shared by a key (no filter of system calls: {no_filter})"
+        )
         if kind is None:
             without.append(f"a closed network (neither that filter nor a namespace: {why})")
+    if kind is None:
+        without.append(f"own folders for temporary files, and an own view of processes (no namespace: {why})")
+    elif kind is Namespaces.BY_USER_NAMESPACE:
+        without.append("an own view of processes: it lists everybody's (only root may mount /proc)")
     # The kernel exempts root from RLIMIT_NPROC; a control group counts for everybody.
     counts = os.getuid() != 0 or cgroup.can_limit_processes()
     if not counts:

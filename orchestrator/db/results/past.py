@@ -12,7 +12,7 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
 from agent.wire.measurement import Measurement, Refinement
-from agent.wire.messages import JobResult, Reason, ReasonCode
+from agent.wire.messages import JobResult, Reason, ReasonCode, Status
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.devices.devices import environment_of, note_reported, record_environment
@@ -229,7 +229,8 @@ def store(
     # What the runner found takes precedence over the hello: a driver may have been replaced since.
     found = message.environment or expected
     environment = record_environment(turn, found)
-    if found != expected and not late:
+    # What failed may say anything; a device is what its agent's probe and finished measurements say.
+    if found != expected and not late and message.status is Status.DONE:
         note_reported(turn, device, cell.delegate_kind, found)
     measured = message.measurement
     graded = None if measured is None else grade_of_result(measured)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.attempt.files import RESULT_FILE, RunnerResult
 from agent.attempt.result import Outcome, from_result_file
-from agent.wire.messages import ReasonCode, Status
+from agent.wire.messages import Reason, ReasonCode, Status
 from tests.agent.embedded_agent import job
 
 
@@ -24,3 +24,15 @@ def test_a_small_result_file_is_read(tmp_path, size):
     (tmp_path / RESULT_FILE).write_text(found.model_dump_json())
     result = from_result_file(Outcome(job(("0" * 64, 1)), None, tmp_path), tmp_path / "store")
     assert result.facts["fact"] == "x" * size
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(Status.CANCELLED, None), (Status.FAILED, ReasonCode.CANCELLED), (Status.FAILED, ReasonCode.AGENT_LOST),
+     (Status.FAILED, ReasonCode.INTERRUPTED), (Status.DONE, ReasonCode.ARTIFACT)],
+)  # fmt: skip
+def test_a_runner_cannot_speak_for_its_agent_or_the_farm(tmp_path, status, code):
+    reason = None if code is None else Reason(code=code, text="so it says")
+    (tmp_path / RESULT_FILE).write_text(RunnerResult(status=status, reason=reason).model_dump_json())
+    result = from_result_file(Outcome(job(("0" * 64, 1)), None, tmp_path), tmp_path / "store")
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.RUNNER_ERROR)

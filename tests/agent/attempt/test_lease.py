@@ -37,9 +37,7 @@ def test_second_lease_of_a_group_is_refused_until_the_first_is_released(tmp_path
 def test_lease_lives_as_long_as_a_process_that_inherited_it(tmp_path):
     lease = try_lease(tmp_path, "host-cpu")
     assert lease is not None
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=lease.descriptors
-    )
+    holder = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=lease.held)
     lease.release()
     assert try_lease(tmp_path, "host-cpu") is None
     holder.send_signal(signal.SIGKILL)
@@ -47,11 +45,21 @@ def test_lease_lives_as_long_as_a_process_that_inherited_it(tmp_path):
     eventually(lambda: is_free(tmp_path, "host-cpu"), "the lock was not freed by the death of its holder")
 
 
+def test_a_process_that_inherited_it_cannot_free_it(tmp_path):
+    lease = try_lease(tmp_path, "host-cpu")
+    assert lease is not None
+    code = f"import fcntl; [fcntl.flock(one, fcntl.LOCK_UN) for one in {lease.held}]"
+    subprocess.run([sys.executable, "-c", code], pass_fds=lease.held, check=True)
+    assert try_lease(tmp_path, "host-cpu") is None
+    lease.release()
+    assert is_free(tmp_path, "host-cpu")
+
+
 def test_group_name_cannot_leave_the_folder(tmp_path):
     lease = try_lease(tmp_path / "leases", "../../evil group")
     assert lease is not None
     lease.release()
-    names = {path.name for path in (tmp_path / "leases").iterdir()}
+    names = {path.name for path in (tmp_path / "leases").glob("*.lock")}
     assert names == {"farm-...lock", "farm-.._...lock", "farm-.._.._evil_group.lock"}
 
 
@@ -85,9 +93,10 @@ def test_every_user_of_the_host_can_open_a_lock_that_an_agent_with_private_files
     finally:
         os.umask(before)
     assert lease is not None
-    assert [path.name for path in (tmp_path / "leases").iterdir()] == ["farm-host-cpu.lock"]
+    names = {path.name for path in (tmp_path / "leases").iterdir()}
+    assert names == {"farm-host-cpu.lock", "farm-host-cpu.held"}
     modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "leases", *(tmp_path / "leases").iterdir())]
-    assert modes == [0o755, 0o644]
+    assert modes == [0o755, 0o644, 0o644]
     lease.release()
 
 

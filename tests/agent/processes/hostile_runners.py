@@ -45,6 +45,7 @@ def everything(targets: dict[str, Any], folder: Path) -> dict[str, str]:
     found |= {name: _tried(_write, path) for name, path in targets["write"].items()}
     agent = os.getppid()
     own = Path(os.environ["TMPDIR"])
+    job = json.loads(Path(sys.argv[2]).read_text())
     ways: dict[str, Callable[[], str]] = {
         "agent_environment": lambda: _read(f"/proc/{agent}/environ"),
         "agent_memory": lambda: str(os.close(os.open(f"/proc/{agent}/mem", os.O_RDONLY))),
@@ -56,6 +57,23 @@ def everything(targets: dict[str, Any], folder: Path) -> dict[str, str]:
         "unix_datagram": lambda: _connect(socket.AF_UNIX, socket.SOCK_DGRAM, targets["unix_datagram"]),
         "abstract": lambda: _connect(socket.AF_UNIX, socket.SOCK_STREAM, "\0" + targets["abstract"]),
         "huge_file": lambda: str(os.truncate(_touched(folder / "huge"), FAR_BYTES)),
+        "empty": lambda: str(os.truncate(targets["kept"], 6)),
+        "empty_the_log": lambda: str(os.truncate(job["runs_log"], 0)),
+        "kernel_keys": lambda: str(os.close(os.open("/proc/sysrq-trigger", os.O_WRONLY))),
+        "first_process": lambda: str(Path("/proc/1").stat().st_uid),
+        "modes": lambda: _changed(targets["kept"], lambda path: Path(path).chmod(0o777)),
+        "modes_by_descriptor": lambda: _changed(targets["kept"], _open_to_all),
+        "times": lambda: _changed(targets["kept"], lambda path: os.utime(path, (1, 1))),
+        "touch": lambda: _changed(targets["kept"], os.utime),
+        "owner": lambda: str(os.chown(targets["kept"], -1, os.getgid())),
+        "attributes": lambda: str(os.setxattr(targets["kept"], "user.evil", b"x")),
+        "limits_of_the_agent": lambda: str(resource.prlimit(agent, resource.RLIMIT_CPU, (900, 900))),
+        "priority_of_the_agent": lambda: str(os.setpriority(os.PRIO_PROCESS, agent, 1)),
+        "scheduler_of_the_agent": lambda: _schedule(agent),
+        "cpus_of_the_agent": lambda: _bind(agent),
+        "memory_by_key": lambda: _by_key("shmget", targets["key"], 4096),
+        "semaphores_by_key": lambda: _by_key("semget", targets["key"], 1),
+        "messages_by_key": lambda: _by_key("msgget", targets["key"]),
         "fork_bomb": _many_threads,
         "user_namespace": _new_user_namespace,
         "setuid_program": lambda: _run(targets["setuid"], "-u"),
@@ -70,11 +88,12 @@ def everything(targets: dict[str, Any], folder: Path) -> dict[str, str]:
         "own_pair": lambda: str(len([end.close() for end in socket.socketpair()])),
     }
     found |= {name: _tried(way) for name, way in ways.items()}
-    job = json.loads(Path(sys.argv[2]).read_text())
     found["model"] = _tried(_read, job["model_path"])
     found["own_references"] = _tried(_write, f"{job['references']}/evil")
-    found["capabilities"] = next(
-        line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line[:6] == "CapEff"
+    found["capabilities"] = " ".join(
+        line.split()[1]
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line[:6] in ("CapInh", "CapPrm", "CapEff", "CapAmb")
     )
     return found
 
@@ -94,6 +113,51 @@ def _read(path: str) -> str:
 def _write(path: str) -> str:
     with Path(path).open("w") as file:
         return str(file.write("x"))
+
+
+def _changed(path: str, change: Callable[[str], object]) -> str:
+    """Change what a file says of itself."""
+    before = Path(path).stat()
+    change(path)
+    after = Path(path).stat()
+    if (before.st_mode, before.st_mtime_ns) == (after.st_mode, after.st_mtime_ns):
+        raise PermissionError("without effect")
+    return oct(after.st_mode)
+
+
+def _open_to_all(path: str) -> None:
+    """Change the mode by a descriptor that opened nothing, as by one that did."""
+    held = os.open(path, os.O_PATH)
+    Path(f"/proc/self/fd/{held}").chmod(0o770)
+    os.close(held)
+
+
+def _schedule(pid: int) -> str:
+    """Make a process run when nobody else wants to, and take it back."""
+    os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+    os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+    return "batch"
+
+
+def _bind(pid: int) -> str:
+    before = os.sched_getaffinity(pid)
+    os.sched_setaffinity(pid, {min(before)})
+    after = os.sched_getaffinity(pid)
+    os.sched_setaffinity(pid, before)
+    if after == before and len(before) > 1:
+        raise PermissionError("without effect")
+    return str(after)
+
+
+def _by_key(name: str, key: int, *size: int) -> str:
+    """Make what outlives this process, and remove it again."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = getattr(libc, name)(key, *size, 0o1600)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), name)
+    remove = getattr(libc, name.replace("get", "ctl"))
+    remove(made, *((0,) if name == "semget" else ()), 0, None)
+    return str(made)
 
 
 def _touched(path: Path) -> Path:

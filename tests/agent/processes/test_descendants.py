@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.processes import cgroup
-from agent.processes.descendants import marker_of, processes_of
+from agent.processes.descendants import ATTEMPT_VARIABLE, marker_of, new_mark, processes_of, strays
 from agent.processes.supervisor import Launch, Runner, reap
 from tests.agent.embedded_agent import alive, eventually
 
@@ -32,6 +32,9 @@ time.sleep(600)
 """
 
 
+HIDES = "import time; time.sleep(600)"
+
+
 @pytest.fixture
 def hidden(request, tmp_path, monkeypatch):
     """A runner, and a process of its attempt that only the way of the parameter leads to."""
@@ -41,7 +44,7 @@ def hidden(request, tmp_path, monkeypatch):
     runner = Runner.start(ATTEMPT, Launch(command, dict(os.environ), tmp_path))
     eventually(noted.exists, "the runner hides nobody")
     pid = int(noted.read_text())
-    eventually(lambda: (marker_of(pid) == ATTEMPT) == (request.param == "mark"), "the mark")
+    eventually(lambda: (marker_of(pid) == runner.mark) == (request.param == "mark"), "the mark")
     eventually(lambda: (parent(pid) == runner.process.pid) == (request.param == "descent"), "the parent")
     assert (os.getsid(pid) == os.getsid(runner.process.pid)) == (request.param == "session")
     yield runner, pid
@@ -69,3 +72,20 @@ def test_who_left_session_and_descent_is_found_by_its_mark_by_the_next_agent(hid
     assert pid in processes_of(ATTEMPT)
     assert reap(ATTEMPT) == set()
     assert not alive(pid)
+
+
+def test_who_bears_the_name_of_another_attempt_belongs_to_none(monkeypatch):
+    """A runner knows the ids of its neighbours' attempts, and not their marks."""
+    neighbour = new_mark("neighbour")
+    child = os.fork()
+    if child == 0:
+        mark = "neighbour:" + "0" * 32
+        os.execve(sys.executable, [sys.executable, "-S", "-c", HIDES], {ATTEMPT_VARIABLE: mark})
+    try:
+        eventually(lambda: (marker_of(child) or "").startswith("neighbour:0"), "the mark")
+        assert child in strays([neighbour], [])
+        assert child not in strays([neighbour, marker_of(child)], [])
+        assert child in processes_of("neighbour")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -21,10 +21,14 @@ from agent.processes.sandbox.boundary import READ_VARIABLE, SWITCH_VARIABLE, WRI
 from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
 from tests.agent.processes.hostile_runners import TARGETS_VARIABLE
-from tests.needs import absent
+from tests.needs import REPOSITORY, absent
 
 SCRIPT = str(Path(__file__).with_name("hostile_runners.py"))
-BECOME_ORDINARY = 'exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all "$@"'
+BECOME_ORDINARY = (
+    'exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=+chown --ambient-caps=+chown "$@"'
+)
+"""An ordinary user with a capability that every program inherits, as containers hand them out."""
+
 WITHOUT_NAMESPACES = (
     "unshare", "--user", "--map-root-user", "sh", "-c",
     'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-sys_admin "$@"', "sh",
@@ -33,6 +37,12 @@ WITHOUT_NAMESPACES = (
 
 READS = ("credentials", "journal", "other_attempt", "home", "other_file", "agent_environment", "agent_memory")
 WRITES = ("state", "store", "other_folder", "interpreter", "references", "own_references")
+BY_NUMBER_OR_PATH = (
+    "empty", "empty_the_log", "modes", "modes_by_descriptor", "times", "touch", "owner", "attributes",
+    "limits_of_the_agent", "priority_of_the_agent", "scheduler_of_the_agent", "cpus_of_the_agent",
+    "memory_by_key", "semaphores_by_key", "messages_by_key",
+)  # fmt: skip
+OTHER_WAYS = ("signal_agent", "signal_other", "huge_file")
 CONNECTIONS = ("tcp", "udp", "unix", "unix_datagram", "abstract")
 NEEDS = (
     "own_folder", "own_temporary", "own_shared_memory",
@@ -100,6 +110,7 @@ def attacked(
         for made in (home, state, other):
             made.mkdir()
         (state / "credentials.json").write_text("secret")
+        (state / "runs.log").touch()
         (home / ".netrc").write_text("secret")
         (other / "file").write_text("secret")
         setuid = Path(shutil.copy(shutil.which("id") or absent("no program id"), folder / "id"))
@@ -127,6 +138,8 @@ def attacked(
         }
         targets = {
             **outside,
+            "kept": str(state / "credentials.json"),
+            "key": os.getpid(),
             "setuid": str(setuid),
             "read": {key: str(path) for key, path in reads.items()},
             "write": {key: str(path) for key, path in writes.items()},
@@ -134,6 +147,7 @@ def attacked(
         patch.setenv("HOME", str(home))
         patch.setenv(TARGETS_VARIABLE, json.dumps(targets))
         patch.setenv(EXTRA_VARIABLE, TARGETS_VARIABLE)
+        shared = list(Path("/dev/shm").glob("farm-*"))
         agent = EmbeddedAgent(
             folder,
             [sys.executable, SCRIPT, "everything"],
@@ -152,7 +166,10 @@ def attacked(
         finally:
             agent.close()
         assert result.reason is None, result.log_tail
-        found = {**result.facts, "left_in_tmp": str(Path(writes["tmp"]).exists())}
+        left = [path for path in Path("/dev/shm").glob("farm-*") if path not in shared]
+        found = {**result.facts, "left_in_tmp": str(Path(writes["tmp"]).exists()), "left_in_shm": str(left)}
+        for path in left:
+            path.unlink()
         for path in (writes["tmp"], writes["interpreter"]):
             Path(path).unlink(missing_ok=True)
         return found
@@ -183,7 +200,7 @@ def caught(request, probed, tiny, outside) -> dict[str, str]:
     return attacked(probed, tiny, outside, on=True, inside=inside)
 
 
-@pytest.mark.parametrize("way", [*READS, *WRITES, *CONNECTIONS, "signal_agent", "signal_other", "huge_file"])
+@pytest.mark.parametrize("way", [*READS, *WRITES, *CONNECTIONS, *BY_NUMBER_OR_PATH, *OTHER_WAYS])
 def test_a_way_out_works_without_the_sandbox_and_is_refused_by_it(free, caught, way):
     assert free[way].startswith("done"), free[way]
     if landlock.supported_abi() < landlock.SCOPED_ABI and way.startswith("signal"):
@@ -210,7 +227,7 @@ def test_no_user_namespace_and_so_no_capabilities_in_one(caught):
 
 
 def test_no_capability_and_no_setuid_program_gives_rights(caught):
-    assert int(caught["capabilities"], 16) == 0
+    assert {int(word, 16) for word in caught["capabilities"].split()} == {0}
     assert caught["setuid_program"] in ("done: 1000", f"done: {os.getuid()}")
     if os.getuid() == 0 and "by user namespace" in caught["sandbox"]:
         assert caught["setuid_program"] == "done: 1000"
@@ -219,14 +236,42 @@ def test_no_capability_and_no_setuid_program_gives_rights(caught):
 def test_passwords_of_the_host_and_settings_of_the_kernel_are_closed(caught):
     assert caught["shadow"].startswith("refused")
     assert caught["kernel"].startswith("refused")
+    assert caught["kernel_keys"].startswith("refused")
+
+
+def test_root_in_the_sandbox_lists_no_process_of_others(caught):
+    if "(direct)" not in caught["sandbox"]:
+        pytest.skip("a /proc of its own needs root")
+    assert caught["first_process"].startswith("refused")
 
 
 def test_what_it_writes_into_tmp_is_seen_by_nobody(caught):
     assert caught["left_in_tmp"] == "False"
 
 
+def test_what_it_writes_into_shared_memory_is_seen_by_nobody(caught):
+    assert caught["left_in_shm"] == "[]"
+
+
+def test_its_mounts_stay_its_own():
+    """Where the host shares its mounts, as systemd has it, those of a runner do not appear there."""
+    shared = ("unshare", "--mount", "--propagation", "shared")
+    if not usable(shared):
+        pytest.skip("this user has no mounts of its own to share")
+    code = (
+        "import os, pathlib, sys\nfrom agent.processes.sandbox import namespaces\n"
+        "table = pathlib.Path('/proc/self/mounts')\nbefore = table.read_text()\nchild = os.fork()\n"
+        "if child == 0:\n    namespaces.enter(namespaces.Namespaces.DIRECT, None)\n    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\nsys.exit(table.read_text() != before)"
+    )
+    assert subprocess.run([*shared, sys.executable, "-c", code], check=False, cwd=REPOSITORY).returncode == 0
+
+
 @pytest.mark.parametrize("need", NEEDS)
 def test_a_runner_still_has_what_it_needs(caught, need):
+    if need == "own_shared_memory" and "temporary" in caught.get("sandbox_without", ""):
+        assert caught[need].startswith("refused"), "it would be everybody's"
+        return
     assert caught[need].startswith("done"), caught[need]
 
 

@@ -244,7 +244,7 @@ def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored):
 
     eventually(measuring, "no process measures")
     for pid in measuring():
-        assert holds(pid, agent.folder / "leases/farm-host-cpu.lock")
+        assert holds(pid, agent.folder / "leases/farm-host-cpu.held")
 
 
 def command_line(pid: int) -> bytes:
@@ -274,6 +274,15 @@ def test_result_that_was_finished_when_the_agent_was_killed_is_not_lost(start_ag
     again = start_agent(runner=bad("silent"))
     owed = again.expect(JobResult)
     assert (owed.attempt_id, owed.status) == (spec.attempt_id, Status.DONE)
+
+
+def test_folders_of_no_attempt_are_removed_at_the_start(start_agent):
+    agent = start_agent(runner=bad("silent"))
+    agent.hang_up()
+    agent.process.wait(PATIENCE_S)
+    (agent.state / "work/unknown/closed").mkdir(parents=True, mode=0)
+    start_agent(runner=bad("silent"))
+    eventually(lambda: not any((agent.state / "work").iterdir()), "the folder of no attempt is still there")
 
 
 def test_the_only_copy_of_a_result_is_kept_until_it_is_in_the_journal(

@@ -68,6 +68,18 @@ def test_a_device_where_a_result_found_another_driver_than_its_agent_is_expected
         assert session.get_one(tables.Environment, device.environment_id).fields == {"driver": "3.2"}
 
 
+def test_what_a_failed_runner_says_of_its_machine_is_not_what_the_device_is(database):
+    stock(database, asked(("a",), {"gpu": {}}))
+    (cell,) = cells(database)
+    job = dispatch(database, cell.cell_id)
+    with database.read() as session:
+        before = session.get_one(tables.Device, job.device_id).environment_id
+    lie = result(job, Status.FAILED, ReasonCode.WRONG_OUTPUT, environment={"driver": "3.2"})
+    assert apply(database, lie) == "counted"
+    with database.read() as session:
+        assert session.get_one(tables.Device, job.device_id).environment_id == before
+
+
 def test_a_failed_attempt_is_kept_and_the_cell_tries_again(database, cell):
     first = dispatch(database, cell.cell_id)
     assert apply(database, result(first, Status.FAILED, ReasonCode.CRASH)) == "superseded"

@@ -93,6 +93,18 @@ def test_stopping_the_farm_costs_a_cell_no_attempt(times):
     assert settle(history, cancel_asked=False).state is CellState.QUEUED
 
 
+def test_a_cancel_that_nobody_asked_for_is_no_further_attempt():
+    end = attempt_end(Status.CANCELLED, None, stop_asked=False)
+    assert settle([end], cancel_asked=False).state is CellState.FAILED
+    assert settle([end], cancel_asked=True).state is CellState.CANCELLED
+
+
+@pytest.mark.parametrize(("times", "state"), [(19, CellState.QUEUED), (20, CellState.DONE)])
+def test_a_cell_goes_on_from_early_ends_a_bounded_number_of_times(times, state):
+    end = AttemptEnd(AttemptState.DONE, Reason(code=ReasonCode.COMPLETED, text=""))
+    assert settle([end] * times, cancel_asked=False, early=True).state is state
+
+
 @given(st.sampled_from(sorted(ReasonCode)))
 def test_a_failed_attempt_of_a_cancelled_cell_ends_it(code):
     assert settle([failed(code)], cancel_asked=True).state is CellState.CANCELLED

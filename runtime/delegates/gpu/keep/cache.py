@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -65,9 +66,11 @@ class Cache:
             if head != _digest(content):
                 path.unlink()
                 return None
-            os.utime(path)
         except OSError:
             return None
+        # The time of its last use; a process of an attempt may set none.
+        with suppress(OSError):
+            os.utime(path)
         return content
 
     def write(self, kind: str, key: str, content: bytes) -> None:
