@@ -9,7 +9,7 @@ from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import bias_of
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import bounds, fixed_point_rows
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import Stage, bounds, stage_rows
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -37,7 +37,7 @@ def depthwise(node: Node, context: Context) -> Candidate:
         return np.pad(context.constant(weights).reshape(taps, channels), ((0, 0), (0, width - channels)))
 
     def stage() -> Array:
-        return fixed_point_rows(bias_of(bias, context, channels), a["scales"], width)
+        return stage_rows(Stage.SHIFTS, bias_of(bias, context, channels), a, np.arange(width))
 
     launch = Launch(
         Instance(
