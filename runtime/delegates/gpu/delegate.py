@@ -28,7 +28,7 @@ from runtime.delegates.gpu.planning.planner import GpuPlanner
 from runtime.delegates.gpu.priming import prime
 from runtime.delegates.gpu.settings.choices import written
 from runtime.delegates.gpu.settings.options import parse_options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, meaning, settled
+from runtime.delegates.gpu.settings.precision import Findings, Trial, knowing_bytes, meaning, settled
 from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -98,8 +98,8 @@ class GpuDelegate(Offer):
         self.options = replace(self.options, precision=precision)
         if precision == "bf16" and self._probe().passed(Trial.BF16_PRODUCTS):
             self._backend = self._backend.knowing(replace(known, multiplies_bf16=True))
-        if self.way is Quantised.LEVELS and self._probe().passed(Trial.INT8_PRODUCTS):
-            self._backend = self._backend.knowing(replace(known, multiplies_bytes=True))
+        if self.way is Quantised.LEVELS:
+            self._backend = self._backend.knowing(knowing_bytes(known, self._probe()))
 
     def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
         return unit_refusal(graph, operator, self._backend.capabilities, self.way)
