@@ -84,7 +84,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
             choices=PRECISIONS,
             default=_DEFAULTS.precision,
             help="fp16, bf16: weights are rounded, activations lie in fp32; int8: quantised models in "
-            "integers; the default is fp32.",
+            "integers; the default is fp32, and int8 for quantised models where the device multiplies bytes.",
         ),
         "precision_loss_allowed": Option(
             value_type=bool,

@@ -61,7 +61,7 @@ class GpuPlanner(Offer):
         found = _STORES if findings is None else findings
         precision = settled(self.options, capabilities.name, lambda: found)
         self.options = replace(self.options, precision=precision)
-        known = knowing_bytes(capabilities, found) if self.way is Quantised.LEVELS else capabilities
+        known = knowing_bytes(capabilities, found)
         multiplies_bf16 = precision == "bf16" and found.passed(Trial.BF16_PRODUCTS)
         self._capabilities = replace(known, multiplies_bf16=multiplies_bf16)
         self._kept = KeptChoices.of(self._capabilities, cache, self.options) if is_tuned else None
@@ -74,13 +74,18 @@ class GpuPlanner(Offer):
             note=note,
         )
 
-    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        return unit_refusal(graph, operator, self._capabilities, self.way)
+    def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:
+        return unit_refusal(graph, operator, self._capabilities, way)
+
+    def _multiplies_bytes(self) -> bool:
+        return self._capabilities.multiplies_bytes and not self._capabilities.works_in_groups
 
     def plan(self, partition: Partition) -> PartitionPlan:
         """See `runtime.delegates.plan.Planner`."""
         try:
-            return plan_partition(partition, self._capabilities, self.options, self.way, self._kept)
+            return plan_partition(
+                partition, self._capabilities, self.options, self.way_of_partition(partition), self._kept
+            )
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:

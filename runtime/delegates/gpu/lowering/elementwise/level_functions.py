@@ -69,21 +69,21 @@ _UNITS = 32
 a device with more compute units leaves some idle."""
 
 
-def _table(facts: OperatorFacts) -> Array:
-    """The operator's result for every level, or pair of them, as bytes: [256] or [256 * 256].
+def _table(facts: OperatorFacts, levels: int = _LEVELS) -> Array:
+    """The operator's result for the first levels, or pairs of them, as bytes: of all, [256] or [256 * 256].
 
     Raises FarmRuntimeError where the CPU path has no kernel for such tensors.
     """
     tensors, operator = facts.graph.subgraph.tensors, facts.operator
-    every = np.arange(_LEVELS, dtype=np.uint8)
+    every = np.arange(levels, dtype=np.uint8)
     count = 2 if operator.opcode in _BINARY else 1
-    shape = (_LEVELS,) * count
+    shape = (levels,) * count
     grids = np.meshgrid(*[every] * count, indexing="ij")
     inputs = []
     for grid, index in zip(grids, operator.inputs, strict=False):
         known = tensors[index]
-        levels = np.ascontiguousarray(grid).view(known.type.name.lower())
-        inputs.append(Value(index, known.name, known.type, shape, known.quantization, constant=levels))
+        stored = np.ascontiguousarray(grid).view(known.type.name.lower())
+        inputs.append(Value(index, known.name, known.type, shape, known.quantization, constant=stored))
     made = tensors[operator.outputs[0]]
     (found,) = evaluate(operator, inputs, [Value(made.index, made.name, made.type, shape, made.quantization)])
     return found.view(np.uint8).reshape(-1)
@@ -163,7 +163,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
                 f"shape {list(facts.shape(i))} cannot be broadcast to {list(output)} by the kernel"
             )
     try:
-        _table(facts)
+        # Whether there is such an operator does not depend on how many levels it is asked for.
+        _table(facts, 1)
     except FarmRuntimeError as error:
         return Unsupported(f"the CPU path has no such operator on levels: {error}")
     return None

@@ -5,9 +5,9 @@
 // stand for it, with a zero in front. Pixels outside of the image are read from `border`, zero points.
 // weights: [CHANNELS / 16][FILTER_H][those of windows that begin with a pair, then with STRIDE_W 1 the others][16] ints.
 // stage: offsets, then by FACTORS the rows of stage.py, [CHANNELS].
-// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1, or an even number), INSTRUCTION, FACTORS (0: shifts).
-// Parameters: CHANNELS (padded), IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, STRIDE_H, DILATION_H, PAD_TOP, PAD_LEFT,
-// ZERO_POINT, LOW, HIGH (of the output).
+// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1 or 2), INSTRUCTION, FACTORS (0: shifts).
+// Parameters: CHANNELS (padded), IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, STRIDE_H, DILATION_H, DILATION_W (1
+// where STRIDE_W is not), PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH (of the output).
 #define PAIRS (((TILE - 1) * STRIDE_W + FILTER_W + 1) / 2)
 #define EVEN ((FILTER_W + 1) / 2)
 #define ODD (STRIDE_W == 1 ? (FILTER_W + 2) / 2 : 0)
@@ -27,9 +27,15 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int n = u / OUT_H, y = u % OUT_H * STRIDE_H - PAD_TOP;
-        for (int first = 0; first < OUT_W; first += TILE) {
-            const int ox = min(first, OUT_W - TILE), x = ox * STRIDE_W - PAD_LEFT;
-            const bool is_inside = x >= 0 && x + 2 * PAIRS <= IN_W;
+        // Pixels that lie DILATION_W apart share their inputs, so each group of them is a row of its own.
+        for (int first = 0, group = 0; group < min(DILATION_W, OUT_W); first += TILE) {
+            const int count = (OUT_W - group + DILATION_W - 1) / DILATION_W;
+            const int ox = group + min(first, count - TILE) * DILATION_W, x = ox * STRIDE_W - PAD_LEFT;
+            if (first + TILE >= count) {
+                group++;
+                first = -TILE;
+            }
+            const bool is_inside = x >= 0 && x + (2 * PAIRS - 1) * DILATION_W < IN_W;
             __global const char *pixel[FILTER_H][2 * PAIRS];
             for (int ky = 0; ky < FILTER_H; ky++) {
                 const int iy = y + ky * DILATION_H;
@@ -37,13 +43,16 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                 if ((uint)iy < (uint)IN_H && is_inside) {
                     #pragma unroll
                     for (int i = 0; i < 2 * PAIRS; i++)
-                        pixel[ky][i] = row + i * IN_STRIDE;
+                        pixel[ky][i] = row + i * DILATION_W * IN_STRIDE;
                     continue;
                 }
                 for (int i = 0; i < 2 * PAIRS; i++)
-                    pixel[ky][i] = (uint)iy < (uint)IN_H && (uint)(x + i) < (uint)IN_W ? row + i * IN_STRIDE : border;
+                    pixel[ky][i] = (uint)iy < (uint)IN_H && (uint)(x + i * DILATION_W) < (uint)IN_W
+                        ? row + i * DILATION_W * IN_STRIDE
+                        : border;
             }
             __global char *to = out + ((long)u * OUT_W + ox) * OUT_STRIDE;
+            const int step = DILATION_W * OUT_STRIDE;
             __global const int *w = weights;
             for (int c = 0; c < CHANNELS; c += 16) {
                 int16 sum[TILE];
@@ -79,11 +88,11 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
 #endif
                 #pragma unroll
                 for (int i = 0; i + 4 <= TILE; i += 4)
-                    store_levels4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3], LOW, HIGH, to + i * OUT_STRIDE + c,
-                        to + (i + 1) * OUT_STRIDE + c, to + (i + 2) * OUT_STRIDE + c, to + (i + 3) * OUT_STRIDE + c);
+                    store_levels4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3], LOW, HIGH, to + i * step + c,
+                        to + (i + 1) * step + c, to + (i + 2) * step + c, to + (i + 3) * step + c);
                 #pragma unroll
                 for (int i = TILE & ~3; i < TILE; i++)
-                    vstore16(convert_char16(clamp(sum[i], LOW, HIGH)), 0, to + i * OUT_STRIDE + c);
+                    vstore16(convert_char16(clamp(sum[i], LOW, HIGH)), 0, to + i * step + c);
             }
         }
     }

@@ -88,8 +88,8 @@ def depthwise(node: Node, context: Context) -> Candidate:
 
 
 def _suits_pairs(s: _Shape, stride: int, dilation: int) -> bool:
-    """True for a window whose neighbouring taps read neighbouring pixels, all or every second of them."""
-    return s.multiplier == 1 and dilation == 1 and stride in (1, 2) and s.taps <= _MOST_TAPS
+    """True for a window of which neighbouring outputs share inputs, or every second input begins one."""
+    return s.multiplier == 1 and (stride == 1 or (stride == 2 and dilation == 1)) and s.taps <= _MOST_TAPS
 
 
 def _in_pairs(
@@ -98,8 +98,9 @@ def _in_pairs(
     """Two taps at a time."""
     (target,), a = node.outputs, node.attributes
     out_w, stride = context.value(target).shape[2], a["stride_w"]
-    fitting = [width for width in _TILES if width <= out_w]
-    tile = min(fitting, key=lambda width: ceil_div(out_w, width) * (width + _TILE))
+    row = max(1, out_w // a["dilation_w"])
+    fitting = [width for width in _TILES if width <= row]
+    tile = min(fitting, key=lambda width: ceil_div(row, width) * (width + _TILE))
     rounding = stage_of(a["scales"])
     shifts = (0, 1) if stride == 1 else (0,)
     ints = sum(ceil_div(s.filter_w + shift, 2) for shift in shifts)
@@ -129,6 +130,7 @@ def _in_pairs(
             INSTRUCTION=context.device.multiplies_bytes,
             FACTORS=rounding is Stage.FACTORS,
         ),
+        parameters(DILATION_W=a["dilation_w"]),
     )
     zero_point = a["in_zero_point"]
     return instance, (

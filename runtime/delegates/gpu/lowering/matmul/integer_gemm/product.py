@@ -68,6 +68,8 @@ def _shape(node: Node, context: Context, source: int, weights: int) -> _Shape:
         rows = before.elements // depth
         return _Shape(rows, 1, span, 1, 1, 1, span, before.channels, outputs)
     outputs, filter_h, filter_w, channels = filters.shape
+    if node.op == Op.DEPTHWISE_CONV_2D:
+        outputs, channels = channels, outputs
     n, in_h, in_w, _ = before.shape
     _, out_h, out_w, _ = after.shape
     return _Shape(n, in_h, in_w, out_h, out_w, filter_h, filter_w, channels, outputs)
@@ -94,7 +96,10 @@ def _tile_height(vectors: int, pixels: int) -> int:
 
 
 def product(node: Node, context: Context) -> Candidate:
-    """One kernel; sums are rounded as LiteRT's kernel of the operator does, once or twice."""
+    """One kernel; sums are rounded as LiteRT's kernel of the operator does, once or twice.
+
+    A depthwise convolution of one channel is one of all channels.
+    """
     source, weights, bias = (*node.inputs, None)[:3]
     (target,), a = node.outputs, node.attributes
     if source is None or weights is None:
@@ -112,7 +117,10 @@ def product(node: Node, context: Context) -> Candidate:
     rounding = stage_of(a["scales"]) if is_window else Stage.DOUBLES
 
     def filters() -> Array:
-        return context.constant(weights).reshape(s.outputs, taps, s.channels)
+        levels = context.constant(weights)
+        if node.op == Op.DEPTHWISE_CONV_2D:
+            levels = levels.reshape(taps, s.outputs).T
+        return levels.reshape(s.outputs, taps, s.channels)
 
     def packed_weights() -> Array:
         wide = np.zeros((width, taps, bytes_of_pixel), np.int8)
