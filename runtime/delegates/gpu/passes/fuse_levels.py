@@ -9,6 +9,7 @@ import numpy as np
 from runtime.delegates.gpu.graph.graph import Graph, Node
 
 _LEVELS = 256
+"""Levels of 8 bits: entries of a table for each operand."""
 
 
 def fuse_levels(graph: Graph) -> Graph:
