@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.conformance import Conformance
@@ -28,7 +28,7 @@ from runtime.delegates.gpu.planning.planner import GpuPlanner
 from runtime.delegates.gpu.priming import prime
 from runtime.delegates.gpu.settings.choices import written
 from runtime.delegates.gpu.settings.options import parse_options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, meaning, settled
+from runtime.delegates.gpu.settings.precision import Findings, Trial, knowing_bytes, meaning, settled
 from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -87,6 +87,7 @@ class GpuDelegate(Offer):
         folder = cache_folder(named, dict(os.environ))
         # Weak: an interpreter that is dropped without `close`, or plans anew, takes its graphs along.
         self._compiled: list[ref[CompiledGraph]] = []
+        self._ways: WeakKeyDictionary[CompiledGraph, Quantised] = WeakKeyDictionary()
         self._seen: set[tuple[int, ...]] = set()
         self._backend = open_backend(self.options, folder)
         self._findings: Findings | None = None
@@ -98,11 +99,20 @@ class GpuDelegate(Offer):
         self.options = replace(self.options, precision=precision)
         if precision == "bf16" and self._probe().passed(Trial.BF16_PRODUCTS):
             self._backend = self._backend.knowing(replace(known, multiplies_bf16=True))
-        if self.way is Quantised.LEVELS and self._probe().passed(Trial.INT8_PRODUCTS):
-            self._backend = self._backend.knowing(replace(known, multiplies_bytes=True))
+        if self.way is Quantised.LEVELS:
+            self._backend = self._backend.knowing(knowing_bytes(known, self._probe()))
 
-    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        return unit_refusal(graph, operator, self._backend.capabilities, self.way)
+    def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:
+        return unit_refusal(graph, operator, self._backend.capabilities, way)
+
+    def _multiplies_bytes(self) -> bool:
+        known = self._backend.capabilities
+        if known.works_in_groups:
+            return False
+        found = knowing_bytes(known, self._probe())
+        if found != known:
+            self._backend = self._backend.knowing(found)
+        return found.multiplies_bytes
 
     def conformance(self) -> Conformance | None:
         """See `runtime.delegates.conformance.Checkable`."""
@@ -116,7 +126,7 @@ class GpuDelegate(Offer):
         """See `runtime.delegates.priming.Primable`."""
         if not isinstance(self._backend, OpenClBackend):
             raise DelegateError(f"gpu delegate: the backend {self.options.backend} keeps no kernels")
-        return prime(name, partitions, self._backend, self.options, self.way)
+        return prime(name, partitions, self._backend, self.options, self.way_of_partition)
 
     @property
     def opencl_context(self) -> Any:
@@ -138,9 +148,11 @@ class GpuDelegate(Offer):
         try:
             # Of resized inputs, which may be many, the first size alone is worth a file.
             operators = (partition.subgraph.index, *(operator.index for operator in partition.operators))
+            way = self.way_of_partition(partition)
             compiled = CompiledGraph(
-                partition, self._backend, self.options, self.way, keeps_constants=operators not in self._seen
+                partition, self._backend, self.options, way, keeps_constants=operators not in self._seen
             )
+            self._ways[compiled] = way
             self._seen.add(operators)
         except (FarmRuntimeError, MemoryError):
             raise
@@ -167,12 +179,20 @@ class GpuDelegate(Offer):
         """See `runtime.delegates.base.CountsMemory`."""
         return sum(graph.recording.device_bytes for graph in self._open_graphs())
 
+    def _integer_path(self, *, is_of_integers: bool) -> str:
+        """Whether quantised models are computed in integers; empty where none asked for it."""
+        if is_of_integers:
+            return "yes"
+        fault = None if self._findings is None else self._findings.faults.get(Trial.INT8_PRODUCTS)
+        return f"no: {Trial.INT8_PRODUCTS.title}: {fault}" if self.way is None and fault else ""
+
     def describe(self) -> Mapping[str, str]:
         """Device, driver and effective settings; once compiled, how the layers are enqueued.
 
         `choices` is what was chosen by timing, as the option of that name takes it.
         """
-        device = self._backend.capabilities
+        device, ways = self._backend.capabilities, {self._ways[graph] for graph in self._open_graphs()}
+        is_of_integers = self.way is Quantised.LEVELS or ways == {Quantised.LEVELS}
         fault = self._backend.cache.fault
         choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
         return {
@@ -184,9 +204,9 @@ class GpuDelegate(Offer):
             "compute_units": str(device.compute_units),
             "device_class": device.device_class.value,
             "precision": str(self.options.precision),
-            "arithmetic": meaning(str(self.options.precision), device),
+            "arithmetic": meaning("int8" if is_of_integers else str(self.options.precision), device),
             **({"narrow_numbers": str(self._findings)} if self._findings is not None else {}),
-            **({"integer_path": "yes"} if self.way is Quantised.LEVELS else {}),
+            **({"integer_path": path} if (path := self._integer_path(is_of_integers=is_of_integers)) else {}),
             **({"conformance": str(self._conformance)} if self._conformance is not None else {}),
             **({"left_to_the_cpu": ", ".join(self.excluded)} if self.excluded else {}),
             "weights": self.options.weights,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from runtime.delegates.base import GraphFacts, Unsupported
+from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.choose.cost import OperatorCosts
 from runtime.delegates.gpu.graph.graph import Custom
-from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.graph.simulation import Quantised, is_simulated
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.settings.options import Options
 from runtime.errors import DelegateError
@@ -37,13 +37,48 @@ class Offer:
         self.cost_model = OperatorCosts() if options.weighs_costs else None
         self.require_full_delegation = options.require_full_delegation
         self.excluded = dict.fromkeys(_named(options), "the option excluded_operators names it")
+        self._may_choose = options.precision is None and not options.precision_loss_allowed
+        self._last: tuple[GraphFacts, Quantised] | None = None
 
     @property
-    def way(self) -> Quantised:
-        """What becomes of quantised tensors."""
+    def way(self) -> Quantised | None:
+        """What becomes of quantised tensors; None where each model decides."""
         if not self.options.enable_quantization:
             return Quantised.LEFT
-        return Quantised.LEVELS if self.options.precision == "int8" else Quantised.REAL
+        if self.options.precision == "int8":
+            return Quantised.LEVELS
+        return None if self._may_choose else Quantised.REAL
+
+    def way_of(self, graph: GraphFacts, operators: Sequence[Operator]) -> Quantised:
+        """What becomes of the quantised tensors of these operators.
+
+        Without a precision they stay integers where the device multiplies bytes and that leaves no operator
+        more to the CPU. A partition, some operators of its graph, may be of integers where the graph is not.
+        """
+        if self.way is not None:
+            return self.way
+        if not any(is_simulated(graph, operator) for operator in operators):
+            return Quantised.REAL
+        for operator in operators:
+            if refusal(graph, operator, Quantised.LEVELS) and not refusal(graph, operator, Quantised.REAL):
+                return Quantised.REAL
+        return Quantised.LEVELS if self._multiplies_bytes() else Quantised.REAL
+
+    def way_of_partition(self, partition: Partition) -> Quantised:
+        """What becomes of the quantised tensors of a partition."""
+        facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
+        return self.way_of(facts, partition.operators)
+
+    def _multiplies_bytes(self) -> bool:
+        """True for a device with an instruction that multiplies bytes, which integers are worth."""
+        return False
+
+    def _way_in(self, graph: GraphFacts) -> Quantised:
+        """What becomes of the quantised tensors of a graph that is asked for operator by operator."""
+        if self._last is None or self._last[0] is not graph:
+            known = [operator for operator in graph.subgraph.operators if operator.index not in graph.late]
+            self._last = graph, self.way_of(graph, known)
+        return self._last[1]
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
         """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
@@ -54,12 +89,13 @@ class Offer:
         if (reason := self.excluded.get(operator.name)) is not None:
             return Unsupported(reason)
         try:
-            return refusal(graph, operator, self.way) or self._lacking(graph, operator)
+            way = self._way_in(graph)
+            return refusal(graph, operator, way) or self._lacking(graph, operator, way)
         except Exception as error:  # noqa: BLE001  # a model must not fail for what the CPU can run
             _log.exception("gpu delegate: operator %d %s", operator.index, operator.name)
             return Unsupported(defect(error))
 
-    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:  # noqa: ARG002 - for who has a device
+    def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:  # noqa: ARG002 - for who has a device
         """What a device lacks for an operator that has kernels; without one, nothing."""
         return None
 

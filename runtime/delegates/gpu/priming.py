@@ -36,9 +36,13 @@ class KeepingBackend(Backend, Protocol):
 
 
 def prime(
-    name: str, partitions: Iterable[Partition], backend: KeepingBackend, options: Options, way: Quantised
+    name: str,
+    partitions: Iterable[Partition],
+    backend: KeepingBackend,
+    options: Options,
+    way: Callable[[Partition], Quantised],
 ) -> Primed:
-    """See `runtime.delegates.priming.Primable`."""
+    """See `runtime.delegates.priming.Primable`. `way`: what becomes of the quantised tensors of each."""
     device, kept = backend.capabilities.name, backend.cache
     if kept.folder is None or kept.fault:
         raise DelegateError(
@@ -50,7 +54,9 @@ def prime(
     if known and all((kept.folder / "kernels" / key).exists() for key in known):
         return Primed(device, len(known), 0)
     with announced(f"collecting the kernels of models for {device}") as announcement:
-        functions = _most_frequent(_needed(partition, backend, options, way) for partition in partitions)
+        functions = _most_frequent(
+            _needed(partition, backend, options, way(partition)) for partition in partitions
+        )
         compiled, keys, failures = 0, list[str](), list[str]()
         for first in range(0, len(functions), _BATCH):
 

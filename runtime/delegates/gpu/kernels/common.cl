@@ -334,6 +334,54 @@ static inline int16 requantised16(int16 sum, __global const int *stage, int next
 {
     return multiplied16(sum, vload16(0, stage), vload16(0, stage + next), vload16(0, stage + 2 * next));
 }
+// Both roundings in one product and two shifts, for factors below one half: `sum` is 2^31 more than the sum, so that it
+// has no sign, `doubled` is twice the multiplier. `even` and `odd` are what the products of even and odd lanes need more:
+// half of the first rounding and, in the high halves, half of the second, the zero point, and what the 2^31 adds, less 1
+// for ties of negative sums, which the sign takes back for others. Constants are aligned for vectors.
+typedef struct { uint16 doubled; ulong8 even, odd; int16 right; } Factors;
+static inline Factors factors16(__global const int *stage, int next)
+{
+    const Factors factors = {
+        *(__global const uint16 *)stage, *(__global const ulong8 *)(stage + next),
+        *(__global const ulong8 *)(stage + 2 * next), *(__global const int16 *)(stage + 3 * next),
+    };
+    return factors;
+}
+static inline int16 requantised_once16(uint16 sum, Factors f)
+{
+    const ulong8 a = as_ulong8(sum), m = as_ulong8(f.doubled);
+    const uint16 p = as_uint16((a & 0xffffffffUL) * (m & 0xffffffffUL) + f.even);
+    const uint16 q = as_uint16((a >> 32) * (m >> 32) + f.odd);
+    const uint16 high =
+        (uint16)(p.s1, q.s1, p.s3, q.s3, p.s5, q.s5, p.s7, q.s7, p.s9, q.s9, p.sb, q.sb, p.sd, q.sd, p.sf, q.sf);
+    return (as_int16(high) - (as_int16(sum) >> 31)) >> f.right;
+}
+#ifdef __clang__
+typedef int unaligned_int4 __attribute__((ext_vector_type(4), aligned(1)));
+#define STORE_LEVELS(levels, to) (*(__global unaligned_int4 *)(to) = (levels))
+#endif
+// Stores four vectors of 16 levels, clamped, one at each address.
+static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, int high, __global char *to0,
+    __global char *to1, __global char *to2, __global char *to3)
+{
+#if defined(__clang__) && defined(__AVX512BW__)
+    typedef char levels64 __attribute__((ext_vector_type(64)));
+    levels64 packed = __builtin_ia32_packsswb512(__builtin_ia32_packssdw512(a, b), __builtin_ia32_packssdw512(c, d));
+    const levels64 least = (levels64)(char)low, most = (levels64)(char)high;
+    packed = __builtin_elementwise_min(__builtin_elementwise_max(packed, least), most);
+    const int16 x = __builtin_astype(packed, int16);
+    const int16 y = (int16)(x.s0, x.s4, x.s8, x.sc, x.s1, x.s5, x.s9, x.sd, x.s2, x.s6, x.sa, x.se, x.s3, x.s7, x.sb, x.sf);
+    STORE_LEVELS(y.s0123, to0);
+    STORE_LEVELS(y.s4567, to1);
+    STORE_LEVELS(y.s89ab, to2);
+    STORE_LEVELS(y.scdef, to3);
+#else
+    vstore16(convert_char16(clamp(a, low, high)), 0, to0);
+    vstore16(convert_char16(clamp(b, low, high)), 0, to1);
+    vstore16(convert_char16(clamp(c, low, high)), 0, to2);
+    vstore16(convert_char16(clamp(d, low, high)), 0, to3);
+#endif
+}
 // Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.
 static inline float16 mask16(float16 x, int channel, int channels)
 {

@@ -38,6 +38,16 @@ __kernel void trial(__global const float *in, __global float *out, __global ucha
     const int16 weights = byte | byte << 8 | byte << 16 | byte << 24;
     int16 total = (int16)100;
     __asm__("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(bytes), "v"(weights));
+    // Lane i: 3 * i - 2 * i more, by pairs of shorts, i being 0 in the last lane.
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(total) : "v"((int16)(3 | (int)(0xfffeu << 16))), "v"(lane | lane << 16));
     vstore16(convert_float16(total), 0, out);
+#endif
+#ifdef BYTE_TABLES
+    // The table has 127 - i at i. Lane i: 124 - 7 * i, as its first byte is 7 * i + 3 and the others are 127.
+    const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), four = lane * (int)0x04040404;
+    const int16 first = (int)0x7c7d7e7f - four, second = (int)0x3c3d3e3f - four;
+    int16 found = (7 * lane + 3) | 0x7f7f7f00;
+    __asm__("vpermi2b %2, %1, %0" : "+v"(found) : "v"(first), "v"(second));
+    vstore16(convert_float16(found), 0, out);
 #endif
 }

@@ -12,6 +12,7 @@ from runtime.delegates.gpu.passes.canonicalise import canonicalise
 from runtime.delegates.gpu.passes.fold_scale import fold_scale
 from runtime.delegates.gpu.passes.fold_transpose import fold_transpose
 from runtime.delegates.gpu.passes.fuse_epilogue import fuse_epilogue
+from runtime.delegates.gpu.passes.fuse_levels import fuse_levels
 from runtime.delegates.gpu.passes.fuse_swish import fuse_swish
 from runtime.delegates.gpu.passes.hoist_transpose import hoist_transpose
 from runtime.delegates.gpu.passes.join_moves import join_moves
@@ -51,6 +52,7 @@ def passes(rules: LayoutRules, off: Set[str] = frozenset()) -> tuple[Pass, ...]:
         Pass(remove_identity, "it changes nothing, and its readers read its operand"),
         Pass(merge_padding, "the window's own padding does it"),
         Pass(fuse_swish, "x * LOGISTIC(x) is one step"),
+        Pass(fuse_levels, "one table has the results of both"),
         Pass(fold_scale, "the convolution scales the rows of its weights"),
         Pass(fold_transpose, "the product reads its operand with other strides"),
         Pass(

@@ -21,7 +21,7 @@ from runtime.delegates.gpu.offer import Offer, defect
 from runtime.delegates.gpu.planning.assumed import ASSUMED, resident_threads
 from runtime.delegates.gpu.planning.partition import plan_partition
 from runtime.delegates.gpu.settings.options import Options, parse_options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, meaning, settled
+from runtime.delegates.gpu.settings.precision import Findings, Trial, knowing_bytes, meaning, settled
 from runtime.delegates.plan import DeviceClass, PartitionPlan, PlannedDevice
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -61,11 +61,9 @@ class GpuPlanner(Offer):
         found = _STORES if findings is None else findings
         precision = settled(self.options, capabilities.name, lambda: found)
         self.options = replace(self.options, precision=precision)
-        self._capabilities = replace(
-            capabilities,
-            multiplies_bf16=precision == "bf16" and found.passed(Trial.BF16_PRODUCTS),
-            multiplies_bytes=self.way is Quantised.LEVELS and found.passed(Trial.INT8_PRODUCTS),
-        )
+        known = knowing_bytes(capabilities, found)
+        multiplies_bf16 = precision == "bf16" and found.passed(Trial.BF16_PRODUCTS)
+        self._capabilities = replace(known, multiplies_bf16=multiplies_bf16)
         self._kept = KeptChoices.of(self._capabilities, cache, self.options) if is_tuned else None
         self.device = PlannedDevice(
             name=capabilities.name,
@@ -76,13 +74,18 @@ class GpuPlanner(Offer):
             note=note,
         )
 
-    def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        return unit_refusal(graph, operator, self._capabilities, self.way)
+    def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:
+        return unit_refusal(graph, operator, self._capabilities, way)
+
+    def _multiplies_bytes(self) -> bool:
+        return self._capabilities.multiplies_bytes and not self._capabilities.works_in_groups
 
     def plan(self, partition: Partition) -> PartitionPlan:
         """See `runtime.delegates.plan.Planner`."""
         try:
-            return plan_partition(partition, self._capabilities, self.options, self.way, self._kept)
+            return plan_partition(
+                partition, self._capabilities, self.options, self.way_of_partition(partition), self._kept
+            )
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:

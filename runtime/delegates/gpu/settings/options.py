@@ -20,8 +20,8 @@ DEVICE_CLASSES = ("auto", "cpu", "gpu")
 MEMORY = ("fast", "least")
 CONFORMANCE = ("kept", "ignored")
 PASSES = (
-    "hoist_transpose", "join_moves", "remove_identity", "merge_padding", "fuse_swish", "fold_scale",
-    "fold_transpose", "fuse_epilogue",
+    "hoist_transpose", "join_moves", "remove_identity", "merge_padding", "fuse_swish", "fuse_levels",
+    "fold_scale", "fold_transpose", "fuse_epilogue",
 )  # fmt: skip
 WAIT_TYPES = ("passive", "active", "aggressive", "do_not_wait")
 
@@ -159,7 +159,8 @@ class Options:
       vectors, "gpu" those of work-groups that share local memory; "auto" decides by the device's type.
     - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
       else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
-      the bits of the CPU path; the others stay there. None is fp32, except as `precision_loss_allowed` says.
+      the bits of the CPU path; the others stay there. None is fp32, except as `precision_loss_allowed` says;
+      quantised tensors stay integers then, too, where the device multiplies bytes and has all kernels for it.
     - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
       and the device can store it.
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
@@ -202,7 +203,7 @@ class Options:
       CPU path; "ignored" takes them all the same.
     - `require_full_delegation`: an operator that would stay on the CPU is an error.
     - `enable_quantization`: operators on quantised tensors are delegated too, and computed with the real
-      numbers that their integers stand for, rounded as the integers are, or, in int8, with the integers.
+      numbers that their integers stand for, rounded as the integers are, or with the integers (`precision`).
     """
 
     backend: str = _choice("opencl", BACKENDS)
@@ -216,7 +217,7 @@ class Options:
         None,
         PRECISIONS,
         "fp16, bf16: weights are rounded, activations lie in fp32; int8: quantised models in integers; the "
-        "default is fp32.",
+        "default is fp32, and int8 for quantised models where the device multiplies bytes.",
     )
     precision_loss_allowed: bool | None = _flag(
         None, "False forbids fp16 and bf16; true chooses fp16 where no precision is given."

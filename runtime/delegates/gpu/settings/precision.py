@@ -6,7 +6,7 @@ activations of a product are rounded too where the device multiplies pairs of bf
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from runtime.delegates.gpu.capabilities import Capabilities
@@ -22,6 +22,7 @@ class Trial(Enum):
     BF16_STORAGE = "BF16_STORAGE"
     BF16_PRODUCTS = "BF16_PRODUCTS"
     INT8_PRODUCTS = "INT8_PRODUCTS"
+    BYTE_TABLES = "BYTE_TABLES"
 
     @property
     def title(self) -> str:
@@ -52,6 +53,15 @@ class Findings:
         return "; ".join(
             f"{trial.title}: {f'no ({fault})' if fault else 'yes'}" for trial, fault in self.faults.items()
         )
+
+
+def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:
+    """The device with what it was found to do with bytes."""
+    return replace(
+        device,
+        multiplies_bytes=findings.passed(Trial.INT8_PRODUCTS),
+        permutes_bytes=findings.passed(Trial.BYTE_TABLES),
+    )
 
 
 def meaning(precision: str, device: Capabilities) -> str:

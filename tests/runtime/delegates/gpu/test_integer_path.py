@@ -11,7 +11,7 @@ import pytest
 from runtime import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.settings.precision import Findings
+from runtime.delegates.gpu.settings.precision import Findings, Trial
 from runtime.errors import DeviceError
 from tests.needs import absent
 from tests.oracle import run_litert
@@ -59,11 +59,12 @@ CASES = quantised(MODULES)
 PRODUCTS = quantised((test_conv, test_fully_connected, test_depthwise_conv))
 
 
-def opened(temporary: pytest.TempPathFactory) -> GpuDelegate:
+def opened(temporary: pytest.TempPathFactory, precision: str | None = "int8") -> GpuDelegate:
     folder = temporary.getbasetemp() / "opencl-cache"
     options = {"tuning": "none", "persistent": "off", "cost_aware_partitioning": False}
+    chosen = {} if precision is None else {"precision": precision}
     try:
-        return load_delegate("gpu", {**options, "precision": "int8", "cache_dir": str(folder)})
+        return load_delegate("gpu", {**options, **chosen, "cache_dir": str(folder)})
     except DeviceError as error:
         absent(f"no OpenCL device: {error}")
 
@@ -103,3 +104,24 @@ def test_products_without_the_instruction_have_the_bits_of_litert(tmp_path_facto
     monkeypatch.setattr(GpuDelegate, "_probe", lambda self: Findings())
     delegate = opened(tmp_path_factory)
     check_together([case for case in PRODUCTS if not left(case, delegate)], delegate)
+
+
+@pytest.mark.parametrize(
+    ("fault", "path"),
+    [("", "yes"), ("3 of 16 numbers are wrong", "no: int8 products: 3 of 16 numbers are wrong")],
+)
+def test_without_a_precision_the_probe_decides(tmp_path_factory, monkeypatch, fault, path):
+    findings = Findings({Trial.INT8_PRODUCTS: fault})
+
+    def probed(delegate: GpuDelegate) -> Findings:
+        delegate._findings = findings
+        return findings
+
+    monkeypatch.setattr(GpuDelegate, "_probe", probed)
+    if not fault and not opened(tmp_path_factory)._backend.findings().passed(Trial.INT8_PRODUCTS):
+        absent("a processor that multiplies bytes")
+    delegate = opened(tmp_path_factory, precision=None)
+    case = next(case for case in PRODUCTS if str(case) == "int8_of_one_channel")
+    interpreter = Interpreter(model_content=case.model, experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    assert delegate.describe()["integer_path"] == path

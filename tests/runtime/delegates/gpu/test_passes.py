@@ -8,10 +8,13 @@ import pytest
 from runtime import Interpreter
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.graph.graph import Graph, Step
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Graph, Node, Step
+from runtime.delegates.gpu.graph.graph import Value as GraphValue
 from runtime.delegates.gpu.passes import LayoutRules, passes
 from runtime.delegates.gpu.passes.assign_layouts import assign_layouts
 from runtime.delegates.gpu.passes.fuse_epilogue import fuse_epilogue
+from runtime.delegates.gpu.passes.fuse_levels import fuse_levels
 from runtime.delegates.gpu.passes.fuse_swish import fuse_swish
 from runtime.delegates.gpu.passes.merge_padding import merge_padding
 from runtime.delegates.gpu.passes.remove_identity import remove_identity
@@ -259,6 +262,26 @@ def every_pass_s_work():
     return write_model(build.build(y)), random.standard_normal((1, 6, 6, 5)).astype(np.float32)
 
 
+def test_functions_of_levels_become_one_table():
+    every = np.arange(256, dtype=np.uint8)
+    inner, pair = every[::-1] // 2, (every[:, None] * 3 + every).astype(np.uint8)
+    values = {i: GraphValue(i, (1, 4), type=ElementType.I8) for i in range(5)}
+    nodes = (
+        Node(0, Op.LOGISTIC, (0,), (1,), {"table": inner.tobytes()}, sources=(0,)),
+        Node(1, Op.MUL, (0, 1), (2,), {"table": pair.tobytes()}, sources=(1,)),
+        Node(2, Op.TANH, (2,), (3,), {"table": inner.tobytes()}, sources=(2,)),
+        Node(3, Op.MUL, (3, 2), (4,), {"table": pair.tobytes()}, sources=(3,)),
+    )
+    (one,) = fuse_levels(Graph(values, nodes, (0,), (4,))).nodes[-1:]
+    assert (one.inputs, one.outputs, one.sources) == ((2,), (4,), (2, 3))
+    first = fuse_levels(Graph(values, nodes, (0,), (4,))).nodes[0]
+    assert (first.inputs, first.outputs, first.sources) == ((0,), (2,), (0, 1))
+    wanted = [pair[x, inner[x]] for x in every]
+    np.testing.assert_array_equal(np.frombuffer(first.attributes["table"], np.uint8), wanted)
+    wanted = [pair[inner[x], x] for x in every]
+    np.testing.assert_array_equal(np.frombuffer(one.attributes["table"], np.uint8), wanted)
+
+
 def test_each_pass_can_be_left_out_which_changes_the_plan():
     optional = [one.name for one in passes(NOTHING) if one.name not in ("canonicalise", "assign_layouts")]
     assert tuple(optional) == PASSES
@@ -270,7 +293,8 @@ def test_each_pass_can_be_left_out_which_changes_the_plan():
         (found,) = model_plan(model, planner).partitions
         plans[off] = [step for node in found.nodes for step in (node.kind, *node.steps)]
     # A pass that is left out leaves kernels, or steps of their epilogues, that it takes away.
-    assert all(len(plans[off]) > len(plans[""]) for off in PASSES), plans
+    of_floats = [off for off in PASSES if off != "fuse_levels"]
+    assert all(len(plans[off]) > len(plans[""]) for off in of_floats), plans
     with pytest.raises(DelegateError, match=re.escape("'canonicalise' is no pass that can be left out")):
         parse_options({"passes_off": "fuse_swish, canonicalise"})
 

@@ -66,6 +66,15 @@ CASES = [
     depthwise_int8("int8_stride2_relu6", (2, 8, 9, 6), (3, 3), stride=(2, 2), activation=RELU6),
     depthwise_int8("int8_multiplier", (1, 6, 7, 3), (3, 3), multiplier=3, zero=-128),
     depthwise_int8("int8_valid_5x5", (1, 12, 11, 4), (5, 5), padding=VALID, zero=0),
+    depthwise_int8("int8_dilated", (1, 12, 23, 20), (3, 3), dilation=(2, 3)),
+    depthwise_int8("int8_dilated_further_than_wide", (2, 5, 3, 4), (3, 3), dilation=(1, 4)),
+    depthwise_int8("int8_dilated_even_window", (1, 9, 30, 7), (2, 4), dilation=(1, 2), padding=VALID),
+    depthwise_int8("int8_stride2_5x5", (1, 15, 37, 33), (5, 5), stride=(2, 2)),
+    depthwise_int8("int8_stride2_even_window", (1, 9, 31, 18), (4, 2), stride=(2, 2), zero=-128),
+    depthwise_int8("int8_stride3", (1, 9, 10, 5), (3, 3), stride=(3, 3)),
+    depthwise_int8("int8_one_row", (1, 1, 29, 48), (1, 7)),
+    depthwise_int8("int8_of_one_channel", (2, 11, 9, 1), (5, 4), multiplier=24, stride=(2, 2)),
+    depthwise_int8("int8_large_window", (1, 12, 11, 3), (9, 8)),
     depthwise_int8("int8_many_blocks", (1, 90, 64, 24), (3, 3), zero=127),
 ]
 

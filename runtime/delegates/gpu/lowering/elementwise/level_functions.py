@@ -7,6 +7,8 @@ construction. Real numbers go through the families `elementwise` and `pointwise`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -14,7 +16,9 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.epilogue import broadcast_shape, can_broadcast
 from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Value as GraphValue
 from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
@@ -33,6 +37,7 @@ from runtime.delegates.gpu.lowering.spec import (
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.evaluation import evaluate
+from runtime.ops.support.quantization import quantize_multiplier
 from runtime.ops.support.value import Value
 
 _UNARY = (
@@ -46,6 +51,17 @@ _BINARY = (
 _LEVELS = 256
 """Levels of 8 bits, at the index that their bits have without a sign."""
 
+_EXCESSES = (0.0, 2.0**-21, -(2.0**-21), 2.0**-19, -(2.0**-19), 2.0**-17)
+"""By how much more than its real factor a float32 factor is tried: LiteRT rounds ties away from zero, and
+rounds twice."""
+
+_MOST_JOINED = 64
+"""Most pixels that are one to the kernel where rows follow one another without a gap: loops of few channels
+are mostly overhead. Chosen."""
+
+_LEAST_ROWS = 8
+"""Fewest rows that joining leaves, so that threads can share them. Chosen."""
+
 _BYTES = (ElementType.I8, ElementType.U8)
 
 _UNITS = 32
@@ -53,24 +69,90 @@ _UNITS = 32
 a device with more compute units leaves some idle."""
 
 
-def _table(facts: OperatorFacts) -> Array:
-    """The operator's result for every level, or pair of them, as bytes: [256] or [256 * 256].
+def _table(facts: OperatorFacts, levels: int = _LEVELS) -> Array:
+    """The operator's result for the first levels, or pairs of them, as bytes: of all, [256] or [256 * 256].
 
     Raises FarmRuntimeError where the CPU path has no kernel for such tensors.
     """
     tensors, operator = facts.graph.subgraph.tensors, facts.operator
-    every = np.arange(_LEVELS, dtype=np.uint8)
+    every = np.arange(levels, dtype=np.uint8)
     count = 2 if operator.opcode in _BINARY else 1
-    shape = (_LEVELS,) * count
+    shape = (levels,) * count
     grids = np.meshgrid(*[every] * count, indexing="ij")
     inputs = []
     for grid, index in zip(grids, operator.inputs, strict=False):
         known = tensors[index]
-        levels = np.ascontiguousarray(grid).view(known.type.name.lower())
-        inputs.append(Value(index, known.name, known.type, shape, known.quantization, constant=levels))
+        stored = np.ascontiguousarray(grid).view(known.type.name.lower())
+        inputs.append(Value(index, known.name, known.type, shape, known.quantization, constant=stored))
     made = tensors[operator.outputs[0]]
     (found,) = evaluate(operator, inputs, [Value(made.index, made.name, made.type, shape, made.quantization)])
     return found.view(np.uint8).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """(x - zeros[0]) * factors[0] plus or times the same of z, rounded to the even neighbour, as float32.
+
+    Of a product the first factor alone counts. `more` is added to its size before it is rounded, `zero_point`
+    behind that, and the bounds applied.
+    """
+
+    is_product: bool
+    zeros: tuple[float, float]
+    factors: tuple[float, float]
+    more: float
+    zero_point: int
+    low: int
+    high: int
+
+    def levels(self, x: Array, z: Array) -> Array:
+        """The result, int32, of operands that broadcast: bit for bit what the kernel makes of them."""
+        u = x.astype(np.float32) - np.float32(self.zeros[0])
+        v = z.astype(np.float32) - np.float32(self.zeros[1])
+        first, second = np.float32(self.factors[0]), np.float32(self.factors[1])
+        y = u * v * first if self.is_product else u * first + v * second
+        y = y + np.copysign(np.float32(self.more), y)
+        levels: Array = np.rint(y.clip(-1e6, 1e6)).astype(np.int32) + self.zero_point
+        return levels.clip(self.low, self.high)
+
+
+def _linear(facts: OperatorFacts, table: Array) -> Linear | None:
+    """The sum or product that has exactly the table's results for all pairs of levels; None without one."""
+    tensors, operator = facts.graph.subgraph.tensors, facts.operator
+    if operator.opcode not in (Op.ADD, Op.SUB, Op.MUL):
+        return None
+    x, z, made = (tensors[i] for i in (*operator.inputs[:2], operator.outputs[0]))
+    given, other, target = levels_of(x), levels_of(z), levels_of(made)
+    if given is None or other is None or target is None:
+        return None
+    every = [np.arange(_LEVELS, dtype=np.uint8).view(t.type.name.lower()) for t in (x, z)]
+    wanted = table.view(made.type.name.lower()).reshape(_LEVELS, _LEVELS).astype(np.int32)
+    is_product = operator.opcode == Op.MUL
+    scales = (
+        (given.scale * other.scale / target.scale, 0.0)
+        if is_product
+        else (
+            given.scale / target.scale,
+            other.scale / target.scale * (-1 if operator.opcode == Op.SUB else 1),
+        )
+    )
+    # The first of two roundings, to an integer of so many more bits, moves what is rounded up behind it.
+    right = max(0, -quantize_multiplier(scales[0])[1])
+    halves = (2.0 ** -(right + 1), 2.0 ** -(right + 1) * (1 - 2.0**-9), 0.0) if is_product else (0.0,)
+    for excess, more in product(_EXCESSES, halves):
+        first, second = (float(np.float32(scale * (1 + excess))) for scale in scales)
+        found = Linear(
+            is_product,
+            (float(given.zero_point), float(other.zero_point)),
+            (first, second),
+            more,
+            target.zero_point,
+            int(wanted.min()),
+            int(wanted.max()),
+        )
+        if np.array_equal(found.levels(every[0][:, None], every[1][None, :]), wanted):
+            return found
+    return None
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
@@ -81,7 +163,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
                 f"shape {list(facts.shape(i))} cannot be broadcast to {list(output)} by the kernel"
             )
     try:
-        _table(facts)
+        # Whether there is such an operator does not depend on how many levels it is asked for.
+        _table(facts, 1)
     except FarmRuntimeError as error:
         return Unsupported(f"the CPU path has no such operator on levels: {error}")
     return None
@@ -89,7 +172,9 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     count = 2 if facts.operator.opcode in _BINARY else 1
-    return NodeSpec(facts.operator.inputs[:count], {"table": _table(facts).tobytes()})
+    table = _table(facts)
+    linear = {"linear": _linear(facts, table)} if count > 1 else {}
+    return NodeSpec(facts.operator.inputs[:count], {"table": table.tobytes(), **linear})
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -101,6 +186,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         "CHANNELS": round_up(output.channels),
         "OUT_STRIDE": context.layout(target).pixel_stride,
     }
+    joined = _joined(node, context, output)
+    shape |= {name: shape[name] * joined for name in ("CHANNELS", "OUT_STRIDE")}
+    shape["PIXELS"] //= joined
     places = []
     for position, source in enumerate(node.inputs):
         if source is None:
@@ -112,33 +200,80 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         steps = [step if extent > 1 else 0 for step, extent in zip(steps, extents, strict=True)]
         leading = output.shape[:-1]
         digits = [Digit(extent, step) for extent, step in zip(leading, steps[:-1], strict=True)]
+        if joined > 1:
+            digits = [Digit(shape["PIXELS"], shape["CHANNELS"])]
         row = offset(f"X{position}", digits, "p")
         shape |= row.parameters
         shape[f"STEP{position}"] = 1 if output.channels == 1 else steps[-1]
         places.append((f"ROW{position}(p)", row.expression))
     table = np.frombuffer(node.attributes["table"], np.uint8)
-    pair = len(places) == 2
-    launch = Launch(
-        Instance(
-            f"elementwise/level_functions{'_pair' if pair else ''}.cl",
-            f"u8_level_functions_{'pair' if pair else 'one'}",
+    linear = node.attributes.get("linear")
+    if linear is not None and any(shape[f"STEP{position}"] not in (0, 1) for position in (0, 1)):
+        linear = None
+    sources = tuple(context.pointer(source) for source in node.inputs if source is not None)
+    packed = PackedConstant(
+        f"table{target}", len(table), lambda: np.frombuffer(table, np.uint8), ElementType.U8
+    )
+    if linear is not None:
+        types = (*node.inputs, target)
+        kinds = [context.value(each).type.opencl for each in types if each is not None]
+        instance = Instance(
+            "elementwise/level_functions_linear.cl",
+            f"i8_level_functions_{'product' if linear.is_product else 'sum'}",
+            defines(
+                **dict(places),
+                **dict(zip(("T0", "T1", "T"), kinds, strict=True)),
+                IS_PRODUCT=linear.is_product,
+            ),
+            parameters(
+                **shape,
+                ZERO0=linear.zeros[0],
+                ZERO1=linear.zeros[1],
+                FACTOR0=linear.factors[0],
+                FACTOR1=linear.factors[1],
+                MORE=linear.more,
+                ZERO_POINT=linear.zero_point,
+                LOW=float(linear.low - linear.zero_point),
+                HIGH=float(linear.high - linear.zero_point),
+            ),
+        )
+    elif len(places) > 1:
+        instance = Instance(
+            "elementwise/level_functions_pair.cl",
+            "u8_level_functions_pair",
             defines(**dict(places)),
             parameters(**shape),
-        ),
-        (
-            *(context.pointer(source) for source in node.inputs if source is not None),
-            PackedConstant(
-                f"table{target}", len(table), lambda: np.frombuffer(table, np.uint8), ElementType.U8
-            ),
-            target,
-        ),
-        units=max(1, min(most_units(context.device, _UNITS), output.pixels)),
+        )
+    else:
+        instance = Instance(
+            "elementwise/level_functions.cl",
+            "u8_level_functions_one",
+            defines(**dict(places), PERMUTES=context.device.permutes_bytes),
+            parameters(**shape),
+        )
+    launch = Launch(
+        instance,
+        (*sources, target) if linear is not None else (*sources, packed, target),
+        units=max(1, min(most_units(context.device, _UNITS), shape["PIXELS"])),
         label=f"{node.op.name} int8 {'x'.join(map(str, output.shape))}",
         sources=node.sources,
         flops=output.elements,
         bytes=output.elements * (1 + len(places)),
     )
     return [Candidate("rows", (launch,))]
+
+
+def _joined(node: Node, context: Context, output: GraphValue) -> int:
+    """How many pixels follow one another without a gap, in all operands and the result, for each row."""
+    lanes = round_up(output.channels)
+    for each in (*node.inputs, node.outputs[0]):
+        if each is None or context.value(each).shape != output.shape:
+            return 1
+        layout = context.layout(each)
+        if layout.pixel_stride != lanes or layout.channel_stride != 1:
+            return 1
+    most = min(_MOST_JOINED, output.pixels // _LEAST_ROWS)
+    return next((count for count in range(most, 1, -1) if output.pixels % count == 0), 1)
 
 
 FAMILY = Family(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType
-from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import bias_of
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import bounds, fixed_point_rows
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, Stage, bounds, stage_of, stage_rows
 from runtime.delegates.gpu.lowering.spec import (
+    Argument,
     Array,
     Candidate,
     Context,
@@ -19,6 +22,31 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     defines,
 )
+
+_TILES = (8, 7, 4, 2, 1)
+"""Widths of a tile in pixels, the best first where all else is equal. Chosen: with the weights of a row of
+taps, so many sums stay in the registers of AVX-512."""
+
+_TILE = 1.0
+"""What a tile costs beside its pixels, in pixels: the addresses of its inputs. Chosen."""
+
+_MOST_TAPS = 49
+"""Most taps whose loops are unrolled; larger windows would take long to compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The output's channels, padded, and the window."""
+
+    width: int
+    channels: int
+    filter_h: int
+    filter_w: int
+    multiplier: int
+
+    @property
+    def taps(self) -> int:
+        return self.filter_h * self.filter_w
 
 
 def depthwise(node: Node, context: Context) -> Candidate:
@@ -31,49 +59,129 @@ def depthwise(node: Node, context: Context) -> Candidate:
     n, in_h, in_w, in_channels = before.shape
     _, out_h, out_w, channels = after.shape
     _, filter_h, filter_w, _ = context.value(weights).shape
-    width, taps = round_up(channels), filter_h * filter_w
-
-    def filters() -> Array:
-        return np.pad(context.constant(weights).reshape(taps, channels), ((0, 0), (0, width - channels)))
-
-    def stage() -> Array:
-        return fixed_point_rows(bias_of(bias, context, channels), a["scales"], width)
-
+    s = _Shape(round_up(channels), channels, filter_h, filter_w, channels // in_channels)
+    by_pairs = _suits_pairs(s, a["stride_w"], a["dilation_w"])
+    instance, constants = (_in_pairs if by_pairs else _by_taps)(s, node, context, weights, bias)
+    window = ("stride_h", "dilation_h", "pad_top", "pad_left")
+    values = parameters(
+        **bounds(a),
+        **{name.upper(): a[name] for name in window},
+        CHANNELS=s.width,
+        IN_H=in_h,
+        IN_W=in_w,
+        IN_STRIDE=context.layout(source).pixel_stride,
+        OUT_H=out_h,
+        OUT_W=out_w,
+        OUT_STRIDE=context.layout(target).pixel_stride,
+        **dict(instance.parameters),
+    )
     launch = Launch(
-        Instance(
-            "matmul/integer_gemm/depthwise.cl",
-            "i8_integer_gemm_depthwise",
-            defines(MULTIPLIER=channels // in_channels),
-            parameters(
-                **bounds(a),
-                CHANNELS=width,
-                IN_H=in_h,
-                IN_W=in_w,
-                IN_STRIDE=context.layout(source).pixel_stride,
-                IN_ZERO_POINT=a["in_zero_point"],
-                OUT_H=out_h,
-                OUT_W=out_w,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                FILTER_H=filter_h,
-                FILTER_W=filter_w,
-                STRIDE_H=a["stride_h"],
-                STRIDE_W=a["stride_w"],
-                DILATION_H=a["dilation_h"],
-                DILATION_W=a["dilation_w"],
-                PAD_TOP=a["pad_top"],
-                PAD_LEFT=a["pad_left"],
-            ),
-        ),
-        (
-            source,
-            PackedConstant(f"weights{target}", taps * width, filters, ElementType.I8, WeightType.I8),
-            PackedConstant(f"stage{target}", 4 * width, stage, ElementType.I32),
-            target,
-        ),
+        Instance(instance.source, instance.name, instance.defines, values),
+        (source, *constants, target),
         units=n * out_h,
         label=f"{node.op.name} int8 {filter_h}x{filter_w} {out_h}x{out_w}x{channels}",
         sources=node.sources,
-        flops=2 * after.elements * taps,
+        flops=2 * after.elements * s.taps,
         bytes=before.elements + after.elements,
     )
-    return Candidate("rows", (launch,))
+    return Candidate("pairs" if by_pairs else "rows", (launch,))
+
+
+def _suits_pairs(s: _Shape, stride: int, dilation: int) -> bool:
+    """True for a window of which neighbouring outputs share inputs, or every second input begins one."""
+    return s.multiplier == 1 and (stride == 1 or (stride == 2 and dilation == 1)) and s.taps <= _MOST_TAPS
+
+
+def _in_pairs(
+    s: _Shape, node: Node, context: Context, weights: int, bias: int | None
+) -> tuple[Instance, tuple[Argument, ...]]:
+    """Two taps at a time."""
+    (target,), a = node.outputs, node.attributes
+    out_w, stride = context.value(target).shape[2], a["stride_w"]
+    row = max(1, out_w // a["dilation_w"])
+    fitting = [width for width in _TILES if width <= row]
+    tile = min(fitting, key=lambda width: ceil_div(row, width) * (width + _TILE))
+    rounding = stage_of(a["scales"])
+    shifts = (0, 1) if stride == 1 else (0,)
+    ints = sum(ceil_div(s.filter_w + shift, 2) for shift in shifts)
+
+    def filters() -> Array:
+        return context.constant(weights).reshape(s.filter_h, s.filter_w, s.channels)
+
+    def packed_weights() -> Array:
+        wide = np.pad(filters(), ((0, 0), (0, 0), (0, s.width - s.channels))).astype(np.int16)
+        pairs = [_pairs(wide, shift) for shift in shifts]
+        rows = np.concatenate(pairs, axis=1).reshape(s.filter_h, ints, s.width // LANES, LANES)
+        return rows.transpose(2, 0, 1, 3)
+
+    def stage() -> Array:
+        sums = filters().astype(np.int64).sum(axis=(0, 1))
+        offsets = bias_of(bias, context, s.channels) - a["in_zero_point"] * sums
+        return stage_rows(rounding, offsets, a, np.arange(s.width))
+
+    instance = Instance(
+        "matmul/integer_gemm/depthwise_pairs.cl",
+        f"i8_integer_gemm_depthwise_pairs__{s.filter_h}x{s.filter_w}s{stride}n{tile}",
+        defines(
+            TILE=tile,
+            FILTER_H=s.filter_h,
+            FILTER_W=s.filter_w,
+            STRIDE_W=stride,
+            INSTRUCTION=context.device.multiplies_bytes,
+            FACTORS=rounding is Stage.FACTORS,
+        ),
+        parameters(DILATION_W=a["dilation_w"]),
+    )
+    zero_point = a["in_zero_point"]
+    return instance, (
+        PackedConstant(
+            f"weights{target}", s.width * s.filter_h * ints, packed_weights, ElementType.I32, WeightType.I8
+        ),
+        PackedConstant(f"stage{target}", ROWS[rounding] * s.width, stage, ElementType.I32),
+        PackedConstant(
+            f"border{s.width}_{zero_point}",
+            s.width,
+            lambda: np.full(s.width, zero_point, np.int8),
+            ElementType.I8,
+        ),
+    )
+
+
+def _pairs(rows: Array, shift: int) -> Array:
+    """Rows of taps, int16 [rows, taps, channels], behind `shift` zeros, as ints of two neighbours."""
+    height, taps, channels = rows.shape
+    missing = (taps + shift) % 2
+    even = np.pad(rows, ((0, 0), (shift, missing), (0, 0)))
+    pairs = even.reshape(height, -1, 2, channels).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(pairs).view(np.int32)[..., 0]
+
+
+def _by_taps(
+    s: _Shape, node: Node, context: Context, weights: int, bias: int | None
+) -> tuple[Instance, tuple[Argument, ...]]:
+    """Tap by tap, of any window."""
+    (target,), a = node.outputs, node.attributes
+
+    def filters() -> Array:
+        levels = context.constant(weights).reshape(s.taps, s.channels)
+        return np.pad(levels, ((0, 0), (0, s.width - s.channels)))
+
+    def stage() -> Array:
+        return stage_rows(Stage.SHIFTS, bias_of(bias, context, s.channels), a, np.arange(s.width))
+
+    instance = Instance(
+        "matmul/integer_gemm/depthwise.cl",
+        "i8_integer_gemm_depthwise",
+        defines(MULTIPLIER=s.multiplier),
+        parameters(
+            IN_ZERO_POINT=a["in_zero_point"],
+            FILTER_H=s.filter_h,
+            FILTER_W=s.filter_w,
+            STRIDE_W=a["stride_w"],
+            DILATION_W=a["dilation_w"],
+        ),
+    )
+    return instance, (
+        PackedConstant(f"weights{target}", s.taps * s.width, filters, ElementType.I8, WeightType.I8),
+        PackedConstant(f"stage{target}", ROWS[Stage.SHIFTS] * s.width, stage, ElementType.I32),
+    )

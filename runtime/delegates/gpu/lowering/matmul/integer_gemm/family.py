@@ -56,7 +56,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel."""
-    return [depthwise(node, context) if node.op == Op.DEPTHWISE_CONV_2D else product(node, context)]
+    source = node.inputs[0]
+    is_of_one = source is not None and context.value(source).channels == 1
+    is_depthwise = node.op == Op.DEPTHWISE_CONV_2D and not is_of_one
+    return [depthwise(node, context) if is_depthwise else product(node, context)]
 
 
 FAMILY = Family(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -76,20 +77,57 @@ def bounds(attributes: Mapping[str, Any]) -> dict[str, int]:
     return {"ZERO_POINT": attributes["zero_point"], "LOW": attributes["low"], "HIGH": attributes["high"]}
 
 
-def fixed_point_rows(offsets: Array, scales: Sequence[float], width: int) -> Array:
-    """Offsets, multipliers, left and right shifts, int32 [4, width], zeros behind the last output."""
-    multipliers, shifts = quantize_multipliers(scales)
-    rows = np.zeros((4, width), np.int32)
-    for row, values in zip(
-        rows, (offsets, multipliers, np.maximum(shifts, 0), np.maximum(-shifts, 0)), strict=True
-    ):
-        row[: len(values)] = values
-    return rows
+class Stage(Enum):
+    """How a kernel turns sums into levels; the value is the define of `kernels/matmul/integer_gemm`."""
+
+    DOUBLES = 0
+    SHIFTS = 1
+    FACTORS = 2
 
 
-def double_rows(offsets: Array, scales: Sequence[float], width: int) -> Array:
-    """Offsets, then the bits of scales in float64, int32 [3, width]; zeros behind the last output."""
-    rows = np.zeros((3, width), np.int32)
-    rows[0, : len(offsets)] = offsets
-    rows[1:].reshape(-1).view(np.float64)[: len(scales)] = scales
-    return rows
+ROWS = {Stage.DOUBLES: 3, Stage.SHIFTS: 4, Stage.FACTORS: 5}
+"""Ints of an output among the rows of a stage."""
+
+_MOST_RIGHT = 22
+"""Largest shift to the right of `Stage.FACTORS`: with it a sum below 2^29, half of the rounding and the zero
+point together stay below 2^31."""
+
+_UNUSED_SCALE = 0.25
+"""The scale of lanes behind the last output, whose levels nobody reads: one that every stage takes."""
+
+
+def stage_of(scales: Sequence[float]) -> Stage:
+    """The fastest stage that is exact for outputs of these scales, rounded twice as a convolution's are."""
+    _, shifts = quantize_multipliers(scales)
+    return Stage.FACTORS if shifts.min() >= -_MOST_RIGHT and shifts.max() < 0 else Stage.SHIFTS
+
+
+def stage_rows(stage: Stage, offsets: Array, attributes: Mapping[str, Any], lanes: Array) -> Array:
+    """The rows of a stage for the outputs in `lanes`, int32, the offsets in front; flat.
+
+    Lanes may go on behind the last output, and come in pairs of an even one and the next.
+    """
+    missing = max(0, int(lanes.max()) + 1 - len(offsets))
+    offsets = np.pad(offsets, (0, missing))[lanes]
+    scales = np.pad(attributes["scales"], (0, missing), constant_values=_UNUSED_SCALE)[lanes]
+    if stage is Stage.DOUBLES:
+        return np.concatenate([offsets.astype(np.int32), scales.view(np.int32)])
+    multipliers, shifts = quantize_multipliers(scales.tolist())
+    if stage is Stage.SHIFTS:
+        rows = (offsets, multipliers, np.maximum(shifts, 0), np.maximum(-shifts, 0))
+        return np.concatenate(rows).astype(np.int32)
+    return _factor_rows(offsets, multipliers, -shifts, attributes["zero_point"])
+
+
+def _factor_rows(offsets: Array, multipliers: Array, right: Array, zero_point: int) -> Array:
+    """Offsets that leave no sum a sign; twice the multipliers; what is added to products; shifts.
+
+    A product is (sum + 2^31) * 2 multiplier, of 64 bits: 2^32 multiplier too many, which its high half shows.
+    """
+    high = (1 << (right - 1)) + (zero_point << right) - 1 - multipliers
+    # Modulo 2^64, as the device adds.
+    added = (high << 32) + (1 << 31)
+    rows = (offsets + (1 << 31), 2 * multipliers, right)
+    biased, doubled, shifts = (row.astype(np.uint32).view(np.int32) for row in rows)
+    even, odd = (np.ascontiguousarray(added[first::2]).view(np.int32) for first in (0, 1))
+    return np.concatenate([biased, doubled, even, odd, shifts])

@@ -1,0 +1,102 @@
+// Depthwise convolution of int8 with one output for each input channel: exact sums, requantised as LiteRT's reference
+// kernels do. A unit is one output row of one image, taken in tiles of TILE pixels, of which the last overlaps its
+// neighbour. Two neighbouring input pixels are one int of two shorts for each channel; an instruction, or the same in plain
+// integers, adds the products of two taps. Where a window begins at the second pixel of a pair, weights shifted by one
+// stand for it, with a zero in front. Pixels outside of the image are read from `border`, zero points.
+// weights: [CHANNELS / 16][FILTER_H][those of windows that begin with a pair, then with STRIDE_W 1 the others][16] ints.
+// stage: offsets, then by FACTORS the rows of stage.py, [CHANNELS].
+// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1 or 2), INSTRUCTION, FACTORS (0: shifts).
+// Parameters: CHANNELS (padded), IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, STRIDE_H, DILATION_H, DILATION_W (1
+// where STRIDE_W is not), PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH (of the output).
+#define PAIRS (((TILE - 1) * STRIDE_W + FILTER_W + 1) / 2)
+#define EVEN ((FILTER_W + 1) / 2)
+#define ODD (STRIDE_W == 1 ? (FILTER_W + 2) / 2 : 0)
+
+static inline int16 LOCAL_NAME(dot)(int16 sum, int16 pixels, int16 weights)
+{
+#if INSTRUCTION
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(pixels), "v"(weights));
+    return sum;
+#else
+    return sum + (pixels << 16 >> 16) * (weights << 16 >> 16) + (pixels >> 16) * (weights >> 16);
+#endif
+}
+
+static void FUNC(const int t, const int nt, __global const char *restrict in, __global const int *restrict weights,
+    __global const int *restrict stage, __global const char *restrict border, __global char *restrict out PARAMETERS)
+{
+    for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
+        const int n = u / OUT_H, y = u % OUT_H * STRIDE_H - PAD_TOP;
+        // Pixels that lie DILATION_W apart share their inputs, so each group of them is a row of its own.
+        for (int first = 0, group = 0; group < min(DILATION_W, OUT_W); first += TILE) {
+            const int count = (OUT_W - group + DILATION_W - 1) / DILATION_W;
+            const int ox = group + min(first, count - TILE) * DILATION_W, x = ox * STRIDE_W - PAD_LEFT;
+            if (first + TILE >= count) {
+                group++;
+                first = -TILE;
+            }
+            const bool is_inside = x >= 0 && x + (2 * PAIRS - 1) * DILATION_W < IN_W;
+            __global const char *pixel[FILTER_H][2 * PAIRS];
+            for (int ky = 0; ky < FILTER_H; ky++) {
+                const int iy = y + ky * DILATION_H;
+                __global const char *row = in + ((long)(n * IN_H + iy) * IN_W + x) * IN_STRIDE;
+                if ((uint)iy < (uint)IN_H && is_inside) {
+                    #pragma unroll
+                    for (int i = 0; i < 2 * PAIRS; i++)
+                        pixel[ky][i] = row + i * DILATION_W * IN_STRIDE;
+                    continue;
+                }
+                for (int i = 0; i < 2 * PAIRS; i++)
+                    pixel[ky][i] = (uint)iy < (uint)IN_H && (uint)(x + i * DILATION_W) < (uint)IN_W
+                        ? row + i * DILATION_W * IN_STRIDE
+                        : border;
+            }
+            __global char *to = out + ((long)u * OUT_W + ox) * OUT_STRIDE;
+            const int step = DILATION_W * OUT_STRIDE;
+            __global const int *w = weights;
+            for (int c = 0; c < CHANNELS; c += 16) {
+                int16 sum[TILE];
+                #pragma unroll
+                for (int i = 0; i < TILE; i++)
+                    sum[i] = *(__global const int16 *)(stage + c);
+                #pragma unroll
+                for (int ky = 0; ky < FILTER_H; ky++) {
+                    #pragma unroll
+                    for (int pair = 0; pair < PAIRS; pair++) {
+                        const int16 low = CONVERT16(int16, LOAD_AS(char16, pixel[ky][2 * pair] + c));
+                        const int16 high = CONVERT16(int16, LOAD_AS(char16, pixel[ky][2 * pair + 1] + c));
+                        const int16 pixels = (low & 0xffff) | high << 16;
+                        #pragma unroll
+                        for (int i = 0; i < TILE; i++) {
+                            const int tap = pair - i * STRIDE_W / 2, is_odd = i * STRIDE_W & 1;
+                            if (tap >= 0 && tap < (is_odd ? ODD : EVEN))
+                                sum[i] = LOCAL_NAME(dot)(
+                                    sum[i], pixels, *(__global const int16 *)(w + 16 * (is_odd * EVEN + tap)));
+                        }
+                    }
+                    w += 16 * (EVEN + ODD);
+                }
+#if FACTORS
+                const Factors factors = factors16(stage + CHANNELS + c, CHANNELS);
+                #pragma unroll
+                for (int i = 0; i < TILE; i++)
+                    sum[i] = requantised_once16(as_uint16(sum[i]), factors);
+#else
+                #pragma unroll
+                for (int i = 0; i < TILE; i++)
+                    sum[i] = requantised16(sum[i], stage + CHANNELS + c, CHANNELS) + ZERO_POINT;
+#endif
+                #pragma unroll
+                for (int i = 0; i + 4 <= TILE; i += 4)
+                    store_levels4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3], LOW, HIGH, to + i * step + c,
+                        to + (i + 1) * step + c, to + (i + 2) * step + c, to + (i + 3) * step + c);
+                #pragma unroll
+                for (int i = TILE & ~3; i < TILE; i++)
+                    vstore16(convert_char16(clamp(sum[i], LOW, HIGH)), 0, to + i * step + c);
+            }
+        }
+    }
+}
+#undef PAIRS
+#undef EVEN
+#undef ODD
