@@ -21,7 +21,7 @@ from runtime.delegates.gpu.backends.base import (
 from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.choose.schedules import persistent, plain
-from runtime.delegates.gpu.choose.tuning import Tuner
+from runtime.delegates.gpu.choose.tuning import Budget, Tuner
 from runtime.delegates.gpu.graph.graph import Graph, Node, without_constants
 from runtime.delegates.gpu.graph.rounding import round_weights
 from runtime.delegates.gpu.graph.simulation import Quantised
@@ -108,8 +108,8 @@ def unit_refusal(
 class CompiledGraph:
     """A partition on a device. `invoke` only copies and enqueues.
 
-    `keeps_constants`: packed constants that are found in no file are written to one. `way`: what becomes of
-    quantised tensors.
+    `budget`: the time that is left for choosing. `keeps_constants`: packed constants that are found in no
+    file are written to one. `way`: what becomes of quantised tensors.
     """
 
     def __init__(
@@ -119,6 +119,7 @@ class CompiledGraph:
         options: Options,
         way: Quantised = Quantised.REAL,
         *,
+        budget: Budget | None = None,
         keeps_constants: bool = True,
     ) -> None:
         self.backend = backend
@@ -127,7 +128,7 @@ class CompiledGraph:
         self._has_started = False
         self._deadline_ms = options.deadline_ms
         self.graph, alternatives = lowered(partition, backend.capabilities, options, way)
-        tuner = Tuner(backend, options)
+        tuner = Tuner(backend, options, budget)
         # The candidates of all nodes at once: what is missing is compiled in parallel.
         alternatives = tuner.shortlist(alternatives)
         device = backend.capabilities
@@ -171,6 +172,7 @@ class CompiledGraph:
                 else plain(self.recording, shares_one_kernel=device.shares_one_kernel)
             )
             self.choices = tuner.choices
+            self.disturbance = tuner.disturbance
             # Timing runs on memory that nothing has filled, which no check need like.
             self.recording.failed_check()
         self.waits = options.wait_type != "do_not_wait"

@@ -15,6 +15,7 @@ from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Uns
 from runtime.delegates.conformance import Conformance
 from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.choose.tuning import Budget
 from runtime.delegates.gpu.compiled import CompiledGraph, unit_refusal
 from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.graph.simulation import Quantised, simulated_types
@@ -89,6 +90,7 @@ class GpuDelegate(Offer):
         self._compiled: list[ref[CompiledGraph]] = []
         self._seen: set[tuple[int, ...]] = set()
         self._backend = open_backend(self.options, folder)
+        self._budget = Budget(self.options.tuning)
         self._findings: Findings | None = None
         self._conformance = self.conformance()
         if self.options.conformance == "kept":
@@ -139,7 +141,12 @@ class GpuDelegate(Offer):
             # Of resized inputs, which may be many, the first size alone is worth a file.
             operators = (partition.subgraph.index, *(operator.index for operator in partition.operators))
             compiled = CompiledGraph(
-                partition, self._backend, self.options, self.way, keeps_constants=operators not in self._seen
+                partition,
+                self._backend,
+                self.options,
+                self.way,
+                budget=self._budget,
+                keeps_constants=operators not in self._seen,
             )
             self._seen.add(operators)
         except (FarmRuntimeError, MemoryError):
@@ -170,11 +177,13 @@ class GpuDelegate(Offer):
     def describe(self) -> Mapping[str, str]:
         """Device, driver and effective settings; once compiled, how the layers are enqueued.
 
-        `choices` is what was chosen by timing, as the option of that name takes it.
+        `choices` is what was chosen by timing, as the option of that name takes it; `disturbed` says why
+        rules chose instead, for this start alone.
         """
         device = self._backend.capabilities
         fault = self._backend.cache.fault
         choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
+        disturbed = dict.fromkeys(graph.disturbance for graph in self._open_graphs() if graph.disturbance)
         return {
             "device": device.name,
             "platform": device.platform,
@@ -196,6 +205,7 @@ class GpuDelegate(Offer):
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"choices": choices} if choices else {}),
+            **({"disturbed": "; ".join(disturbed)} if disturbed else {}),
             "narrow_weights": self._narrow_weights(),
             **({"in_the_way": found} if (found := in_the_way()) else {}),
             **({"cache": f"not used: {fault}"} if fault else {}),
