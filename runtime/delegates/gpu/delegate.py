@@ -13,10 +13,11 @@ from weakref import ref
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.conformance import Conformance
+from runtime.delegates.gpu.alternatives import unit_refusal
 from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.choose.tuning import Budget
-from runtime.delegates.gpu.compiled import CompiledGraph, unit_refusal
+from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.graph.simulation import Quantised, simulated_types
 from runtime.delegates.gpu.graph.weights import WeightType
@@ -178,12 +179,13 @@ class GpuDelegate(Offer):
         """Device, driver and effective settings; once compiled, how the layers are enqueued.
 
         `choices` is what was chosen by timing, as the option of that name takes it; `disturbed` says why
-        rules chose instead, for this start alone.
+        rules chose instead, for this start alone; `recording` whether it is that of an earlier start.
         """
         device = self._backend.capabilities
         fault = self._backend.cache.fault
         choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
         disturbed = dict.fromkeys(graph.disturbance for graph in self._open_graphs() if graph.disturbance)
+        origins = dict.fromkeys(graph.origin for graph in self._open_graphs())
         return {
             "device": device.name,
             "platform": device.platform,
@@ -200,6 +202,7 @@ class GpuDelegate(Offer):
             **({"left_to_the_cpu": ", ".join(self.excluded)} if self.excluded else {}),
             "weights": self.options.weights,
             "tuning": self.options.tuning,
+            **({"recording": "; ".join(origins)} if origins else {}),
             "persistent": self.options.persistent,
             "functions": "called by address" if device.shares_one_kernel else "kernels of their own",
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",

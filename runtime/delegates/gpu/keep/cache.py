@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -63,11 +64,13 @@ class Cache:
         try:
             head, _, content = path.read_bytes().removeprefix(_MARK).partition(b"\n")
             if head != _digest(content):
+                _log.warning("gpu delegate: %s is damaged; it is made anew", path)
                 path.unlink()
                 return None
-            os.utime(path)
         except OSError:
             return None
+        with suppress(OSError):  # a folder that is only read
+            os.utime(path)
         return content
 
     def write(self, kind: str, key: str, content: bytes) -> None:

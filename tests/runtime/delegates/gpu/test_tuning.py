@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.choose import contention, tuning
 from runtime.delegates.gpu.choose.tuning import BUDGET_S, Budget, Tuner
-from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
