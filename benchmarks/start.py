@@ -1,6 +1,7 @@
 """How long the GPU delegate takes to start, and in how much memory: cold, with a new model, and warm.
 
     .venv/bin/python -m benchmarks.start [--models NAME ...] [--others NAME ...] [--ways WAY ...] [--rounds 5]
+                                         [--neighbours 0 1]
 
 Every start is a process of its own: everything is imported, then the clock runs from the making of the
 delegate until the tensors are allocated; one invoke follows, and the peak of memory is read.
@@ -9,12 +10,16 @@ delegate until the tensors are allocated; one invoke follows, and the peak of me
 - new: the library has the kernels of the models `--others`, and nothing of this model.
 - primed: the library has the kernels that `farm model prime` compiles for the zoo without this model and its
   variants, and nothing else: a network that nobody knew when the device was primed.
-- warm: the model has been started before.
+- warm: the model has been started before, in quiet: its recording is kept.
+
+Each way is measured alone and beside a neighbour that burns one CPU (`--neighbours`: how many). A start that
+would time candidates finds the device disturbed then and takes the rules; `disturbed` is the share of such
+starts, `kept` that of starts that bound the recording of an earlier one. The mark beside a neighbour is twice
+the time alone.
 
 How many functions a start compiles is counted, which says on a busy machine too what a change does. Packing
 the weights is timed apart, since a new model cannot save it. XNNPACK in LiteRT is the measure of
-memory. Medians over the rounds. Writes benchmarks/results/start.json. The machine must run nothing else: what
-is timed while other programs have the cores is not remembered, and such starts stay longer.
+memory. Medians over the rounds. Writes benchmarks/results/start.json. The machine must run nothing else.
 """
 
 from __future__ import annotations
@@ -27,9 +32,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -58,11 +64,15 @@ def main() -> int:
             _start(_file(other, folder), folder / "known")
         for name in args.models:
             model = _file(name, folder)
-            found = {way: _medians(_starts(way, model, folder, args.rounds)) for way in args.ways}
+            found = {
+                _named(way, burning): _medians(_starts(way, model, folder, args.rounds, burning))
+                for way in args.ways
+                for burning in args.neighbours
+            }
             report["models"][name] = found
             print(name)
             for way, figures in found.items():
-                print(f"  {way:8}", "  ".join(f"{key} {value:.3f}" for key, value in figures.items()))
+                print(f"  {way:22}", "  ".join(f"{key} {value:.3f}" for key, value in figures.items()))
     args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -74,8 +84,24 @@ def _file(name: str, folder: Path) -> Path:
     return path
 
 
-def _starts(way: str, model: Path, folder: Path, rounds: int) -> list[dict[str, float]]:
-    """The figures of each round. A warm folder is one in which the model was started twice."""
+def _named(way: str, burning: int) -> str:
+    return f"{way}, {burning} burning" if burning else way
+
+
+@contextmanager
+def _neighbours(count: int) -> Iterator[None]:
+    """So many processes beside the block, each of which burns one CPU."""
+    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+
+def _starts(way: str, model: Path, folder: Path, rounds: int, burning: int) -> list[dict[str, float]]:
+    """The figures of each round. A warm folder is one in which the model was started twice, in quiet."""
     caches = folder / "caches"
     shutil.rmtree(caches, ignore_errors=True)
     if way == "warm":
@@ -89,7 +115,8 @@ def _starts(way: str, model: Path, folder: Path, rounds: int) -> list[dict[str, 
             shutil.copytree(_primed(model, folder), caches)
         if way == "new" and (folder / "known").exists():
             shutil.copytree(folder / "known", caches)
-        found.append(_start(model, caches, "litert" if way == "xnnpack" else "gpu"))
+        with _neighbours(burning):
+            found.append(_start(model, caches, "litert" if way == "xnnpack" else "gpu"))
     return found
 
 
@@ -139,12 +166,14 @@ def _start(model: Path, caches: Path, delegate: str = "gpu") -> dict[str, float]
 
 
 def _medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {key: median(found[key] for found in rounds) for key in rounds[0]}
+    shares = ("disturbed", "kept")
+    return {key: (fmean if key in shares else median)(found[key] for found in rounds) for key in rounds[0]}
 
 
 def _started(path: str, delegate: str) -> dict[str, float]:
     """The figures of this process, which does nothing else."""
     packing, compiled = [0.0], [0]
+    settings: Mapping[str, str] = {}
     if delegate == "litert":
         from ai_edge_litert.interpreter import Interpreter as Peer  # noqa: PLC0415  # only where it is measured
 
@@ -158,9 +187,12 @@ def _started(path: str, delegate: str) -> dict[str, float]:
         _time_packing(packing)
         _count_compiled(compiled)
         start = time.perf_counter()
-        model = Interpreter(model_path=path, experimental_delegates=[GpuDelegate({})])
+        opened = GpuDelegate({})
+        model = Interpreter(model_path=path, experimental_delegates=[opened])
     model.allocate_tensors()
     seconds = time.perf_counter() - start
+    if delegate == "gpu":
+        settings = opened.describe()
     for given in model.get_input_details():
         model.set_tensor(given["index"], np.ones(given["shape"], given["dtype"]))
     start = time.perf_counter()
@@ -169,6 +201,8 @@ def _started(path: str, delegate: str) -> dict[str, float]:
         "start_s": seconds,
         "packing_s": packing[0],
         "compiled": compiled[0],
+        "disturbed": float("disturbed" in settings),
+        "kept": float(settings.get("recording") == "kept"),
         "first_invoke_s": time.perf_counter() - start,
         # Not that of getrusage, which begins with the peak of the process that started this one.
         "peak_mib": peak_bytes() / (1 << 20),
@@ -212,6 +246,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--others", nargs="*", default=OTHERS)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--neighbours", nargs="+", type=int, default=(0, 1))
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--delegate", default="gpu", help=argparse.SUPPRESS)

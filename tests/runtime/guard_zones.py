@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from runtime.common.arena import Arena
-from runtime.delegates.gpu.backends.opencl import recording
+from runtime.delegates.gpu.backends.opencl import backend, recording
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.layout import memory
 from runtime.delegates.gpu.layout.memory import BufferKey, Placement, Stage, lifetimes
@@ -42,7 +43,8 @@ def wanted() -> bool:
 def guard_zones() -> Iterator[list[int]]:
     """A block in which every recording has zones; the list gets the number of zones of each run."""
     runs: list[int] = []
-    real_place, real_empty = recording.place_on, recording.aligned_empty
+    real_place, real_empty = backend.place_on, recording.aligned_empty
+    placed: list[list[tuple[slice, str]]] = []
     real_init, real_run = recording.OpenClRecording.__init__, recording.OpenClRecording.run
 
     def empty(size: int) -> Any:
@@ -50,9 +52,14 @@ def guard_zones() -> Iterator[list[int]]:
         block[:] = NAN
         return block
 
-    def init(self: Any, opened: Any, graph: Graph, stages: Sequence[Stage], *rest: Any) -> None:
-        real_init(self, opened, graph, stages, *rest)
-        self.zones = _zones(self._placement, graph, stages)
+    def place_on(device: Capabilities, graph: Graph, stages: Sequence[Stage]) -> Placement:
+        placement = _spread_constants(real_place(device, graph, stages))
+        placed.append(_zones(placement, graph, stages))
+        return placement
+
+    def init(self: Any, *rest: Any) -> None:
+        real_init(self, *rest)
+        self.zones = placed.pop()
         for zone, _ in self.zones:
             self._arena_memory[zone] = NAN
 
@@ -65,7 +72,7 @@ def guard_zones() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "plan_arena", _spread)
-        patch.setattr(recording, "place_on", lambda *asked: _spread_constants(real_place(*asked)))
+        patch.setattr(backend, "place_on", place_on)
         patch.setattr(recording, "aligned_empty", empty)
         # Zones are in memory alone: a file has none, and would not fit the offsets between them.
         patch.setattr(PackedFiles, "constants", lambda *_: None)

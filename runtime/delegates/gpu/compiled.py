@@ -7,109 +7,34 @@ from threading import Lock
 from time import perf_counter
 from typing import Final
 
-from runtime.common.stages import stage
 from runtime.delegates.asynchrony import Completion, StartedRun
-from runtime.delegates.base import Array, GraphFacts, Partition, Unsupported
+from runtime.delegates.base import Array, Partition
 from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.backends.base import (
     AsynchronousRecording,
     Backend,
     Entry,
     EventTimedRecording,
-    Recording,
 )
-from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
-from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.choose.schedules import persistent, plain
-from runtime.delegates.gpu.choose.tuning import Tuner
-from runtime.delegates.gpu.graph.graph import Graph, Node, without_constants
-from runtime.delegates.gpu.graph.rounding import round_weights
+from runtime.delegates.gpu.choose.tuning import Budget
 from runtime.delegates.gpu.graph.simulation import Quantised
-from runtime.delegates.gpu.keep.progress import announced
-from runtime.delegates.gpu.layout.constants import narrow_weights
-from runtime.delegates.gpu.layout.memory import Stage, demand, place, shortage, smallest
-from runtime.delegates.gpu.layout.packed_file import packed_files
-from runtime.delegates.gpu.layout.source import assemble
-from runtime.delegates.gpu.lowering import family_of
-from runtime.delegates.gpu.lowering.spec import Candidate, Context
-from runtime.delegates.gpu.passes import LayoutRules, optimise
+from runtime.delegates.gpu.preparing import prepared
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.profile import KernelTime
 from runtime.delegates.storage import Storage
 from runtime.errors import DeadlineError, DelegateError, InvocationError
-from runtime.model.graph import Operator
 
 DEADLINE_STEP: Final = 8
 """Enqueues between two looks at the clock where a run has a deadline. Each look waits for the device, which
 takes some 20 microseconds with PoCL; fewer enqueues end a run sooner behind its deadline."""
 
 
-def layout_rules() -> LayoutRules:
-    """What the kernel families can do, asked by the passes, which know no families."""
-    return LayoutRules(
-        applies_epilogue=lambda node, graph: family_of(node, graph).epilogue,
-        reads_any_layout=lambda node, graph: family_of(node, graph).reads_any_layout(node, graph),
-        writes_dense=lambda node, graph: family_of(node, graph).writes_dense(node, graph),
-    )
-
-
-def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
-    """The ways to run a node on the device, the default first. Raises `DelegateError` where there is none."""
-    found = family_of(node, context.graph).lower(node, context)
-    if not context.device.runs_units:
-        found = [candidate for candidate in found if candidate.works_in_groups]
-    if not found:
-        raise DelegateError(f"gpu delegate: no kernel fits {node.op.name} (operators {list(node.sources)})")
-    return smallest(found) if context.spares_memory else found
-
-
-def lowered(
-    partition: Partition, device: Capabilities, options: Options, way: Quantised
-) -> tuple[Graph, list[list[Candidate]]]:
-    """The graph of a partition behind the passes, and the ways to run each of its nodes.
-
-    Raises `DelegateError` where a node has none.
-    """
-    built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
-    rounded = round_weights(built, str(options.precision))
-    graph = optimise(rounded, layout_rules(), options.skipped_passes)
-    context = Context(graph, device, options.memory == "least")
-    return graph, [list(candidates_of(node, context)) for node in graph.nodes]
-
-
-def _release(partition: Partition) -> None:
-    """Give up the memory of the model's file, behind everything that reads its weights."""
-    if partition.model.source is not None:
-        partition.model.source.release()
-
-
-def unit_refusal(
-    facts: GraphFacts, operator: Operator, device: Capabilities, way: Quantised
-) -> Unsupported | None:
-    """The reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
-
-    The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
-    """
-    if device.runs_units or is_folded(facts, operator):
-        return None
-    graph = optimise(graph_of_one(facts, operator, way), layout_rules())
-    for node in graph.nodes:
-        try:
-            candidates_of(node, Context(graph, device))
-        except DelegateError:
-            kinds = sorted({graph.values[value].type.value for value in (*node.reads, *node.outputs)})
-            return Unsupported(
-                f"{device.platform} runs kernels of work-groups alone, of which none computes {node.op.name} "
-                f"of {' and '.join(kinds)} in this form"
-            )
-    return None
-
-
 class CompiledGraph:
     """A partition on a device. `invoke` only copies and enqueues.
 
-    `keeps_constants`: packed constants that are found in no file are written to one. `way`: what becomes of
-    quantised tensors.
+    `budget`: the time that is left for choosing. `keeps_constants`: packed constants that are found in no
+    file are written to one. `way`: what becomes of quantised tensors.
     """
 
     def __init__(
@@ -119,6 +44,7 @@ class CompiledGraph:
         options: Options,
         way: Quantised = Quantised.REAL,
         *,
+        budget: Budget | None = None,
         keeps_constants: bool = True,
     ) -> None:
         self.backend = backend
@@ -126,53 +52,16 @@ class CompiledGraph:
         self._lock = Lock()
         self._has_started = False
         self._deadline_ms = options.deadline_ms
-        self.graph, alternatives = lowered(partition, backend.capabilities, options, way)
-        tuner = Tuner(backend, options)
-        # The candidates of all nodes at once: what is missing is compiled in parallel.
-        alternatives = tuner.shortlist(alternatives)
-        device = backend.capabilities
-        defaults = [Stage(position, node[0]) for position, node in enumerate(alternatives)]
-        # Before the compiler, which takes seconds, and before weights are packed.
-        placement = place(self.graph, defaults, device.max_allocation_bytes)
-        if (lack := shortage(placement, device)) is not None:
-            raise DelegateError(f"gpu delegate: {lack}; choose a device with more memory, or a smaller input")
-        launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]
-        source = assemble(launches, device)
-        compiling = f"compiling {len(source.kernels)} kernels for {device.name}"
-        self._needs = demand(placement, device)
-        with announced(compiling) as announcement, backend.errors("preparing the partition", self._needs):
-
-            def progress(done: int, missing: int) -> None:
-                announcement.doing = f"{compiling}, {done} of {missing} new ones are done"
-
-            program = backend.compile(source, progress)
-            announcement.doing = f"timing the alternatives on {device.name}"
-            with stage("tune"):
-                stages = tuner.choose(self.graph, alternatives, source, program)
-            self.narrow_weights = narrow_weights(one for stage in stages for one in stage.candidate.launches)
-            _release(partition)
-            announcement.doing = f"packing the constants for {device.name}"
-            # Constants in the order of candidates that the next start may not choose would not be found then.
-            files = packed_files(
-                partition.model,
-                backend.cache,
-                f"{device.key}|{options.precision}|{options.weights}",
-                options.model_token,
-                may_write=keeps_constants,
-            )
-            with stage("upload"):
-                self.recording: Recording = backend.record(self.graph, stages, source, program, files)
-            _release(partition)
-            if not device.is_pocl:
-                self.recording.first_runs(announcement)
-            self.entries = (
-                persistent(self.recording)
-                if device.shares_one_kernel and options.persistent != "off"
-                else plain(self.recording, shares_one_kernel=device.shares_one_kernel)
-            )
-            self.choices = tuner.choices
-            # Timing runs on memory that nothing has filled, which no check need like.
-            self.recording.failed_check()
+        ready = prepared(partition, backend, options, way, budget, keeps_constants=keeps_constants)
+        self.graph, self.recording = ready.graph, ready.recording
+        self.narrow_weights, self.choices = ready.narrow_weights, ready.choices
+        self.disturbance, self.origin, self._needs = ready.disturbance, ready.origin, ready.needs
+        shares_one_kernel = backend.capabilities.shares_one_kernel
+        self.entries = (
+            persistent(self.recording)
+            if shares_one_kernel and options.persistent != "off"
+            else plain(self.recording, shares_one_kernel=shares_one_kernel)
+        )
         self.waits = options.wait_type != "do_not_wait"
         # Asked once: such a question takes longer than to start a small model.
         self._background = self.recording if isinstance(self.recording, AsynchronousRecording) else None
@@ -182,8 +71,6 @@ class CompiledGraph:
                     f"gpu delegate: wait_type {options.wait_type!r} needs the backend opencl; use passive"
                 )
             self._background.waits_actively = options.wait_type != "do_not_wait"
-        # Not earlier: lowering packed the weights from the graph, and the recording holds its own copy.
-        self.graph = without_constants(self.graph)
 
     @property
     def schedule(self) -> str:

@@ -13,9 +13,11 @@ from weakref import WeakKeyDictionary, ref
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.conformance import Conformance
+from runtime.delegates.gpu.alternatives import unit_refusal
 from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
-from runtime.delegates.gpu.compiled import CompiledGraph, unit_refusal
+from runtime.delegates.gpu.choose.tuning import Budget
+from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.graph.simulation import Quantised, simulated_types
 from runtime.delegates.gpu.graph.weights import WeightType
@@ -90,6 +92,7 @@ class GpuDelegate(Offer):
         self._ways: WeakKeyDictionary[CompiledGraph, Quantised] = WeakKeyDictionary()
         self._seen: set[tuple[int, ...]] = set()
         self._backend = open_backend(self.options, folder)
+        self._budget = Budget(self.options.tuning)
         self._findings: Findings | None = None
         self._conformance = self.conformance()
         if self.options.conformance == "kept":
@@ -150,7 +153,12 @@ class GpuDelegate(Offer):
             operators = (partition.subgraph.index, *(operator.index for operator in partition.operators))
             way = self.way_of_partition(partition)
             compiled = CompiledGraph(
-                partition, self._backend, self.options, way, keeps_constants=operators not in self._seen
+                partition,
+                self._backend,
+                self.options,
+                way,
+                budget=self._budget,
+                keeps_constants=operators not in self._seen,
             )
             self._ways[compiled] = way
             self._seen.add(operators)
@@ -189,12 +197,15 @@ class GpuDelegate(Offer):
     def describe(self) -> Mapping[str, str]:
         """Device, driver and effective settings; once compiled, how the layers are enqueued.
 
-        `choices` is what was chosen by timing, as the option of that name takes it.
+        `choices` is what was chosen by timing, as the option of that name takes it; `disturbed` says why
+        rules chose instead, for this start alone; `recording` whether it is that of an earlier start.
         """
         device, ways = self._backend.capabilities, {self._ways[graph] for graph in self._open_graphs()}
         is_of_integers = self.way is Quantised.LEVELS or ways == {Quantised.LEVELS}
         fault = self._backend.cache.fault
         choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
+        disturbed = dict.fromkeys(graph.disturbance for graph in self._open_graphs() if graph.disturbance)
+        origins = dict.fromkeys(graph.origin for graph in self._open_graphs())
         return {
             "device": device.name,
             "platform": device.platform,
@@ -211,11 +222,13 @@ class GpuDelegate(Offer):
             **({"left_to_the_cpu": ", ".join(self.excluded)} if self.excluded else {}),
             "weights": self.options.weights,
             "tuning": self.options.tuning,
+            **({"recording": "; ".join(origins)} if origins else {}),
             "persistent": self.options.persistent,
             "functions": "called by address" if device.shares_one_kernel else "kernels of their own",
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"choices": choices} if choices else {}),
+            **({"disturbed": "; ".join(disturbed)} if disturbed else {}),
             "narrow_weights": self._narrow_weights(),
             **({"in_the_way": found} if (found := in_the_way()) else {}),
             **({"cache": f"not used: {fault}"} if fault else {}),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from runtime.delegates.base import Partition
-from runtime.delegates.gpu.backends.base import Backend
+from runtime.delegates.gpu.alternatives import lowered
+from runtime.delegates.gpu.backends.base import Backend, KeepingBackend
 from runtime.delegates.gpu.choose.kept_choices import KeptChoices
-from runtime.delegates.gpu.compiled import lowered
 from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.keep.own_files import own_digest
 from runtime.delegates.gpu.keep.progress import announced
@@ -26,13 +26,6 @@ _KIND: Final = "primed"
 _BATCH: Final = 32
 """Kernels that are compiled together. A kernel that the driver refuses costs the others of its batch, which a
 model that needs them then compiles; larger batches lose more, smaller ones leave cores idle at their ends."""
-
-
-class KeepingBackend(Backend, Protocol):
-    """A backend that keeps kernels in its cache."""
-
-    def kernel_keys(self, source: Source) -> Sequence[str]:
-        """The keys under which the kernels of a source are kept, as entries of the kind `kernels`."""
 
 
 def prime(
@@ -68,7 +61,7 @@ def prime(
             source = assemble_functions(functions[first : first + _BATCH], backend.capabilities)
             try:
                 compiled += _compile(source, backend, say)
-                keys.extend(backend.kernel_keys(source))
+                keys.extend(backend.kernel_keys(source).values())
             except DelegateError as error:
                 failures.append(str(error).splitlines()[0])
     if not failures and not kept.fault:

@@ -4,7 +4,7 @@ The core knows graphs, layouts, kernels and memory plans; a backend knows one in
 and the kernel of an entry are the backend's own: the core only hands them back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
@@ -18,7 +18,8 @@ from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.keep.progress import Announced
 from runtime.delegates.gpu.layout.memory import Stage
-from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.lowering.spec import Launch
 from runtime.delegates.gpu.settings.precision import Findings
@@ -188,3 +189,25 @@ class Backend(Protocol):
             DelegateError: more memory in one piece than the device gives.
             DeviceError: the driver refuses.
         """
+
+
+@runtime_checkable
+class KeepingBackend(Backend, Protocol):
+    """A backend with kernels in its cache, with which kept recordings are bound again."""
+
+    def kernel_keys(self, source: Source) -> Mapping[str, str]:
+        """The keys of a source's kernels, as entries of the kind `kernels`, by the kernels' names."""
+
+    def known(self, kernels: Mapping[str, str]) -> Program | None:
+        """Kernels by their names and keys, in this order; None where one is not kept. Nothing compiles."""
+
+    def replayed(self, plan: RecordingPlan, program: Program, constants: Constants) -> Recording:
+        """Allocate and bind a plan that an earlier start made. Raises as `Backend.record`."""
+
+
+@runtime_checkable
+class PlannedRecording(Protocol):
+    """What a recording may offer besides: its plan, and the keys and sizes of the files of its constants."""
+
+    plan: RecordingPlan
+    constant_files: Mapping[int, tuple[str, int]]

@@ -59,7 +59,7 @@ class KeptChoices:
         keys = [self.key(node) for node in alternatives]
         weights: dict[str, int] = {}
         for key, node in zip(keys, alternatives, strict=True):
-            weights[key] = weights.get(key, 0) + _weight(node[0])
+            weights[key] = weights.get(key, 0) + weight(node[0])
         light = _LIGHT_SHARE[self.effort] * sum(weights.values())
         most = _SHORTLIST[self.effort]
         return [
@@ -124,6 +124,6 @@ def _digest_of(files: tuple[str, ...]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _weight(candidate: Candidate) -> int:
+def weight(candidate: Candidate) -> int:
     """An estimate of a candidate's time, in flops."""
     return sum(launch.flops + _BYTE_WEIGHT * launch.bytes for launch in candidate.launches)

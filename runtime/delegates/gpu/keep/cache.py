@@ -64,11 +64,12 @@ class Cache:
         try:
             head, _, content = path.read_bytes().removeprefix(_MARK).partition(b"\n")
             if head != _digest(content):
+                _log.warning("gpu delegate: %s is damaged; it is made anew", path)
                 path.unlink()
                 return None
         except OSError:
             return None
-        # The time of its last use; a process of an attempt may set none.
+        # The time of its last use; a process of an attempt may set none, nor may one that can only read.
         with suppress(OSError):
             os.utime(path)
         return content

@@ -15,18 +15,18 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cache as cached
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.common.durable import replacing
 from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.keep.own_files import own_state
 from runtime.delegates.gpu.layout.constants import packed
 from runtime.delegates.gpu.layout.memory import Placement
 from runtime.delegates.gpu.layout.source import function_of, parameters_of
@@ -64,6 +64,67 @@ _OTHERS_MAY_WRITE: Final = 0o022
 _log = logging.getLogger(__name__)
 
 
+class Constants(Protocol):
+    """Where a recording takes its buffers of constants from; `found`: keys and sizes of those in files."""
+
+    @property
+    def found(self) -> Mapping[int, tuple[str, int]]:
+        """By the numbers of the buffers, once they were asked for."""
+
+    def mapped(self, number: int) -> Bytes | None:
+        """A buffer that is a mapped file, with what a kernel may read behind it; None where there is none."""
+
+    def fill(self, number: int, content: Bytes) -> None:
+        """Pack a buffer that is no file, with zeros wherever there is no constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedConstants:
+    """The constants of a placement, from `files` where they are kept.
+
+    `slack` bytes are behind each buffer. `found` gets the key and the size of each that is a mapped file.
+    """
+
+    placement: Placement
+    files: PackedFiles | None
+    slack: int
+    found: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def mapped(self, number: int) -> Bytes | None:
+        """See `Constants`."""
+        if self.files is None:
+            return None
+        content = self.files.constants(self.placement, number, self.slack)
+        if content is not None:
+            self.found[number] = (self.files.key(self.placement, number), content.size)
+        return content
+
+    def fill(self, number: int, content: Bytes) -> None:
+        """See `Constants`."""
+        end = 0
+        for part in packed(self.placement.constants.offsets[number], content.size):
+            content[end : end + part.size] = part
+            end += part.size
+            if self.files is not None:
+                self.files.release_model(part.size)
+
+
+@dataclass(frozen=True, slots=True)
+class MappedConstants:
+    """Buffers that were all found in files; None for those that have nothing in them."""
+
+    buffers: Sequence[Bytes | None]
+    found: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+
+    def mapped(self, number: int) -> Bytes | None:
+        """See `Constants`."""
+        return self.buffers[number]
+
+    def fill(self, number: int, content: Bytes) -> None:  # noqa: ARG002 - the protocol's signature
+        """See `Constants`; nothing has to be packed."""
+        content[:] = 0
+
+
 @dataclass(frozen=True, slots=True)
 class PackedFiles:
     """The files of one model on one device, which `owner` names. `source` has the model's bytes.
@@ -81,7 +142,7 @@ class PackedFiles:
 
         Where the file is missing and may be written, it is made from what the placement packs.
         """
-        key = self._key(placement, number)
+        key = self.key(placement, number)
         path = self.cache.path("constants", key)
         content = placement.constants.sizes[number]
         size = content + slack
@@ -98,7 +159,12 @@ class PackedFiles:
         if self.source is not None and packed_bytes > _RELEASED:
             self.source.release()
 
-    def _key(self, placement: Placement, number: int) -> str:
+    def known(self, key: str, size: int) -> Bytes | None:
+        """A buffer of this key and size from its file; None where that is not what was written."""
+        path = self.cache.path("constants", key)
+        return None if path is None else self._open(path, key, size)
+
+    def key(self, placement: Placement, number: int) -> str:
         """A hash of all that decides what is packed in which order: the owner, the code, and the launches."""
         launches = [
             (
@@ -113,7 +179,7 @@ class PackedFiles:
         offsets = [
             (_described(constant), offset) for constant, offset in placement.constants.offsets[number].items()
         ]
-        content = repr((self.owner, _code(), launches, offsets))
+        content = repr((self.owner, own_state(), launches, offsets))
         return hashlib.sha256(content.encode()).hexdigest()
 
     def _open(self, path: Path, key: str, size: int) -> Bytes | None:
@@ -129,7 +195,8 @@ class PackedFiles:
                     path.unlink()
                     return None
                 if time.time() - found.st_mtime > _TOUCH_S:
-                    os.utime(descriptor)
+                    with suppress(OSError):  # a folder that is only read
+                        os.utime(descriptor)
                 self._seal(descriptor, key, seal)
                 return _mapped(descriptor, size)
         except OSError:
@@ -197,14 +264,6 @@ def model_token(model: Model, cache: Cache) -> str | None:
     if found is not None:
         cache.write("tokens", key, found.encode())
     return found
-
-
-@cached
-def _code() -> str:
-    """What changes with the code that packs: names, sizes and times of this package's modules."""
-    package = Path(__file__).parent.parent
-    found = sorted((str(path.relative_to(package)), path.stat()) for path in package.rglob("*.py"))
-    return repr([(name, state.st_size, state.st_mtime_ns) for name, state in found])
 
 
 def _described(argument: Argument) -> object:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from runtime.delegates.base import Partition
+from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.choose.kept_choices import KeptChoices
-from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.graph.graph import LINE, Graph, Node
 from runtime.delegates.gpu.graph.rounding import round_weights
 from runtime.delegates.gpu.graph.simulation import Quantised

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.gpu.alternatives import unit_refusal
 from runtime.delegates.gpu.backends.choice import describe_device
 from runtime.delegates.gpu.backends.opencl.device import bounded
 from runtime.delegates.gpu.backends.opencl.precision_probe import kept_findings
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.choose.kept_choices import KeptChoices
-from runtime.delegates.gpu.compiled import unit_refusal
 from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.keep.cache import Cache, cache_folder, open_cache
 from runtime.delegates.gpu.keep.kept_conformance import differences, kept_conformance

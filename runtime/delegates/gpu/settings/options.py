@@ -166,7 +166,8 @@ class Options:
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
       "float32" widens them once, to the same numbers, in two to eight times the memory.
     - `threads`: most work-groups that run at the same time on a CPU device; None for all it has.
-    - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes, "exhaustive" every node.
+    - `tuning`: "none" relies on the cost models, "fast" measures the heaviest nodes for at most 0.3 seconds,
+      "exhaustive" every node for at most a minute. Nothing is measured while other work has the processors.
     - `choices`: what an earlier start chose by timing (`choices` of its `describe()`), to be used again: then
       nothing is timed, and a comparison that it does not decide is an error. None: this start chooses.
     - `persistent`: whether one kernel runs many layers, on PoCL's CPU devices of the class "cpu" alone;

@@ -8,6 +8,14 @@ from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from tests.runtime.delegates.gpu.caller_models import dense, on_gpu
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates are timed whatever else this machine does."""
+    for module in ("choose.tuning", "preparing"):
+        monkeypatch.setattr(f"runtime.delegates.gpu.{module}.disturbance", lambda _: "")
+    monkeypatch.setattr("runtime.delegates.gpu.choose.tuning.paused_share", lambda _: 0.0)
+
+
 @pytest.fixture(scope="session")
 def backend() -> OpenClBackend:
     """The machine's first OpenCL device, without a cache."""

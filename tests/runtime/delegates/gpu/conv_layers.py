@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering import family_of

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import overlapping_panels
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter
+from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.layout.source import assemble

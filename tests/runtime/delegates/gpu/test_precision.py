@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter
+from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl import precision_probe
 from runtime.delegates.gpu.backends.opencl.device import list_devices
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.graph.rounding import round_weights, rounded
 from runtime.delegates.gpu.graph.weights import WeightType

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter
+from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.layout.source import function_of
 from runtime.delegates.gpu.lowering.spec import Context

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.choose.tuning import Tuner
-from runtime.delegates.gpu.compiled import layout_rules
+from runtime.delegates.gpu.choose import contention, tuning
+from runtime.delegates.gpu.choose.tuning import BUDGET_S, Budget, Tuner
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.layout.source import assemble
 from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
@@ -99,6 +100,52 @@ def test_a_result_names_its_choices_and_another_start_uses_them(tmp_path, monkey
     third = again.compile(partition)
     assert warm.describe().get("choices", "") == again.describe().get("choices", "") == made
     del compiled, second, third
+
+
+PAUSED = [1_000_000] * 3 + [90_000_000]
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_disturbed_device_takes_the_rule_s_choice_and_is_timed_in_a_later_quiet_start(
+    job, monkeypatch, when, tmp_path
+):
+    backend, graph, alternatives, source, program = job
+    with monkeypatch.context() as disturbed:
+        if when == "before":
+            disturbed.setattr(tuning, "disturbance", lambda _: "a neighbour")
+            disturbed.setattr(Tuner, "_measure", lambda *_: pytest.fail("timed"))
+        else:
+            disturbed.setattr(tuning, "paused_share", lambda _: contention.paused_share([PAUSED]))
+        tuner = Tuner(backend, Options(tuning="fast"))
+        shortlist = tuner.shortlist(alternatives)
+        assert len(shortlist[0]) == (1 if when == "before" else 2)
+        (stage,) = tuner.choose(graph, shortlist, source, program)
+        assert stage.candidate.name == "slow"
+        assert tuner.disturbance
+        assert list(tuner.choices.values()) == ["slow"]
+        assert not (tmp_path / "tuning").exists()
+    assert chosen(job, "fast") == "good"
+
+
+def test_what_the_budget_does_not_suffice_for_is_the_rule_s_choice_and_is_kept(job, monkeypatch):
+    monkeypatch.setitem(tuning.BUDGET_S, "fast", 1e-6)
+    assert chosen(job, "fast") == "slow"
+    monkeypatch.setitem(tuning.BUDGET_S, "fast", 0.0)
+    monkeypatch.setattr(Tuner, "_measure", lambda *_: pytest.fail("timed"))
+    assert chosen(job, "fast") == "slow"
+
+
+def test_all_partitions_of_a_delegate_share_one_budget(job):
+    backend, graph, alternatives, source, program = job
+    budget = Budget("fast")
+    Tuner(backend, Options(), budget).choose(graph, alternatives, source, program)
+    left = budget.left_s
+    assert left < BUDGET_S["fast"]
+    Tuner(backend, Options(), budget).choose(graph, alternatives, source, program)
+    assert budget.left_s < left
+    budget.left_s = 0.0
+    other = Tuner(OpenClBackend.open(0, None), Options(), budget)
+    assert [len(node) for node in other.shortlist(alternatives)] == [1]
 
 
 def test_a_broken_note_is_measured_again(job, tmp_path):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from runtime import Interpreter, load_delegate
+from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import DeviceClass
-from runtime.delegates.gpu.compiled import layout_rules
 from runtime.delegates.gpu.graph.weights import Stored, WeightType, stored
 from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.lowering import family_of

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.passes import optimise
 from runtime.model.schema import BuiltinOperator as Op

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from runtime.api.interpreter import Interpreter
+from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import DeviceClass
-from runtime.delegates.gpu.compiled import candidates_of, layout_rules
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
 from runtime.delegates.gpu.lowering.spec import Context

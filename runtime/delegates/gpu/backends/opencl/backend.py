@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
+from runtime.delegates.gpu.backends.opencl.caller_memory import READ_AHEAD
 from runtime.delegates.gpu.backends.opencl.device import (
     OpenedDevice,
     list_devices,
@@ -23,8 +24,9 @@ from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
-from runtime.delegates.gpu.layout.memory import Stage
-from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.memory import Stage, place_on
+from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles, PlacedConstants
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan, planned
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.settings.precision import Findings
 
@@ -83,9 +85,9 @@ class OpenClBackend:
         """Take kernels from the library, which compiles what it lacks. Raises `DelegateError`."""
         return self.library.load(source, progress)
 
-    def kernel_keys(self, source: Source) -> Sequence[str]:
-        """The keys of the library's entries, which are of the kind `kernels`."""
-        return tuple(self.library.keys(source).values())
+    def kernel_keys(self, source: Source) -> Mapping[str, str]:
+        """The keys of the library's entries, which are of the kind `kernels`, by the kernels' names."""
+        return self.library.keys(source)
 
     def record(
         self,
@@ -96,4 +98,14 @@ class OpenClBackend:
         files: PackedFiles | None = None,
     ) -> Recording:
         """Allocate buffers and set the kernels' arguments. Raises `DelegateError`, `DeviceError`."""
-        return OpenClRecording(self.opened, graph, stages, source, program, files)
+        placement = place_on(self.capabilities, graph, stages)
+        plan = planned(placement, source, self.capabilities)
+        return OpenClRecording(self.opened, plan, program, PlacedConstants(placement, files, READ_AHEAD))
+
+    def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:
+        """See `backends.base.KeepingBackend`."""
+        return self.library.known(kernels)
+
+    def replayed(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
+        """See `backends.base.KeepingBackend`."""
+        return OpenClRecording(self.opened, plan, program, constants)

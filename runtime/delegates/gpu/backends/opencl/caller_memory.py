@@ -3,7 +3,7 @@
 Where kernels can reach it, its place goes into the table of layers; else the device copies.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage, SvmStorage
 from runtime.delegates.gpu.graph.graph import LINE
-from runtime.delegates.gpu.layout.memory import Placement, extent
+from runtime.delegates.gpu.layout.memory import extent
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.storage import HostStorage, Place, Storage
 from runtime.errors import DelegateError
 
@@ -56,14 +57,13 @@ class CallerMemory:
     `arena` is the arena's address where kernels reach the host's memory, else None.
     """
 
-    def __init__(
-        self, opened: OpenedDevice, placement: Placement, rows: Sequence[Sequence[int]], arena: int | None
-    ) -> None:
+    def __init__(self, opened: OpenedDevice, plan: RecordingPlan, arena: int | None) -> None:
         self._opened = opened
-        self._graph = placement.graph
+        self._graph = plan.graph
         self._arena = arena
-        self._references = placement.references()
+        self._references = plan.references
         self._last: tuple[tuple[Given, Given], Bound] | None = None
+        rows = plan.rows
         starts = np.cumsum([len(rows) + 1, *map(len, rows)])
         self._starts = [int(start) for start in starts]
         far = [0] * (2 * sum(map(len, self._references.values())) * opened.capabilities.shares_one_kernel)

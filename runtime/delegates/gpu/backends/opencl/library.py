@@ -95,19 +95,38 @@ class KernelLibrary:
             programs = self._load_programs(source, keys, progress)
             return LoadedKernels(names, programs=[programs[name] for name in names])
 
+    def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:
+        """Kernels by their names and keys; None where the library lacks one. Nothing compiles."""
+        with _loading:
+            if self._layers is not None:
+                if not all(self._has_address(name, key) for name, key in kernels.items()):
+                    return None
+                return LoadedKernels(
+                    tuple(kernels), [_addresses[key] for key in kernels.values()], self._layers
+                )
+            binaries = [self._cache.read("kernels", key) for key in kernels.values()]
+            programs = [from_binary(self._context, one) for one in binaries if one is not None]
+            loaded = [program for program in programs if program is not None]
+            return LoadedKernels(tuple(kernels), programs=loaded) if len(loaded) == len(kernels) else None
+
+    def _has_address(self, name: str, key: str) -> bool:
+        """Whether a function is loaded, be it from the library."""
+        if key in _addresses:
+            return True
+        code = self._cache.read("kernels", key)
+        if code is None:
+            return False
+        try:
+            _addresses[key] = load_function(name, code)
+        except DelegateError:
+            _log.exception("gpu delegate: %s is compiled again", name)
+            return False
+        return True
+
     def _load_addresses(self, source: Source, keys: Mapping[str, str], progress: Progress) -> None:
-        missing = []
-        for kernel in source.kernels:
-            key = keys[kernel.name]
-            if key not in _addresses:
-                code = self._cache.read("kernels", key)
-                try:
-                    if code is not None:
-                        _addresses[key] = load_function(kernel.name, code)
-                        continue
-                except DelegateError:
-                    _log.exception("gpu delegate: %s is compiled again", kernel.name)
-                missing.append(kernel)
+        missing = [
+            kernel for kernel in source.kernels if not self._has_address(kernel.name, keys[kernel.name])
+        ]
 
         def take(name: str, code: bytes) -> None:
             self._cache.write("kernels", keys[name], code)

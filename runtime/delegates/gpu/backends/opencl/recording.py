@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,10 @@ from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
 from runtime.delegates.gpu.backends.opencl.run import OpenClEvent, OpenClRun, events_of
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage
-from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
+from runtime.delegates.gpu.graph.graph import LINE
 from runtime.delegates.gpu.keep.progress import Announced
-from runtime.delegates.gpu.layout.memory import Placement, Stage, demand, place_on
-from runtime.delegates.gpu.layout.packed_file import PackedFiles
-from runtime.delegates.gpu.layout.source import Source
+from runtime.delegates.gpu.layout.packed_file import Constants
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.lowering.spec import Launch
 from runtime.delegates.storage import HostStorage, Storage
 from runtime.errors import InvocationError
@@ -56,13 +55,7 @@ class OpenClRecording:
     """
 
     def __init__(
-        self,
-        opened: OpenedDevice,
-        graph: Graph,
-        stages: Sequence[Stage],
-        source: Source,
-        program: LoadedKernels,
-        files: PackedFiles | None = None,
+        self, opened: OpenedDevice, plan: RecordingPlan, program: LoadedKernels, constants: Constants
     ) -> None:
         import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
@@ -74,23 +67,20 @@ class OpenClRecording:
         self.waits_actively: bool = False
         self.is_closed: bool = False
         self._kernels = program
-        placement = place_on(opened.capabilities, graph, stages)
-        self.constant_bytes: int = placement.constant_bytes
-        self.buffers: Sequence[int] = placement.constants.chosen
-        self._placement = placement.bare
-        self.launches: Sequence[Launch] = placement.bare_launches
-        self.rows: Sequence[Sequence[int]] = placement.rows(source)
-        self.names: Sequence[str] = placement.names(source)
+        self.plan = plan
+        self.constant_bytes: int = plan.constant_bytes
+        self.buffers: Sequence[int] = plan.buffers
+        self.launches: Sequence[Launch] = plan.launches
+        self.rows: Sequence[Sequence[int]] = plan.rows
+        self.names: Sequence[str] = plan.names
         what = f"allocating memory on {opened.capabilities.name}"
-        self._needs = demand(placement, opened.capabilities)
-        with device_errors(what, opened.context, self._needs):
+        with device_errors(what, opened.context, plan.needs):
             self.queue = cl.CommandQueue(opened.context)
-            self.arena, self._arena_memory = self._allocate(placement.arena.size + READ_AHEAD, writable=True)
+            self.arena, self._arena_memory = self._allocate(plan.arena_bytes + READ_AHEAD, writable=True)
             reached = None if self._reached_memory is None else int(self._reached_memory.ctypes.data)
-            self._callers = CallerMemory(opened, placement, self.rows, reached)
-            self.constants = [
-                self._pack(placement, number, files) for number in range(len(placement.constants.sizes))
-            ]
+            self._callers = CallerMemory(opened, plan, reached)
+            self.constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
+            self.constant_files: Mapping[int, tuple[str, int]] = constants.found
             self._bind()
             allocated = (self.arena, *self.constants, *self._tables)
             self.device_bytes: int = sum(int(buffer.size) for buffer in allocated)
@@ -113,26 +103,19 @@ class OpenClRecording:
             memory[:] = 0
         return self._cl.Buffer(context, access | flags.USE_HOST_PTR, hostbuf=memory), memory
 
-    def _pack(self, placement: Placement, number: int, files: PackedFiles | None) -> pyopencl.Buffer:
+    def _pack(self, constants: Constants, number: int) -> pyopencl.Buffer:
         """One buffer of constants: on a CPU device the mapped file itself, where there is one."""
-        mapped = None if files is None else files.constants(placement, number, READ_AHEAD)
+        mapped = constants.mapped(number)
         if mapped is not None and not self._opened.capabilities.is_gpu:
             flags = self._cl.mem_flags
             access = flags.READ_ONLY | flags.USE_HOST_PTR
             return self._cl.Buffer(self._opened.context, access, hostbuf=mapped)
-        total = placement.constants.sizes[number]
-        buffer, memory = self._allocate(total + READ_AHEAD, writable=False)
-        if mapped is None:
-            content = np.empty(total + READ_AHEAD, np.uint8) if memory is None else memory
-            for constant, offset in placement.constants.offsets[number].items():
-                end = offset + constant.bytes
-                content[offset:end] = constant.values().view(np.uint8)
-                content[end : offset + round_up(constant.bytes, LINE)] = 0
-                if files is not None:
-                    files.release_model(constant.bytes)
-            content[total:] = 0
-        else:
-            content = mapped
+        size = self.plan.constant_sizes[number] + READ_AHEAD
+        buffer, memory = self._allocate(size, writable=False)
+        content = mapped
+        if content is None:
+            content = np.empty(size, np.uint8) if memory is None else memory
+            constants.fill(number, content)
         if memory is None:
             self._cl.enqueue_copy(self.queue, buffer, content, is_blocking=True)
         return buffer
@@ -288,7 +271,7 @@ class OpenClRecording:
             partial(self._error_of, flags),
             (inputs, outputs, kept),
             what=f"running the partition on {self._opened.capabilities.name}",
-            needs=self._needs,
+            needs=self.plan.needs,
         )
         run.waits_actively = self.waits_actively
         self._running.append(run)
@@ -301,7 +284,7 @@ class OpenClRecording:
 
     def _copy(self, value: int, storage: Storage, *, is_output: bool) -> pyopencl.Event:
         """Enqueue the copy of a value between the arena and a caller's memory."""
-        size, offset = self._callers.bytes_of(value), self._placement.offset_of(value)
+        size, offset = self._callers.bytes_of(value), self.plan.offsets[value]
         if isinstance(storage, BufferStorage):
             own, foreign = self.arena, storage.buffer
             if is_output:
@@ -315,11 +298,11 @@ class OpenClRecording:
 
     def _take_flags(self, kept: list[pyopencl.Event]) -> NDArray[np.int32] | None:
         """Enqueue a copy of the checks' flags for this run alone, and clear them for the next."""
-        checks = self._placement.checks
+        checks = self.plan.checks
         if not checks:
             return None
         flags, none = np.zeros(len(checks) * LINE // 4, np.int32), np.zeros(1, np.int32)
-        start = self._placement.checks_offset
+        start = self.plan.checks_offset
         kept.append(self._cl.enqueue_copy(self.queue, flags, self.arena, src_offset=start, is_blocking=False))
         kept.append(self._cl.enqueue_fill_buffer(self.queue, self.arena, none, start, flags.nbytes))
         return flags
@@ -330,7 +313,7 @@ class OpenClRecording:
 
     def _first_failed(self, flags: NDArray[np.int32] | None) -> str | None:
         """The message of the first check whose flag, the first integer of its line, is set."""
-        checks = self._placement.checks
+        checks = self.plan.checks
         if flags is None:
             return None
         failed = np.flatnonzero(flags.reshape(len(checks), -1)[:, 0])
@@ -345,7 +328,7 @@ class OpenClRecording:
         """The value's memory itself on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
         if self._reached_memory is None:
             return None
-        start = self._placement.offset_of(value)
+        start = self.plan.offsets[value]
         return self._reached_memory[start : start + like.nbytes].view(like.dtype).reshape(like.shape)
 
     def write(self, value: int, content: NDArray[Any]) -> None:
@@ -356,7 +339,7 @@ class OpenClRecording:
             return
         dense = np.ascontiguousarray(content)
         self._cl.enqueue_copy(
-            self.queue, self.arena, dense, dst_offset=self._placement.offset_of(value), is_blocking=True
+            self.queue, self.arena, dense, dst_offset=self.plan.offsets[value], is_blocking=True
         )
 
     def read(self, value: int, target: NDArray[Any]) -> None:
@@ -367,17 +350,17 @@ class OpenClRecording:
             return
         dense = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         self._cl.enqueue_copy(
-            self.queue, dense, self.arena, src_offset=self._placement.offset_of(value), is_blocking=True
+            self.queue, dense, self.arena, src_offset=self.plan.offsets[value], is_blocking=True
         )
         if dense is not target:
             target[...] = dense
 
     def failed_check(self) -> str | None:
         """Read the checks and clear them. See `backends.base.Recording.failed_check`."""
-        checks = self._placement.checks
+        checks = self.plan.checks
         if not checks:
             return None
-        start, size = self._placement.checks_offset, len(checks) * LINE
+        start, size = self.plan.checks_offset, len(checks) * LINE
         memory = self._reached_memory
         lines = np.empty(size, np.uint8) if memory is None else memory[start : start + size]
         if memory is None:

@@ -1,0 +1,74 @@
+"""The graph of a partition and the ways to run each of its nodes on a device; nothing is chosen here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.delegates.base import GraphFacts, Partition, Unsupported
+from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph.graph import Graph, Node
+from runtime.delegates.gpu.graph.rounding import round_weights
+from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.layout.memory import smallest
+from runtime.delegates.gpu.lowering import family_of
+from runtime.delegates.gpu.lowering.spec import Candidate, Context
+from runtime.delegates.gpu.passes import LayoutRules, optimise
+from runtime.delegates.gpu.settings.options import Options
+from runtime.errors import DelegateError
+from runtime.model.graph import Operator
+
+
+def layout_rules() -> LayoutRules:
+    """What the kernel families can do, asked by the passes, which know no families."""
+    return LayoutRules(
+        applies_epilogue=lambda node, graph: family_of(node, graph).epilogue,
+        reads_any_layout=lambda node, graph: family_of(node, graph).reads_any_layout(node, graph),
+        writes_dense=lambda node, graph: family_of(node, graph).writes_dense(node, graph),
+    )
+
+
+def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
+    """The ways to run a node on the device, the default first. Raises `DelegateError` where there is none."""
+    found = family_of(node, context.graph).lower(node, context)
+    if not context.device.runs_units:
+        found = [candidate for candidate in found if candidate.works_in_groups]
+    if not found:
+        raise DelegateError(f"gpu delegate: no kernel fits {node.op.name} (operators {list(node.sources)})")
+    return smallest(found) if context.spares_memory else found
+
+
+def lowered(
+    partition: Partition, device: Capabilities, options: Options, way: Quantised
+) -> tuple[Graph, list[list[Candidate]]]:
+    """The graph of a partition behind the passes, and the ways to run each of its nodes.
+
+    Raises `DelegateError` where a node has none.
+    """
+    built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
+    rounded = round_weights(built, str(options.precision))
+    graph = optimise(rounded, layout_rules(), options.skipped_passes)
+    context = Context(graph, device, options.memory == "least")
+    return graph, [list(candidates_of(node, context)) for node in graph.nodes]
+
+
+def unit_refusal(
+    facts: GraphFacts, operator: Operator, device: Capabilities, way: Quantised
+) -> Unsupported | None:
+    """The reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
+
+    The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
+    """
+    if device.runs_units or is_folded(facts, operator):
+        return None
+    graph = optimise(graph_of_one(facts, operator, way), layout_rules())
+    for node in graph.nodes:
+        try:
+            candidates_of(node, Context(graph, device))
+        except DelegateError:
+            kinds = sorted({graph.values[value].type.value for value in (*node.reads, *node.outputs)})
+            return Unsupported(
+                f"{device.platform} runs kernels of work-groups alone, of which none computes {node.op.name} "
+                f"of {' and '.join(kinds)} in this form"
+            )
+    return None
