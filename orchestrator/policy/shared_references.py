@@ -16,7 +16,7 @@ from agent.wire.reference import ReferenceRecord
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one agent says of a reference. `trusted`: the agent is the farm's own child."""
+    """One agent's claim about a reference. `trusted`: the agent is the farm's own child."""
 
     agent_id: str
     made_at: datetime
