@@ -50,7 +50,7 @@ def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
 
 
 def has_result(folder: Path) -> bool:
-    """True where the runner finished: the file appears by an atomic rename."""
+    """Return True if the runner finished: the file appears by an atomic rename."""
     return (folder / RESULT_FILE).is_file()
 
 
