@@ -95,9 +95,9 @@ Outputs = Sequence[Sequence[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What outputs are judged by: the reference's, and those of honest runs by their names.
+    """The standard for outputs: the reference's, and those of honest runs by their names.
 
-    What is computed of the runs is kept: outputs of several processes are judged by the same.
+    Figures of the runs are kept: outputs of several processes are judged by the same.
     """
 
     references: Outputs

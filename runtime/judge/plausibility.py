@@ -38,7 +38,7 @@ class Device:
 
     @classmethod
     def opencl_gpu(cls, compute_units: int, clock_mhz: int) -> Device:
-        """A GPU as OpenCL describes it."""
+        """Describe a GPU by its OpenCL properties."""
         flops = compute_units * clock_mhz * 1e6 * _FLOPS_PER_UNIT_CYCLE
         return cls(flops if flops > 0 else None)
 

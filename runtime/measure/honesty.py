@@ -49,7 +49,7 @@ class Waited:
 
     @property
     def wait_ns(self) -> int:
-        """How long the outputs were waited for, beyond the time that copying them takes."""
+        """The time spent waiting for the outputs, beyond the time that copying them takes, in ns."""
         return max(0, self.read_ns - self.again_ns)
 
 

@@ -370,7 +370,9 @@ def _default(code: str, is_vector: bool, enum: type[IntEnum] | None, written: st
 
 @cache
 def options_table(name: str) -> OptionsTable:
-    """The table called `name`, such as "Conv2DOptions". Raises KeyError for a name the schema lacks."""
+    """Return the table called `name`, such as "Conv2DOptions". Raises KeyError for a name the schema
+    lacks.
+    """
     second = name in _BUILTIN_OPTIONS_2
     union_value, text = (_BUILTIN_OPTIONS_2 if second else _BUILTIN_OPTIONS)[name]
     parts = enumerate(text.split())
@@ -383,7 +385,7 @@ def _table_of_operator() -> dict[BuiltinOperator, str]:
 
 
 def operator_options(opcode: BuiltinOperator) -> OptionsTable | None:
-    """The options table of an operator, or None where its options have no field."""
+    """Return the options table of an operator, or None if its options have no field."""
     name = _table_of_operator().get(opcode)
     return options_table(name) if name else None
 

@@ -40,7 +40,7 @@ class TensorType(IntEnum):
 
 
 class Padding(IntEnum):
-    """How a window operator treats the border."""
+    """The treatment of the border by a window operator."""
 
     SAME = 0
     VALID = 1
@@ -80,7 +80,7 @@ class LSTMKernelType(IntEnum):
 
 
 class CombinerType(IntEnum):
-    """How EMBEDDING_LOOKUP_SPARSE combines rows."""
+    """The reduction of rows in EMBEDDING_LOOKUP_SPARSE."""
 
     SUM = 0
     MEAN = 1
