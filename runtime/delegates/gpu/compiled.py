@@ -45,7 +45,7 @@ takes some 20 microseconds with PoCL; fewer enqueues end a run sooner behind its
 
 
 def layout_rules() -> LayoutRules:
-    """What the kernel families can do, asked by the passes, which know no families."""
+    """Return the abilities of the kernel families for the passes, which know no families."""
     return LayoutRules(
         applies_epilogue=lambda node, graph: family_of(node, graph).epilogue,
         reads_any_layout=lambda node, graph: family_of(node, graph).reads_any_layout(node, graph),
@@ -54,7 +54,9 @@ def layout_rules() -> LayoutRules:
 
 
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
-    """The ways to run a node on the device, the default first. Raises `DelegateError` where there is none."""
+    """Return the candidates for a node on the device, the default first. Raises `DelegateError` if there is
+    none.
+    """
     found = family_of(node, context.graph).lower(node, context)
     if not context.device.runs_units:
         found = [candidate for candidate in found if candidate.works_in_groups]
@@ -66,7 +68,7 @@ def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
 def lowered(
     partition: Partition, device: Capabilities, options: Options, way: Quantised
 ) -> tuple[Graph, list[list[Candidate]]]:
-    """The graph of a partition behind the passes, and the ways to run each of its nodes.
+    """Return the graph of a partition after the passes, and the candidates for each of its nodes.
 
     Raises `DelegateError` where a node has none.
     """
@@ -86,7 +88,7 @@ def _release(partition: Partition) -> None:
 def unit_refusal(
     facts: GraphFacts, operator: Operator, device: Capabilities, way: Quantised
 ) -> Unsupported | None:
-    """The reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
+    """Return why a device that runs only kernels of work-groups cannot run an operator, or None.
 
     The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
     """
@@ -187,7 +189,7 @@ class CompiledGraph:
 
     @property
     def schedule(self) -> str:
-        """How the layers are enqueued."""
+        """A description of the enqueued layers."""
         layers = len(self.recording.rows)
         kind = "persistent" if any(entry.is_persistent for entry in self.entries) else "enqueued"
         joined = "" if len(self.entries) == layers else f" over {layers} layers"

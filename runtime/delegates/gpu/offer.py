@@ -1,4 +1,6 @@
-"""Which operators the delegate takes, by its options alone; the delegate and its planner share it."""
+"""Decides which operators the delegate takes, by its options alone; shared by the delegate and its
+planner.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,15 @@ class Offer:
 
     @property
     def way(self) -> Quantised:
-        """What becomes of quantised tensors."""
+        """The treatment of quantised tensors."""
         if not self.options.enable_quantization:
             return Quantised.LEFT
         return Quantised.LEVELS if self.options.precision == "int8" else Quantised.REAL
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
+        """Return None if a kernel runs the operator; else the reason, which may be a defect of the
+        delegate.
+        """
         first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
         if operator.index < first or (last is not None and operator.index > last):
             end = "the end" if last is None else str(last)
@@ -60,12 +64,12 @@ class Offer:
             return Unsupported(defect(error))
 
     def _lacking(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:  # noqa: ARG002 - for who has a device
-        """What a device lacks for an operator that has kernels; without one, nothing."""
+        """Return why this device cannot run the operator, or None; always None without a device."""
         return None
 
 
 def _named(options: Options) -> Iterator[str]:
-    """The names in `excluded_operators`, which must have kernels."""
+    """Yield the names in `excluded_operators`, which must have kernels."""
     for name in options.excluded:
         known = [kind.value if isinstance(kind, Custom) else kind.name for kind in families()]
         if name not in known:
@@ -79,6 +83,6 @@ def _named(options: Options) -> Iterator[str]:
 
 
 def defect(error: Exception) -> str:
-    """The text for an error that the delegate should not have had."""
+    """Return the text for an error that the delegate should not have had."""
     what = " ".join(str(error).split())
     return f"a defect of the delegate, please report it with the model: {type(error).__name__}: {what}"

@@ -32,7 +32,7 @@ class KeepingBackend(Backend, Protocol):
     """A backend that keeps kernels in its cache."""
 
     def kernel_keys(self, source: Source) -> Sequence[str]:
-        """The keys under which the kernels of a source are kept, as entries of the kind `kernels`."""
+        """Return the keys under which the kernels of a source are kept, as entries of the kind `kernels`."""
 
 
 def prime(
@@ -71,7 +71,7 @@ def prime(
 
 
 def _compile(source: Source, backend: Backend, say: Callable[[int], None]) -> int:
-    """How many kernels of a program were not kept, which are now; `say` hears how many there are so far.
+    """Compile the kernels that are not kept yet, and return their number; `say` gets the number done so far.
 
     Raises `DelegateError`.
     """
@@ -88,14 +88,16 @@ def _compile(source: Source, backend: Backend, say: Callable[[int], None]) -> in
 
 
 def _entry(name: str, backend: Backend, options: Options) -> str:
-    """The key of the list of what partitions of that name need with these options."""
+    """Return the key of the list of functions that partitions of that name need with these options."""
     asked = replace(options, context=None)
     content = (name, own_digest(), backend.capabilities.key, repr(backend.capabilities), repr(asked))
     return hashlib.sha256("\0".join(content).encode()).hexdigest()
 
 
 def _needed(partition: Partition, backend: Backend, options: Options, way: Quantised) -> Iterator[Function]:
-    """The functions that the first start of a partition compiles: of the candidates that it would time."""
+    """Yield the functions that the first start of a partition compiles: of the candidates that it would
+    time.
+    """
     try:
         _, alternatives = lowered(partition, backend.capabilities, options, way)
     except DelegateError:

@@ -44,7 +44,7 @@ class Tuner:
 
     @property
     def choices(self) -> Mapping[str, str]:
-        """What was chosen by timing, in this start or in an earlier one: names by keys."""
+        """The choices by timing, in this start or in an earlier one: names by keys."""
         return self._kept.made
 
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
@@ -81,7 +81,7 @@ class Tuner:
         return stages
 
     def _groups(self, graph: Graph, compared: Mapping[str, Sequence[Stage]]) -> list[list[str]]:
-        """The nodes that are timed together, by their keys; without those whose candidates have no room.
+        """Group the nodes to time together, by their keys; leave out nodes whose candidates have no room.
 
         Large weights of all candidates at once would take several times the memory of the model.
         """
@@ -147,5 +147,5 @@ class Tuner:
 
 
 def _typical(samples: Sequence[float]) -> float:
-    """The lower quartile: other load only ever adds time."""
+    """Return the lower quartile: other load only ever adds time."""
     return sorted(samples)[len(samples) // 4]

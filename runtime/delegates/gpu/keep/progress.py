@@ -17,7 +17,7 @@ smaller tells users about what they do not notice, larger leaves them in doubt f
 
 
 class Announced:
-    """What is being done at the moment; the announcing thread reads it."""
+    """The present task; the announcing thread reads it."""
 
     def __init__(self, doing: str) -> None:
         self.doing = doing

@@ -77,7 +77,8 @@ class PackedFiles:
     may_write: bool = True
 
     def constants(self, placement: Placement, number: int, slack: int) -> Bytes | None:
-        """A buffer of constants with `slack` bytes behind them, mapped from its file; None without one.
+        """Return a buffer of constants with `slack` bytes behind them, mapped from its file; None without
+        one.
 
         Where the file is missing and may be written, it is made from what the placement packs.
         """
@@ -99,7 +100,9 @@ class PackedFiles:
             self.source.release()
 
     def _key(self, placement: Placement, number: int) -> str:
-        """A hash of all that decides what is packed in which order: the owner, the code, and the launches."""
+        """Hash everything that decides what is packed in which order: the owner, the code, and the
+        launches.
+        """
         launches = [
             (
                 function_of(launch),
@@ -174,7 +177,7 @@ class PackedFiles:
 def packed_files(
     model: Model, cache: Cache, settings: str, token: str | None, *, may_write: bool
 ) -> PackedFiles | None:
-    """The files of a model's packed constants; None where nothing is kept, or the model has no bytes.
+    """Return the files of a model's packed constants; None if nothing is kept, or the model has no bytes.
 
     `settings` names the device, and the options that change constants but no function. `token` stands for
     the model where it is given; a sample of the bytes counts too, so that one token of two models is seen.
@@ -186,7 +189,9 @@ def packed_files(
 
 
 def model_token(model: Model, cache: Cache) -> str | None:
-    """The sha256 of a model's bytes; None without them. The cache remembers it for the state of a file."""
+    """Return the sha256 of a model's bytes; None without them. The cache remembers it for the state of a
+    file.
+    """
     if model.source is None or not model.source.file or model.external:
         return fingerprint(model)
     key = hashlib.sha256(repr(model.source.file).encode()).hexdigest()
@@ -201,14 +206,14 @@ def model_token(model: Model, cache: Cache) -> str | None:
 
 @cached
 def _code() -> str:
-    """What changes with the code that packs: names, sizes and times of this package's modules."""
+    """Return the state of the code that packs: names, sizes and times of this package's modules."""
     package = Path(__file__).parent.parent
     found = sorted((str(path.relative_to(package)), path.stat()) for path in package.rglob("*.py"))
     return repr([(name, state.st_size, state.st_mtime_ns) for name, state in found])
 
 
 def _described(argument: Argument) -> object:
-    """An argument without the function that packs it, which is new in every process."""
+    """Describe an argument without the function that packs it, which is new in every process."""
     if isinstance(argument, PackedConstant):
         return (argument.name, argument.elements, argument.type.name)
     return argument
@@ -233,7 +238,7 @@ def _header(key: str, digest: str) -> bytes:
 
 
 def _digest_in(header: bytes, key: str) -> str | None:
-    """The hash of the constants that a header gives; None for the header of something else."""
+    """Return the hash of the constants in a header; None for the header of something else."""
     lines = header.split(b"\n")
     is_known = len(lines) == len(_header("", "").split(b"\n")) and lines[:2] == [_MARK, key.encode()]
     return lines[2].decode("ascii", "replace") if is_known else None

@@ -17,7 +17,9 @@ from runtime.errors import UnsupportedPrecisionError
 
 
 class Trial(Enum):
-    """What a probe compiles, runs and compares; the value is the define of `kernels/precision_probe.cl`."""
+    """A test of a probe: compiled, run and compared; the value is the define of
+    `kernels/precision_probe.cl`.
+    """
 
     FP16_STORAGE = "FP16_STORAGE"
     FP16_ARITHMETIC = "FP16_ARITHMETIC"
@@ -37,12 +39,12 @@ _NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a probe found: the fault of each trial, empty for one that passed."""
+    """The result of a probe: the fault of each trial, empty for one that passed."""
 
     faults: Mapping[Trial, str] = field(default_factory=dict)
 
     def passed(self, trial: Trial) -> bool:
-        """True where the device did it and the numbers were right."""
+        """Return True if the device passed the trial with right numbers."""
         return self.faults.get(trial) == ""
 
     @property
@@ -57,7 +59,7 @@ class Findings:
 
 
 def meaning(precision: str, device: Capabilities) -> str:
-    """What is computed in which numbers, for reports."""
+    """Describe the arithmetic of a precision, for reports."""
     if precision == "int8":
         return "integers of quantised tensors, float32 of others"
     if precision == "fp32":
@@ -68,7 +70,8 @@ def meaning(precision: str, device: Capabilities) -> str:
 
 
 def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:
-    """The precision that is used: what was asked for, else fp16 where losses are allowed and the device can.
+    """Return the precision that is used: the requested one, else fp16 if losses are allowed and the device
+    can.
 
     `findings` probes the device, which fp32 does not need, and int8 only to know how it multiplies.
 

@@ -66,7 +66,7 @@ _REMEDY: Final = "start a new process, and look for the cause in the driver's lo
 def device_error(
     code: int | None, text: str, what: str, context: pyopencl.Context, needs: str = ""
 ) -> DeviceError:
-    """What OpenCL's error `code`, in words `text`, means for `what` on a context's device.
+    """Convert OpenCL's error `code`, with its words `text`, into an error of `what` on a context's device.
 
     `needs` says in a message about memory how much is needed. A device that is found lost is marked so.
     """

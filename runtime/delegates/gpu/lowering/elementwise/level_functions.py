@@ -54,7 +54,7 @@ a device with more compute units leaves some idle."""
 
 
 def _table(facts: OperatorFacts) -> Array:
-    """The operator's result for every level, or pair of them, as bytes: [256] or [256 * 256].
+    """Return the operator's result for every level, or pair of them, as bytes: [256] or [256 * 256].
 
     Raises FarmRuntimeError where the CPU path has no kernel for such tensors.
     """

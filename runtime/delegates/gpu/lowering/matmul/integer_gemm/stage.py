@@ -29,12 +29,14 @@ def tensor(facts: OperatorFacts, i: int) -> Tensor:
 
 
 def output(facts: OperatorFacts) -> Tensor:
-    """The operator's output."""
+    """Return the operator's output."""
     return facts.graph.subgraph.tensors[facts.operator.outputs[0]]
 
 
 def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported | None:
-    """The reason why the output stage of a filter with `channels` outputs along `axis` cannot be exact."""
+    """Return why the output stage of a filter with `channels` outputs along `axis` cannot be exact, or
+    None.
+    """
     weights, bias = facts.constant(1), facts.constant(2)
     if weights is None or (facts.has_input(2) and bias is None):
         return Unsupported("filter and bias of integers must be constant")
@@ -72,7 +74,7 @@ def stage_attributes(facts: OperatorFacts, channels: int) -> Mapping[str, Any]:
 
 
 def bounds(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """The output's parameters of the kernels."""
+    """Return the output's parameters of the kernels."""
     return {"ZERO_POINT": attributes["zero_point"], "LOW": attributes["low"], "HIGH": attributes["high"]}
 
 
