@@ -164,7 +164,7 @@ GROUPS = (
 
 
 def application() -> typer.Typer:
-    """The command line with every verb."""
+    """Build the command line with every verb."""
     app = _group(front.__doc__ or "", FrontPage, add_completion=True)
     app.callback()(front)
     _add(app, VERBS)
@@ -179,7 +179,7 @@ def application() -> typer.Typer:
 
 @cache
 def parser() -> TyperGroup:
-    """What reads a command line; made once, since that takes longer than many a verb."""
+    """Return the parser of the command line; made once, since that takes longer than many a verb."""
     return cast(TyperGroup, typer.main.get_command(application()))
 
 

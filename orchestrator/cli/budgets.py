@@ -1,4 +1,4 @@
-"""What a submission's and a result's budgets print, write and return."""
+"""Options, output and exit code of the budgets of a submission or a result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Undecided(StrEnum):
-    """What an answer that is still open does to the exit code."""
+    """The effect of an open answer on the exit code."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -45,7 +45,7 @@ UndecidedOption = Annotated[
 
 
 def read(texts: Sequence[str], against: str | None = None) -> list[Budget]:
-    """The budgets of a command line or a campaign file. Raises `UsageError`, also for a ratio where no
+    """Read the budgets of a command line or a campaign file. Raises `UsageError`, also for a ratio if no
     campaign is named to which it could be taken (`against`).
     """
     from orchestrator.errors import UsageError

@@ -22,7 +22,7 @@ _Cell = TypeVar("_Cell", bound="Comparable")
 
 
 class By(StrEnum):
-    """What the two sides of a comparison within one campaign differ in."""
+    """The field in which the two sides of a comparison within one campaign differ."""
 
     DEVICE = "device"
     DELEGATE = "delegate"
@@ -38,7 +38,7 @@ class Form(StrEnum):
 
 
 class FailOn(StrEnum):
-    """What ends the command with exit code 3."""
+    """The condition that ends the command with exit code 3."""
 
     NOTHING = "nothing"
     REGRESSION = "regression"
@@ -138,7 +138,9 @@ def _compared(
 def _sides(
     farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
-    """The cells of both sides, as `read` gives those of a campaign, by what they have in common."""
+    """Return the cells of both sides, as `read` gives those of a campaign, by the fields they have in
+    common.
+    """
     from orchestrator.errors import UsageError
     from orchestrator.manifest.problems import suggestion
     from orchestrator.results.regression import by_names
@@ -167,7 +169,7 @@ def _sides(
 def _with_partners(
     side: Mapping[tuple[str, ...], _Cell], other: Mapping[tuple[str, ...], _Cell]
 ) -> dict[tuple[str, ...], _Cell]:
-    """The side with a cell for each that the other one has alone: the baseline that this was measured with.
+    """Add to a side, for each cell that the other one has alone, the baseline with which this was measured.
 
     A GPU's baseline is on the CPU of its host, and so has another device.
     """

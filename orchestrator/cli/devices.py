@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What to do."""
+    """The action on a device."""
 
     LIST = "list"
     RESERVE = "reserve"

@@ -79,7 +79,7 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
 
 
 def _device(farm: Farm, name: str) -> tuple[str, str]:
-    """The id of a present device, and the delegate kind to measure there. Raises `UsageError`."""
+    """Return the id of a present device, and the delegate kind to measure there. Raises `UsageError`."""
     from orchestrator.errors import UsageError
 
     devices = farm.devices.hello().devices

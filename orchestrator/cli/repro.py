@@ -79,7 +79,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _text(row: CellRecord, found: Reproduction) -> str:
-    """The campaign file with its comments."""
+    """Return the campaign file with its comments."""
     import yaml
 
     from orchestrator.results.format import visible
@@ -93,7 +93,7 @@ def _text(row: CellRecord, found: Reproduction) -> str:
 
 
 def _said(row: CellRecord) -> Iterator[str]:
-    """What the row says."""
+    """Yield the facts of the row, line by line."""
     from orchestrator.results.format import moment
     from orchestrator.results.grading import grade_of
 
@@ -106,7 +106,7 @@ def _said(row: CellRecord) -> Iterator[str]:
 
 
 def _p50(cell: CellRecord) -> str:
-    """The figure with its unit and interval, or why there is none."""
+    """Return the figure with its unit and interval, or why there is none."""
     from orchestrator.results import format as text
     from orchestrator.results.speedups import counted_latency
 
@@ -160,7 +160,7 @@ def _run(
 
 
 def _ratio(here: CellRecord, there: CellRecord) -> float | None:
-    """How many times as fast it is here."""
+    """Return how many times as fast as there it is here."""
     from orchestrator.results.speedups import counted_latency
 
     latencies = [counted_latency(cell) for cell in (there, here)]

@@ -18,14 +18,14 @@ from orchestrator.sources.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What was measured anew, as the two sides of a comparison, in which campaigns, and what was not."""
+    """The cells measured anew, as the two sides of a comparison; their campaigns; and the cells left out."""
 
     sides: tuple[Keyed, Keyed]
     campaigns: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
 
     def lines(self) -> list[str]:
-        """What is said below the table: the campaigns, and each reason once with its count."""
+        """Return the lines below the table: the campaigns, and each reason once with its count."""
         named = ", ".join(self.campaigns)
         lines = [f"measured anew by blocks in {named}: farm results {self.campaigns[0]}"]
         reasons = Counter(one.why for one in self.left_out)
@@ -36,7 +36,7 @@ class Rerun:
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """The same for scripts."""
+        """Return the same for scripts."""
         left_out = [{"key": list(one.key), "why": one.why} for one in self.left_out]
         return {"campaigns": list(self.campaigns), "left_out": left_out}
 

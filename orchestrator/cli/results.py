@@ -113,7 +113,9 @@ def _metric(word: str) -> Metric:
 
 
 def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -> Sequence[CellRecord]:
-    """The cells each of whose named fields matches one of its globs. Raises `UsageError` where none does."""
+    """Return the cells each of whose named fields matches one of its globs. Raises `UsageError` if none
+    does.
+    """
     from orchestrator.manifest.problems import suggestion
 
     found = cells

@@ -193,7 +193,7 @@ def _detached(campaign_id: str, as_json: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What of a campaign is measured, as the options say it; `level`: in place of its own."""
+    """The part of a campaign to measure, by the options; `level`: in place of its own."""
 
     delegates: Sequence[str]
     models: Sequence[str]
@@ -204,7 +204,7 @@ class _Part:
 def _asked(
     file: Path | None, models: Sequence[Path], inputs: InputOptions, part: _Part
 ) -> tuple[Campaign, CheckedSources]:
-    """The campaign and its sources, checked before anything is stored."""
+    """Return the campaign and its sources, checked before anything is stored."""
     from orchestrator.errors import UsageError
     from orchestrator.manifest import Wanted, campaign_for_models, load_manifest, narrow, require_samples_fit
     from orchestrator.sources import check_all
@@ -238,7 +238,7 @@ def _asked(
 
 
 def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[ModelEntry]) -> Sequence[Problem]:
-    """The mistakes in the sources of the chosen models; the others are not fetched."""
+    """Return the mistakes in the sources of the chosen models; the others are not fetched."""
     from orchestrator.sources import problems_of
 
     chosen = (e for e in entries if not part.models or any(fnmatchcase(e.id, glob) for glob in part.models))

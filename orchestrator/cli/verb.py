@@ -63,7 +63,7 @@ class Verb:
 
 
 def settings() -> tuple[FarmHome, LabConfig]:
-    """The home and the configuration, as the environment and `farm.toml` have them. Raises `UsageError`."""
+    """Read home and configuration from the environment and `farm.toml`. Raises `UsageError`."""
     from orchestrator.config.home import FarmHome
     from orchestrator.config.lab import LabConfig
 
@@ -72,8 +72,8 @@ def settings() -> tuple[FarmHome, LabConfig]:
 
 
 def open_farm() -> AnyFarm:
-    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names, or the one
-    at `$FARM_URL`.
+    """Open the farm under `$FARM_HOME`, with the broker and the database that the configuration names, or the
+    one at `$FARM_URL`.
 
     From here on, what this process creates is for its user alone.
     """

@@ -133,7 +133,7 @@ class _Screen:
             self.last.append(text)
 
     def draw(self, devices: Sequence[DeviceState], waiting: Sequence[tuple[str, Why]]) -> Any:
-        """The devices, the cells that come next, what ended last, and how far it is."""
+        """Draw the devices, the next cells, the last ended ones, and the progress."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -171,7 +171,7 @@ class _Waiting:
     _due_s: float = 0.0
 
     def look(self) -> Sequence[tuple[str, Why]]:
-        """Those cells, at most a few seconds old."""
+        """Return those cells, at most a few seconds old."""
         if time.monotonic() >= self._due_s:
             self._known = self.farm.reading.waiting(self.campaign_id, _NEXT_CELLS)
             self._due_s = time.monotonic() + _ASK_EVERY_S

@@ -66,7 +66,7 @@ def known_kinds() -> tuple[str, ...]:
 
 @cache
 def default_kinds() -> tuple[str, ...]:
-    """The kinds of a submission that names none: all but those that their descriptors leave out.
+    """Return the kinds of a submission that names none: all but those that their descriptors leave out.
 
     A kind whose descriptor cannot be loaded is among them, so that its cells say why.
     """
@@ -83,7 +83,7 @@ def _is_default(kind: str) -> bool:
 
 @cache
 def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
-    """The options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
+    """Return the options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
     (point, *others) = entry_points(group=ENTRY_POINT_GROUP, name=kind)
     if others:
         packages = ", ".join(sorted(p.value for p in (point, *others)))
@@ -115,7 +115,7 @@ class DelegateForm:
 
 
 def _form_schema() -> JsonSchema:
-    """A form for each kind that is installed and can be loaded."""
+    """Return a form for each kind that is installed and can be loaded."""
     forms = []
     for kind in known_kinds():
         try:

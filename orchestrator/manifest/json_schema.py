@@ -1,4 +1,4 @@
-"""What a reader accepts, as JSON Schema: editors complete and check a `models.yaml` by it."""
+"""Describes the readers as JSON Schema, by which editors complete and check a `models.yaml`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SelfDescribing(Protocol):
     """A reader that can say what it accepts."""
 
     def json_schema(self) -> JsonSchema:
-        """The schema, draft 2020-12. It accepts whatever the reader accepts, and little else."""
+        """Return the schema, draft 2020-12. It accepts whatever the reader accepts, and little else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Described(Generic[T]):
     schema: Callable[[], JsonSchema]
 
     def __call__(self, node: yaml.Node, problems: Problems) -> T | None:
-        """The value, or None behind a problem."""
+        """Read the value; None behind a problem."""
         return self.read(node, problems)
 
     def json_schema(self) -> JsonSchema:
@@ -46,7 +46,7 @@ def described(
 
 
 def schema_of(reader: object) -> JsonSchema:
-    """The schema of a reader. Raises `TypeError` for one that has none."""
+    """Return the schema of a reader. Raises `TypeError` for one that has none."""
     if not isinstance(reader, SelfDescribing):
         raise TypeError(f"{reader!r} does not say what it accepts")
     return reader.json_schema()

@@ -105,8 +105,9 @@ class _Builder:
         )
 
     def _names(self, key: str, found: Iterable[str]) -> list[str] | None:
-        """The names of the models or delegates; None where some could not be read, so that a name that is not
-        among the others may be theirs."""
+        """Return the names of the models or delegates; None if some could not be read: a name that is not
+        among the others may be theirs.
+        """
         return list(found) if is_whole(self._values, self._root, key) else None
 
     def _models(self) -> Iterable[ModelEntry]:

@@ -72,7 +72,9 @@ def describe(node: yaml.Node) -> str:
 
 
 def scalar(node: yaml.Node) -> Any:
-    """The Python value of a number or yes/no. A number of absurd length is NaN: no bound accepts it."""
+    """Return the Python value of a number or yes/no. A number of absurd length is NaN: no bound accepts
+    it.
+    """
     if len(node.value) > MAX_DIGITS:
         return float("nan")
     loader = yaml.SafeLoader("")
@@ -122,7 +124,7 @@ def choice(known: Mapping[str, Any] | tuple[str, ...], what: str) -> Reader[str]
 def number(
     *, whole: bool = False, minimum: float | None = None, maximum: float | None = None
 ) -> Reader[float]:
-    """A finite number, inclusive bounds; an `int` of at most 64 bits where `whole`."""
+    """Return a reader of a finite number, inclusive bounds; an `int` of at most 64 bits if `whole`."""
     expected = "a whole number" if whole else "a number"
     bounds = "".join(
         f" {word} {bound:.{BOUND_DIGITS}g}"
@@ -175,7 +177,7 @@ def duration(node: yaml.Node, problems: Problems) -> float | None:
 
 
 def percentage(*, minimum: float, maximum: float) -> Reader[float]:
-    """A share: `5%`, or a number such as 0.05; inclusive bounds."""
+    """Return a reader of a share: `5%`, or a number such as 0.05; inclusive bounds."""
     expected = f"expected a share from {100 * minimum:g}% to {100 * maximum:g}%, such as 5% or 0.05"
 
     def read(node: yaml.Node, problems: Problems) -> float | None:
@@ -199,7 +201,7 @@ def percentage(*, minimum: float, maximum: float) -> Reader[float]:
 
 @described(lambda: {"type": "boolean"})
 def yes_or_no(node: yaml.Node, problems: Problems) -> bool | None:
-    """`true` or `false`."""
+    """Read `true` or `false`."""
     if not isinstance(node, yaml.ScalarNode) or not node.tag.endswith(":bool"):
         problems.add(node, f"expected true or false, found {describe(node)}")
         return None
@@ -258,7 +260,7 @@ class Keys:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, node: yaml.Node, problems: Problems) -> dict[str, Any] | None:
-        """The values of the keys that are present."""
+        """Return the values of the keys that are present."""
         found = entries(node, problems)
         if found is None:
             return None
@@ -298,7 +300,7 @@ class Keys:
 def table(
     value: Reader[T], name: Reader[str] | None = None, maximum: int = MAX_ITEMS
 ) -> Reader[dict[str, T]]:
-    """A mapping with free keys, each checked by `name`, and values of one form; at most `maximum`."""
+    """Return a reader of a mapping: free keys, checked by `name`; values of one form; at most `maximum`."""
 
     def read(node: yaml.Node, problems: Problems) -> dict[str, T] | None:
         found = entries(node, problems)

@@ -1,4 +1,4 @@
-"""What of a file with mistakes could be read, so that its other mistakes are found in the same look."""
+"""Keeps the readable part of a file with mistakes, so that its other mistakes are found in the same look."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REQUIRED = ("id", "source")
 
 
 def sound(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a file without those that could not be read.
+    """Return the values of a file without those that could not be read.
 
     A model without an id or a source is left out: nothing more can be said of it. So are labelled samples
     without their data set.

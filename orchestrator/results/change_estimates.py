@@ -52,7 +52,7 @@ class Estimate:
 
 
 def estimate(first: Comparable | None, second: Comparable | None) -> Estimate | None:
-    """The ratio of two results; None where one of them has no median that counts."""
+    """Estimate the ratio of two results; None if one of them has no median that counts."""
     if first is None or second is None:
         return None
     before, after = counted_times(first), counted_times(second)
@@ -74,7 +74,7 @@ def estimate(first: Comparable | None, second: Comparable | None) -> Estimate | 
 
 
 def by_blocks(ratio: Ratio, power: int = 1) -> Estimate:
-    """The estimate that a stored ratio is; `power` -1 where the baseline is the second of the two."""
+    """Convert a stored ratio to an estimate; `power` -1 if the baseline is the second of the two."""
     half = half_of(ratio.ci95)
     if ratio.ci95 is None or half is None:
         return Estimate(ratio.median**power, None, None, ratio.allowance, ratio)
@@ -94,7 +94,7 @@ def by_blocks(ratio: Ratio, power: int = 1) -> Estimate:
 def unpaired(
     log: float, of_times: Sequence[Variance], noises: tuple[DeviceNoise, DeviceNoise], allowance: float = 0.0
 ) -> Estimate:
-    """The estimate of two sessions, by the `log` of their ratio, the variances of both medians and theirs."""
+    """Estimate over two sessions, from the `log` of their ratio and the variances of medians and sessions."""
     parts = [*of_times, *_of_sessions(*noises)]
     total = math.fsum(variance for variance, _ in parts)
     ratio = math.exp(log)
@@ -108,7 +108,7 @@ def unpaired(
 
 
 def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
-    """The geometric mean over the cells; its interval is over cells, each of which weighs the same."""
+    """Return the geometric mean over the cells; its interval is over cells, each of which weighs the same."""
     logs = [math.log(one.ratio) for one in estimates]
     if not logs:
         return None
@@ -121,7 +121,9 @@ def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
 
 
 def _of_sessions(first: DeviceNoise, second: DeviceNoise) -> list[Variance]:
-    """What two sessions add; of one device both are known from the same series, and no more freely."""
+    """Return the variances that two sessions add; on one device both come from the same series, and no more
+    freely.
+    """
     one, two = (math.log1p(noise.session_sd) ** 2 for noise in (first, second))
     if first == second:
         return [(one + two, first.sessions - 1)]
@@ -129,7 +131,7 @@ def _of_sessions(first: DeviceNoise, second: DeviceNoise) -> list[Variance]:
 
 
 def _variance(cell: Comparable, times: Times) -> Variance | None:
-    """That of the mean log median, from the interval that states it."""
+    """Return the variance of the mean log median, from the interval that states it."""
     if cell.measurement is None:
         return None
     half, varied = half_of(times.ci95), cell.measurement.variation
@@ -150,7 +152,9 @@ def _allowance(cell: Comparable) -> float:
 
 
 def _probability(log: float, allowance: float, error: float, freedom: float) -> float:
-    """That of such a difference between equal things, of which others may have made the allowance."""
+    """Return the probability of such a difference between equal things, after others' share, the
+    allowance.
+    """
     beyond = max(0.0, abs(log) - allowance)
     if error <= 0.0:
         return 0.0 if beyond else 1.0

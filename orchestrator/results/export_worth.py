@@ -12,7 +12,7 @@ from orchestrator.results.speedups import paired_speedup, stored_ratio, was_meas
 
 
 def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
-    """The baseline among the cells of the same campaign that each was measured with, by the cell's id."""
+    """Return, by the cell's id, the baseline of the same campaign that each cell was measured with."""
     placed: dict[tuple[str, ...], list[CellRecord]] = {}
     for cell in cells:
         placed.setdefault((cell.campaign_id, cell.model, cell.level, cell.device), []).append(cell)
@@ -27,7 +27,7 @@ def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
 
 
 def ratio_json(cell: CellRecord, baseline: CellRecord | None) -> dict[str, Any] | None:
-    """The stored speed-up over the baseline that the cell was measured with."""
+    """Return the stored speed-up over the baseline that the cell was measured with."""
     ratio = stored_ratio(cell)
     if ratio is None:
         return None
@@ -37,7 +37,7 @@ def ratio_json(cell: CellRecord, baseline: CellRecord | None) -> dict[str, Any] 
 
 
 def grades_json(cell: CellRecord) -> dict[str, Any]:
-    """The grade of the cell with the numbers behind it, and that of its median alone."""
+    """Return the grade of the cell with the numbers behind it, and that of its median alone."""
     graded, of_median = grade_of(cell), p50_grade(cell)
     return {
         **_numbers(graded),
@@ -53,7 +53,7 @@ def _numbers(graded: Graded | None) -> dict[str, Any]:
 
 
 def variation_json(m: Measurement | None) -> dict[str, Any] | None:
-    """What the interval is over, how much each level varies, and what each tuning chose."""
+    """Return the level of the interval, the variation of each level, and each tuning's choices."""
     if m is None or m.variation is None:
         return None
     outcomes = [tuning.model_dump(mode="json") for tuning in m.tunings]

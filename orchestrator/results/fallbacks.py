@@ -52,7 +52,7 @@ class FallbackGroup:
 
 
 def grouped(fallbacks: Sequence[Fallback]) -> tuple[FallbackGroup, ...]:
-    """The groups, the one of most operators first. Names of tensors and figures do not tell reasons apart."""
+    """Group the fallbacks, most operators first. Names of tensors and figures do not tell reasons apart."""
     found: dict[str, list[Fallback]] = {}
     for one in fallbacks:
         found.setdefault(_SINGULAR.sub("#", one.reason), []).append(one)

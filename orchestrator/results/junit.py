@@ -17,7 +17,8 @@ _ENDED: Final = ("done", "unsupported")
 def junit_xml(
     name: str, cells: Iterable[CellRecord], judged: Sequence[Judged], failing: Collection[Outcome] = FAILED
 ) -> str:
-    """The document: failed cells and budgets of a `failing` outcome are failures; others not met, skipped.
+    """Write the document: failed cells and budgets of a `failing` outcome are failures; others not met,
+    skipped.
 
     Characters that XML cannot hold are written by name: they come from a stranger's model.
     """

@@ -21,7 +21,7 @@ class Shared:
 
 
 def first_line(text: str, limit: int) -> str:
-    """The first line of a reason in at most `limit` characters, and how many lines follow it."""
+    """Return the first line of a reason in at most `limit` characters, and the number of further lines."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
     shown = lines[0] if len(lines[0]) <= limit else lines[0][:limit].rstrip() + "…"
     more = len(lines) - 1
@@ -29,7 +29,7 @@ def first_line(text: str, limit: int) -> str:
 
 
 def reasons_of(cells: Sequence[CellRecord]) -> tuple[Shared, ...]:
-    """The reasons of the cells without a counted result, in order of first appearance."""
+    """Return the reasons of the cells without a counted result, in order of first appearance."""
     found: dict[str, list[CellRecord]] = {}
     for cell in cells:
         if cell.reason is not None and cell.reason.text and has_no_result(cell):

@@ -84,7 +84,7 @@ class Report:
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """How many cells have each verdict."""
+        """The number of cells with each verdict."""
         return Counter(change.verdict for change in self.changes)
 
     @property
@@ -103,7 +103,7 @@ _Cell = TypeVar("_Cell", bound=Comparable)
 
 
 def by_names(cells: Iterable[_Cell]) -> dict[tuple[str, ...], _Cell]:
-    """The cells by what they are called in every campaign: model, delegate, device and level."""
+    """Index the cells by their names in every campaign: model, delegate, device and level."""
     return {(cell.model, cell.delegate, cell.device, cell.level): cell for cell in cells}
 
 
@@ -159,7 +159,9 @@ def _kept(first: Comparable | None, second: Comparable | None) -> str:
 def verdict_over(
     found: Estimate, p: float | None, different: float, *, within_run: bool = False
 ) -> tuple[Verdict, str]:
-    """The verdict over an estimate, and why it is open; `p`: adjusted for how many cells are judged."""
+    """Return the verdict over an estimate, and why it is open; `p`: adjusted for the number of judged
+    cells.
+    """
     if within_run and not found.blocks:
         return "open", "unpaired: not measured by blocks"
     verdict: Verdict = decide(found.ratio, found.ci95, found.allowance, different)
@@ -184,7 +186,7 @@ def _said(reason: str) -> str:
 
 
 def _source(cell: Comparable | None) -> str | None:
-    """The cell whose runs gave the result."""
+    """Return the cell whose runs gave the result."""
     return None if cell is None else cell.reused_from or cell.cell_id
 
 

@@ -1,4 +1,4 @@
-"""How many columns of a terminal a text takes, and how to cut or pad it to so many."""
+"""Counts the columns of a terminal that a text takes, and cuts or pads it to so many."""
 
 from __future__ import annotations
 

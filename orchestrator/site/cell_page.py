@@ -99,7 +99,7 @@ def _figures(section: Section, cell: CellRecord, notes: Footnotes) -> tuple[tupl
 
 
 def _stages(cell: CellRecord, notes: Footnotes) -> tuple[StageRow, ...]:
-    """The stages of the init, and where there are none nothing."""
+    """Return the stages of the init; none if there are none."""
     m = cell.measurement
     if m is None or (m.init.cold is None and m.init.warm is None):
         return ()
@@ -111,7 +111,7 @@ def _stages(cell: CellRecord, notes: Footnotes) -> tuple[StageRow, ...]:
 
 
 def _spread(m: Measurement) -> Facts:
-    """What the interval of p50 is over, how much each level varies, and where to repeat more."""
+    """Return the level of p50's interval, the variation of each level, and where to repeat more."""
     found: list[tuple[str, str]] = []
     for name, said in spread_lines(m):
         found.append((name, said) if name else ("its choices", said.removeprefix("choices: ")))
@@ -172,7 +172,7 @@ def _attempt(attempt: AttemptRecord) -> AttemptRow:
 
 
 def _spec(cell: CellRecord) -> Facts:
-    """The requested settings, apart from the counts that the recorded settings contain."""
+    """Return the requested settings, apart from the counts that the recorded settings contain."""
     options = tuple(
         (f"option {name}", value if isinstance(value, str) else json.dumps(value))
         for name, value in sorted(cell.delegate_options.items())

@@ -79,7 +79,7 @@ class HistogramRow:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How each process's samples are distributed, on one axis: `width` units, `height` px."""
+    """The distribution of each process's samples, on one axis: `width` units, `height` px."""
 
     width: int
     height: int

@@ -16,7 +16,7 @@ from orchestrator.site.pages import Chip, Facts, Figure, MetricHead
 
 
 def head(metric: Metric) -> MetricHead:
-    """The heading of a metric in a table or on the method page."""
+    """Return the heading of a metric in a table or on the method page."""
     return MetricHead(
         key=metric.key,
         label=metric.label,
@@ -28,12 +28,12 @@ def head(metric: Metric) -> MetricHead:
 
 
 def heads(shown: Iterable[Metric]) -> tuple[MetricHead, ...]:
-    """The headings of several metrics."""
+    """Return the headings of several metrics."""
     return tuple(head(metric) for metric in shown)
 
 
 def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
-    """A metric of a cell; where it is missing, a dash with the mark of the reason."""
+    """Return a metric of a cell; if it is missing, a dash with the mark of the reason."""
     m = cell.measurement
     if m is None:
         return Figure(text.NOTHING)
@@ -44,7 +44,7 @@ def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
 
 
 def with_interval(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
-    """A metric of a cell together with its interval, where the registry has one for it.
+    """Return a metric of a cell together with its interval, if the registry has one for it.
 
     A missing interval is a dash with its mark; below a missing figure there is none.
     """
@@ -62,7 +62,7 @@ def figures(shown: Iterable[Metric], cell: CellRecord, notes: Footnotes) -> tupl
 
 
 def chips(cell: CellRecord) -> tuple[Chip, ...]:
-    """The figures that the matrix shows below the latency."""
+    """Return the figures that the matrix shows below the latency."""
     shown = (metric for metric in metrics.METRICS if metric.chip and metric.read(cell) is not None)
     return tuple(Chip(m.key, m.full_text(cell), f"{m.label}: {m.help}") for m in shown)
 
@@ -77,7 +77,7 @@ def setting_rows(settings: Mapping[str, str]) -> Facts:
 
 
 def json_object(value: str) -> dict[str, object]:
-    """The object that a text holds as JSON; empty for any other text."""
+    """Parse the JSON object in a text; empty for any other text."""
     try:
         loaded = json.loads(value)
     except (ValueError, RecursionError):

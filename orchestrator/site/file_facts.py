@@ -15,7 +15,7 @@ counted, and `farm model info` names them."""
 
 
 def file_facts(found: ModelFacts | None) -> Facts:
-    """The facts of a file; none where the farm does not have it."""
+    """Return the facts of a file; none if the farm does not have it."""
     if found is None:
         return ()
     operators = sum(one.count for one in found.operators)
@@ -35,7 +35,7 @@ def file_facts(found: ModelFacts | None) -> Facts:
 
 
 def origin_facts(found: ModelOrigin | None) -> Facts:
-    """Where a model comes from, and its licence; nothing where the campaign does not say."""
+    """Return the source of a model and its licence; nothing if the campaign does not state them."""
     if found is None:
         return ()
     return (("source", found.source), ("licence", found.licence or "not known"))

@@ -45,7 +45,7 @@ def campaign_page(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Camp
 
 
 def campaign_view(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> CampaignView:
-    """The head of a campaign; counts are those of its cells."""
+    """Return the head of a campaign; counts are those of its cells."""
     # Each cell once: one that is struck out is `failed` as well.
     counts = Counter(_STRUCK_OUT if cell.struck_out else cell.status for cell in cells)
     states = (*_ORDER, *sorted(set(counts) - {*_ORDER}))

@@ -43,8 +43,9 @@ class FallbackRow:
 
 @dataclass(frozen=True, slots=True)
 class DelegationView:
-    """How much a partition delegate took: `text` is delegated/total; `fallbacks` are
-    all of them, grouped by reason."""
+    """The part that a partition delegate took: `text` is delegated/total; `fallbacks` are all of them,
+    grouped by reason.
+    """
 
     text: str
     status: str
@@ -418,7 +419,9 @@ class CellPage:
 
 @dataclass(frozen=True, slots=True)
 class MethodPage:
-    """What every figure means; `floors` are (percentile, fewest samples) as the newest result has them."""
+    """The meaning of every figure; `floors` are (percentile, fewest samples) as the newest result has
+    them.
+    """
 
     terms: tuple[MetricHead, ...]
     floors: Facts

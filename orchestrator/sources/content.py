@@ -1,4 +1,4 @@
-"""What a source may be: a model, or labelled data. Anything else is refused before it is in the store.
+"""Checks that a source is a model, or labelled data. Anything else is refused before it is in the store.
 
 A campaign file may come from a stranger and is submitted with its submitter's rights, often an
 administrator's. It can name any file that they can read, so what is no model is neither stored, nor sent to

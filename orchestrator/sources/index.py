@@ -15,7 +15,7 @@ from runtime.common.durable import write_atomically
 
 
 def recall(store: Store, key: str) -> StoredFile | None:
-    """The artifact that this source gave before, where the store still has it."""
+    """Return the artifact that this source gave before, if the store still has it."""
     try:
         entry = json.loads(_path(store, key).read_bytes())
     except (OSError, ValueError):

@@ -26,7 +26,7 @@ def why_unscheduled(home: FarmHome, lab: LabConfig, state: SchedulerState | None
 
 
 def broker_state(lab: LabConfig, state: SchedulerState | None) -> str:
-    """The state of the broker as the scheduler has recorded it."""
+    """Return the state of the broker as the scheduler has recorded it."""
     if not lab.is_lab:
         return NO_BROKER
     if state is None:

@@ -15,8 +15,8 @@ from orchestrator.sources.store import Store
 def prepared(
     campaign: Campaign, checked: CheckedSources, store: Store, lab: LabConfig, note: Callable[[str], None]
 ) -> tuple[Campaign, tuple[StoredModel, ...]]:
-    """The campaign's models and labelled data in the store; `note` receives a line for each slow step and for
-    each model whose cells will fail.
+    """Put the campaign's models and labelled data into the store; `note` receives a line for each slow step
+    and for each model whose cells will fail.
 
     Raises `FarmError` where the store's budget is used, and as `resolve_all` and `with_data`.
     """

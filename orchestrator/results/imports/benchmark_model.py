@@ -64,7 +64,7 @@ def read_log(text: str) -> Iterator[ImportedResult]:
 
 
 class _Run:
-    """What the lines of a run have said so far."""
+    """The figures of a run in the lines read so far."""
 
     def __init__(self, model: str | None = None) -> None:
         self.model = model
@@ -93,7 +93,7 @@ class _Run:
             self.memory_mb = max(self.memory_mb, float(found[1]))
 
     def result(self) -> ImportedResult:
-        """The run, once it is complete."""
+        """Return the run, once it is complete."""
         assert self.summary is not None
         init, first, _, mean = (value / 1e3 for value in self.summary)
         if self.count < 1:

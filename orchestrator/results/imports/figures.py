@@ -34,7 +34,7 @@ class ImportedResult:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a tool's file says of one run: times in ms, None where it has none; `memory_bytes` is a peak."""
+    """The figures of one run in a tool's file: times in ms, None if it has none; `memory_bytes` is a peak."""
 
     samples: int
     mean: float | None
@@ -47,7 +47,7 @@ class Figures:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def measurement(self) -> Measurement:
-        """The figures as a result has them. Raises `NotReadableError` for ones that no clock gives."""
+        """Return the figures as a result has them. Raises `NotReadableError` for ones that no clock gives."""
         times = (self.mean, self.median, self.p95, self.init, self.init_warm, self.first)
         for value in times:
             if value is not None and not (math.isfinite(value) and value >= 0.0):

@@ -25,7 +25,7 @@ def is_printed_block(text: str) -> bool:
 
 
 def read_printed_blocks(text: str) -> Iterator[ImportedResult]:
-    """The result of each block. Raises `NotReadableError` for one that is cut off."""
+    """Yield the result of each block. Raises `NotReadableError` for one that is cut off."""
     logged: dict[str, str] = {}
     rows: dict[str, tuple[str, str | None]] | None = None
     for line in text.splitlines():

@@ -51,7 +51,7 @@ def read_results(content: bytes) -> list[ImportedResult]:
 
 
 def _text(content: bytes) -> str | None:
-    """The text of a file; None for a binary one."""
+    """Return the text of a file; None for a binary one."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

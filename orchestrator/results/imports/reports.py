@@ -15,7 +15,7 @@ AI_HUB: Final = "ai-hub"
 
 
 def read_report(report: Any) -> Iterator[ImportedResult]:
-    """The one result of a report. Raises `NotReadableError` for another object, and for missing figures."""
+    """Yield the one result of a report. Raises `NotReadableError` for another object, or missing figures."""
     if not isinstance(report, dict):
         raise NotReadableError("expected one JSON object")
     if isinstance(report.get("execution_summary"), dict):
@@ -30,7 +30,7 @@ def read_report(report: Any) -> Iterator[ImportedResult]:
 
 
 def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
-    """Times are in ms."""
+    """Read a report of `litert-benchmark`, whose times are in ms."""
     latency = report["latency"]
     accelerators = report.get("accelerators")
     if isinstance(accelerators, list):
@@ -53,7 +53,9 @@ def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
 
 
 def _ai_hub(report: Mapping[str, Any]) -> ImportedResult:
-    """Times are in us, memory in bytes; `estimated_inference_time` is a figure that the service chose."""
+    """Read a profile of AI Hub: times in us, memory in bytes; the service chose
+    `estimated_inference_time`.
+    """
     summary = report["execution_summary"]
     times = summary.get("all_inference_times")
     if not isinstance(times, list) or not times:
