@@ -15,7 +15,9 @@ from runtime.delegates.base import Partition
 
 @dataclass(frozen=True, slots=True)
 class Primed:
-    """How many kernels were kept already, and how many are new; `failures` says why others are not there."""
+    """The number of kernels that were kept already, and of new ones; `failures` says why others are
+    missing.
+    """
 
     device: str
     known: int
@@ -25,7 +27,7 @@ class Primed:
 
 @runtime_checkable
 class Primable(Protocol):
-    """What a delegate may have besides: it keeps compiled kernels, and takes them from there."""
+    """A delegate that keeps compiled kernels, and takes them from there."""
 
     def prime(self, name: str, partitions: Iterable[Partition]) -> Primed:
         """Compile and keep what partitions need of the delegate's device, the most frequent first.

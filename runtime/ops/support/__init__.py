@@ -1,1 +1,1 @@
-"""What operator families share: contexts, the registry, evaluation, and numeric building blocks."""
+"""The base of the operator families: contexts, the registry, evaluation, and numeric building blocks."""

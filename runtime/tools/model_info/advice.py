@@ -41,7 +41,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What suits a kind. `measured` is None where nothing of the kind has been measured."""
+    """The recommendation for a kind. `measured` is None if nothing of the kind has been measured."""
 
     kind: Kind
     note: str
