@@ -19,6 +19,9 @@ ARITHMETIC = (
 )  # fmt: skip
 """What a numeric constant may be made of: literals, arithmetic, collections of them, other constants."""
 
+CLAUSE = re.compile(r"\W*(What|Which|None|Where|How|Those|As|Whose)\b")
+"""First words of noun clauses, which say something of a thing that the reader does not know yet."""
+
 
 def modules() -> list:
     """Every module but the migrations, which are history."""
@@ -88,6 +91,8 @@ def test_numbers_and_docstrings_say_what_they_mean(path):
     texts = list(docstrings(tree))
     assert [line for line, text in texts if not is_sentence(text)] == [], "a docstring is a sentence"
     assert [(line, wraps) for line, text in texts if (wraps := stray_wraps(text))] == [], "wrap it again"
+    clauses = [line for line, text in texts if CLAUSE.match(text)]
+    assert clauses == [], 'a docstring says what the thing is for: "Return why …", not "What …"'
 
 
 def test_the_checks_see_what_they_are_for():
@@ -95,3 +100,10 @@ def test_the_checks_see_what_they_are_for():
     assert list(unexplained(tree)) == ["B", "_C"]
     assert not is_sentence("shape of the thing")
     assert stray_wraps("A line that was wrapped at the wrong\nplace\nand goes on.") == ["place"]
+
+
+@pytest.mark.parametrize("word", ["What", "Which", "None", "Where", "How", "Those", "As", "Whose"])
+def test_a_noun_clause_is_recognised(word):
+    assert CLAUSE.match(f"{word} the thing says.")
+    assert not CLAUSE.match(f"Return {word.lower()} the thing says.")
+    assert not CLAUSE.match(f"{word}ever it says.")
