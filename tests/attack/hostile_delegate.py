@@ -26,7 +26,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def attempt(action: Callable[[], object]) -> str:
-    """What an action gave, or `refused` and the kind of error."""
+    """Return what an action gave, or `refused` and the kind of error."""
     try:
         return f"got {action()}"[:80]
     except BaseException as error:  # noqa: BLE001  # whatever stops it is the answer
@@ -53,7 +53,7 @@ def connect(address: tuple[str, int] | str) -> str:
 
 
 def called(name: str, *arguments: object) -> str:
-    """A function of libc that must fail."""
+    """Call a function of libc that must fail."""
     if getattr(_LIBC, name)(*arguments) != 0:
         raise OSError(ctypes.get_errno(), name)
     return name
@@ -67,7 +67,7 @@ def large_file() -> str:
 
 
 def fork_bomb() -> int:
-    """How many children there can be at once."""
+    """Return the number of children that can exist at once."""
     children: list[int] = []
     try:
         while len(children) < FORKS:

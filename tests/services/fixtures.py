@@ -17,7 +17,7 @@ from tests.services.redis import RedisServer
 
 @pytest.fixture(scope="session")
 def short_folder() -> Iterator[Path]:
-    """A folder with a short path: the names of unix sockets are limited to 107 bytes."""
+    """Make a folder with a short path: the names of unix sockets are limited to 107 bytes."""
     folder = Path(tempfile.mkdtemp(prefix="farm-"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -25,7 +25,7 @@ def short_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def redis_server(short_folder: Path) -> Iterator[RedisServer]:
-    """A redis-server of this test alone, on a unix socket."""
+    """Start a redis-server of this test alone, on a unix socket."""
     needs.redis_server()
     folder = Path(tempfile.mkdtemp(prefix="redis-", dir=short_folder))
     server = RedisServer(folder).start()
@@ -51,7 +51,7 @@ def postgres_url(postgres: PostgresCluster) -> Iterator[str]:
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
-    """An empty network: `network.add("server")` is one machine."""
+    """Make an empty network: `network.add("server")` is one machine."""
     needs.network_namespaces()
     made = Network(tmp_path)
     yield made

@@ -8,7 +8,7 @@ from orchestrator.db.migrate import migrate
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def any_database(request, tmp_path):
-    """An empty farm of either kind."""
+    """Open an empty farm of either kind."""
     where = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path / "farm.db"
     opened = Database.connect(where, tmp_path)
     migrate(opened)
