@@ -1,4 +1,4 @@
-"""Whether a process can have used the device that it is measured on, or has computed on the CPU instead.
+"""Judges whether a process can have used its device, or has computed on the CPU instead.
 
 A delegate that falls back to the CPU without a word gives right outputs in a time that is not the device's.
 What it cannot hide: without a driver nothing reaches a device, and computing takes the CPU's time.

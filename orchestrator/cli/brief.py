@@ -1,4 +1,4 @@
-"""Writes the ten lines that say all of a cell, the beginning of `farm show`."""
+"""Writes the ten-line summary of a cell with which `farm show` begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front page of `farm`: its verbs in groups, `--version`, and what an unknown verb may have meant."""
+"""The front page of `farm`: its verbs in groups, `--version`, and suggestions for unknown verbs."""
 
 from __future__ import annotations
 

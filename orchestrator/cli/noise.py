@@ -1,4 +1,4 @@
-"""`farm devices noise`: by how much equal things differ on a device."""
+"""`farm devices noise`: measures how much equal things differ on a device."""
 
 from __future__ import annotations
 

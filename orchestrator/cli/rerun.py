@@ -1,4 +1,4 @@
-"""Measures the pairs of `farm compare --rerun` anew, and says what was left out."""
+"""Measures the pairs of `farm compare --rerun` again, and lists those that were left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outermost layer of the application: what holds for every request and every answer.
+"""The outermost layer of the application: the rules for every request and every answer.
 
 It stands around Starlette, which would hand an error on to the server to be logged with its traceback, and
 with the statement and the values that a database refused.

@@ -1,4 +1,4 @@
-"""HTTP/1.1 of the endpoint: uvicorn's protocol, with a deadline for whatever the other end has to do."""
+"""HTTP/1.1 of the endpoint: uvicorn's protocol, with a deadline for everything that the other end must do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts what happens in the process that schedules. Prometheus takes a restart of it for what it is."""
+"""Counts events in the process that schedules. Prometheus recognises a restart of it."""
 
 from __future__ import annotations
 

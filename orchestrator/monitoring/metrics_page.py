@@ -1,4 +1,4 @@
-"""The text that Prometheus scrapes: one for everybody who asks within a few seconds."""
+"""Builds the text that Prometheus scrapes; scrapes within a few seconds of each other share it."""
 
 from __future__ import annotations
 

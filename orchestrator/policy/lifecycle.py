@@ -1,4 +1,4 @@
-"""The states of cells and attempts: a table of legal moves for each, and what an ended attempt means.
+"""The states of cells and attempts: a table of legal moves for each, and the effects of an ended attempt.
 
     cell      queued -> dispatched -> running -> done | failed | unsupported | cancelled
     attempt             dispatched -> running -> done | failed | unsupported | cancelled

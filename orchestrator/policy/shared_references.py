@@ -1,4 +1,4 @@
-"""Decides which references of a farm's agents the other agents are told of.
+"""Decides which references of a farm's agents are offered to the other agents.
 
 An agent speaks for its own attempts alone, and a false reference would decide over those of others. The
 kernels are deterministic: what two agents made independently, bit for bit, is what they compute.

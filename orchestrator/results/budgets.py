@@ -1,4 +1,4 @@
-"""Budgets: limits that a cell's figures must keep, judged as every verdict is: over all of what is known.
+"""Judges budgets: limits on a cell's figures, compared with the whole interval as every verdict is.
 
 `p50<=5ms` is met where the whole 95 % interval of p50, widened by what others took, is at most 5 ms, exceeded
 where all of it is above, and open where the limit lies inside: a limit that is met by luck will be missed by

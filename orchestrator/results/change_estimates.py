@@ -1,4 +1,4 @@
-"""The ratio of two results of a cell, with its interval: by blocks where it was stored, else of two sessions.
+"""Estimates the ratio of two results of a cell: by stored blocks, else from two sessions.
 
 Every ratio is the first's time over the second's: above 1, the second is faster. Results of two sessions are
 compared by Welch's interval (1947) over processes, or tunings where these varied, whose spread each `ci95`

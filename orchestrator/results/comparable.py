@@ -1,4 +1,4 @@
-"""A cell as far as it is compared: the few fields of a `CellRecord` that this takes, by the same names.
+"""The fields of a cell that comparisons read, under the names of `CellRecord`.
 
 To compare two campaigns of thousands of cells, most of their records would be decoded for nothing.
 """

@@ -1,4 +1,4 @@
-"""Says in words what stands behind a cell's figures: spread, init by stage, sustained and throughput pass."""
+"""Explains a cell's figures in words: spread, init by stage, sustained and throughput pass."""
 
 from __future__ import annotations
 

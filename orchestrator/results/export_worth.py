@@ -1,4 +1,4 @@
-"""The part of an exported result that says what its figures are worth: grades, ratio, variation."""
+"""Exports the fields that qualify the figures of a result: grades, ratio, variation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the passes that follow the timed processes where a campaign asks for them."""
+"""The figures of the passes that run after the timed processes if a campaign asks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shortens the reasons of cells without a result to one line, and marks what several places refer to."""
+"""Shortens the reasons of cells without a result to one line, and marks texts that several places share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares the results of two runs cell by cell: how fast is the second, and how sure is that?
+"""Compares the results of two runs cell by cell: the speed of the second, with its certainty.
 
 A ratio is the first's time over the second's, and its verdict is the one of every other ratio
 (`runtime.common.verdict`). Over many cells the probabilities are adjusted by Benjamini and Hochberg (1995),

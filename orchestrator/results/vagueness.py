@@ -1,4 +1,4 @@
-"""Finds the results that more blocks would make clearer, the vaguest first, and says why others would not be.
+"""Finds the results that more blocks would clarify, the vaguest first; explains why others would not gain.
 
 A cell that was measured with a baseline is known by its ratio: it is vague while that is open. The baseline
 itself is measured again with every such cell. Any other cell is known by its p50, to the target of its plan.

@@ -1,4 +1,4 @@
-"""Applies the agents' messages to the database; returns what is to be done once that is committed."""
+"""Applies the agents' messages to the database; returns the tasks to do after the commit."""
 
 from __future__ import annotations
 

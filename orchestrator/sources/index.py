@@ -1,4 +1,4 @@
-"""Remembers the sha256 of the artifact that a source gave, so a second submission fetches nothing.
+"""Remembers the sha256 of the artifact from each source, so that a second submission fetches nothing.
 
 One small JSON file per source beside the artifacts, named by the hash of the source.
 """

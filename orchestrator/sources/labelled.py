@@ -1,4 +1,4 @@
-"""Tells before anything is measured whether labelled data fits its model: from the headers of its arrays."""
+"""Checks from array headers that labelled data fits its model, before anything is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in the background: what a compiled partition may offer besides `invoke`, and how they end."""
+"""The optional runs in the background of a compiled partition, and their ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that are compiled before a model asks for them, and how a delegate offers that.
+"""The interface by which a delegate compiles kernels before a model needs them.
 
 `runtime.tools.priming` lets a delegate compile what given models need on its device; nothing is packed, timed
 or run, and a model that is opened later finds its kernels.

@@ -1,4 +1,4 @@
-"""Chooses among the operators that a delegate supports those that it shall run.
+"""Chooses, among the operators that a delegate supports, those that it will run.
 
 LiteRT keeps the largest partitions (`max_delegated_partitions`). Before that, a delegate that says what an
 operator costs (`base.CostAware`) loses the groups of operators that cost more than they save: those too small

@@ -1,4 +1,4 @@
-"""Memory of tensors that belongs to a caller: what a delegate reads and writes in place, or copies.
+"""Memory of tensors that belongs to a caller: a delegate reads and writes it in place, or copies it.
 
 `Storage` is the protocol; host memory is here, and a backend of a delegate has storages of its own.
 """

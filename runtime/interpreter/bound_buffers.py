@@ -1,4 +1,4 @@
-"""Memory of the caller's that an `Interpreter` reads and fills in the place of its own.
+"""Memory of the caller's that an `Interpreter` reads and fills in place of its own.
 
 A quantised tensor takes a buffer of its own type, or one of float32 with the real numbers. These are rounded
 to the tensor's levels on the way in.

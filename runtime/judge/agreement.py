@@ -1,4 +1,4 @@
-"""Whether a result agrees with its reference (the rules are described in docs/measuring.md).
+"""Judges whether a result agrees with its reference (the rules are described in docs/measuring.md).
 
 Each output of each input set is judged on its own, by every rule of `bounds.py`: the norm of its errors, the
 largest single one, norms of slices, mean and slope. What is allowed is a floor that follows from the

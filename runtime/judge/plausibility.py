@@ -1,4 +1,6 @@
-"""Latencies below the device's peak rate: a call that returned before the device had computed."""
+"""Finds latencies below what the device's peak rate allows: the call returned before the device had
+computed.
+"""
 
 from __future__ import annotations
 

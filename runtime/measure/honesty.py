@@ -1,4 +1,4 @@
-"""Whether a delegate does, while it is timed, what it is timed for.
+"""Checks that a delegate does the work for which it is timed, while it is timed.
 
 Outputs are read inside the timed region, and judged. What is left: a delegate that remembers the answers to
 inputs which it has seen is right and fast, and one that returns from `invoke` before it has computed leaves

@@ -1,4 +1,4 @@
-"""A profile: what the kernels of a run took, and what of it each operator and each type of operator took."""
+"""A profile: the times of the kernels of a run, and of each operator and type of operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LiteRT's profiler of a compiled model: what the runs between start and stop took, event by event."""
+"""LiteRT's profiler of a compiled model: the times of the runs between start and stop, event by event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds all subgraphs of a model, planned on demand, and what they share: resources and threads.
+"""Holds all subgraphs of a model, planned on demand, and their shared resources and threads.
 
 Control flow reaches other subgraphs through `GraphServices`, which this module passes to the operators: no
 operator imports the plan.

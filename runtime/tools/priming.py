@@ -1,4 +1,4 @@
-"""Lets a delegate compile what models need, before any of them is opened: given ones, or the zoo's."""
+"""Lets a delegate compile the kernels of models before any is opened: of given ones, or of the zoo's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges the outputs of an attempt: every set of the cold process, and what the measured ones returned."""
+"""Judges the outputs of an attempt: every set of the cold process, and those of the measured ones."""
 
 from __future__ import annotations
 

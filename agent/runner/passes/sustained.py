@@ -1,4 +1,4 @@
-"""The process that invokes a model without a pause for minutes, after everything is timed; what it says."""
+"""Runs the sustained-load process after everything is timed, and reads its report."""
 
 from __future__ import annotations
 

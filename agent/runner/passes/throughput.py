@@ -1,4 +1,4 @@
-"""The process that keeps several runs of a model in flight, after everything is timed; what it says."""
+"""Runs the process that keeps several runs in flight after everything is timed, and reads its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about this host and this software: what splits a series of results, and what is only recorded."""
+"""Facts about this host and this software: those that split a series of results, and those only recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries and stores who has a device for a while."""
+"""Queries and stores the reservations of devices."""
 
 from __future__ import annotations
 

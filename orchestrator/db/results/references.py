@@ -1,4 +1,4 @@
-"""Stores what agents say of references that they made, and adds what the farm knows to jobs."""
+"""Stores agents' claims about the references that they made, and adds the farm's references to jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the campaign that repeats a result here; list the conditions that differ."""
+"""Builds the campaign that repeats a result here; lists the conditions that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans how two sides of a comparison are measured anew, interleaved: campaigns of pairs, and what cannot be.
+"""Plans campaigns that measure two sides of a comparison again, interleaved; lists pairs that cannot be.
 
 A pair is a cell of each side with the same model file on the same device. Its two settings of the delegate
 become two delegates of a new campaign, the first of which is its baseline, so that they are measured in

@@ -1,4 +1,4 @@
-"""Campaigns that come from users' machines: the document and the hashes of its files, which were sent before.
+"""Builds campaigns from requests of users' machines: the document, and the hashes of files sent before.
 
 The farm reads the document by its own rules, whatever the sender made of it, and fetches nothing.
 """

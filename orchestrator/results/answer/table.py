@@ -1,4 +1,4 @@
-"""The answer as plain values: what stands in it, before anybody knows how wide it may be."""
+"""The answer as plain values, independent of the width in which it will be shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what `benchmark_model` prints.
+"""Reads the output of `benchmark_model`.
 
 One log may hold several runs. A run is complete with its line `Inference timings in us: ...`; the line of
 statistics before it has the median and the 95th percentile, in releases that print them. Times are in us.

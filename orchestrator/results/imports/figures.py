@@ -1,4 +1,4 @@
-"""An imported result, and how the figures of another tool become a measurement."""
+"""An imported result, and the conversion of another tool's figures to a measurement."""
 
 from __future__ import annotations
 

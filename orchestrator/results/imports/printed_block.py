@@ -1,4 +1,4 @@
-"""Reads what `litert-benchmark` prints: the block of its results, and lines of its log where it has some.
+"""Reads the output of `litert-benchmark`: the block of its results, and lines of its log if there are any.
 
 The block alone names no model and no accelerator. Times are in ms.
 """

@@ -1,4 +1,4 @@
-"""Tells by its content which tool wrote a file, and reads it."""
+"""Recognises the tool that wrote a file by its content, and reads the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles into a device's library what partitions need, before any of them is opened."""
+"""Compiles the kernels that partitions need into a device's library, before any of them is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurements that show what suits a kind of model: one file of the kind on each delegate, with source.
+"""Measurements that recommend runners for a kind of model: one file of the kind on each, with source.
 
 `measured.json` is written by `benchmarks/model_kinds.py`. It holds for the machine that it names; a campaign
 measures the user's own.

@@ -1,4 +1,4 @@
-"""The plan of a whole model: who runs which operators in which order, and each partition's own plan."""
+"""The plan of a whole model: the runner and the order of its operators, and each partition's own plan."""
 
 from __future__ import annotations
 

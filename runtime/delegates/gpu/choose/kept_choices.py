@@ -1,4 +1,4 @@
-"""Candidates that earlier starts timed: which of a node's are worth a comparison, and which has won one.
+"""Tuning winners of earlier starts, and the short list still to time.
 
 Nothing is compiled or timed here; who times is `runtime.delegates.gpu.choose.tuning`.
 """

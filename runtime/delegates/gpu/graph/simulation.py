@@ -1,4 +1,4 @@
-"""The simulated path of quantised models: tensors hold real numbers, rounded to what levels stand for.
+"""The simulated path of quantised models: tensors hold real numbers, rounded to those of their levels.
 
 A *level* is a stored integer q; it stands for scale * (q - zero_point). On this path every quantised tensor
 enters the graph as float32, constants widened, and behind each operator a step rounds its result to a

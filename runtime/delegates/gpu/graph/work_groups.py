@@ -1,4 +1,4 @@
-"""Work-groups: how many work-items share what, and how many a launch has."""
+"""Work-groups: the sizes and shared memory of groups, and the number of groups in a launch."""
 
 from __future__ import annotations
 

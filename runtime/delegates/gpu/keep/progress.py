@@ -1,4 +1,4 @@
-"""Says what a long preparation is doing, so that nobody takes it for a program that hangs."""
+"""Announces a long preparation, so that nobody takes the program for one that hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are others in disguise become those, which later passes and the lowering know.
+"""Replaces operators that are others in disguise by those, which later passes and the lowering know.
 
 SPLIT, SPLIT_V and UNPACK become a SLICE for each of their outputs. PACK is a CONCATENATION, whose parts may
 be written in place. What only changes the shape is a RESHAPE, often a view. Paddings and crops of batches of

@@ -1,4 +1,4 @@
-"""LiteRT's names for what the delegate's options say: those of `TfLiteGpuDelegateOptionsV2`, and of iOS.
+"""Translates LiteRT's names of the delegate's options: those of `TfLiteGpuDelegateOptionsV2`, and of iOS.
 
 Each has its effect here, by one of our own options, or is refused with the reason.
 """

@@ -1,4 +1,4 @@
-"""Numbers narrower than float32: what a device was found to do with them, and which a delegate uses.
+"""Numbers narrower than float32: a device's findings about them, and the delegate's choice.
 
 `fp16` and `bf16` store the weights of convolutions and matrix products in that type, rounded once; they are
 widened in registers, and activations, sums, softmax and normalisations stay float32. With `bf16` the

@@ -1,4 +1,4 @@
-"""OpenCL's errors as the runtime's: which say that a device is lost, and which that its memory is full.
+"""Converts OpenCL's errors to the runtime's, such as a lost device or full memory.
 
 A lost device stays lost for the process, whose contexts on it are void. Other processes are not concerned.
 """

@@ -1,4 +1,4 @@
-"""The process that tries what a device does with narrow numbers: an unknown instruction would end it.
+"""The process that tests a device with narrow numbers: an unknown instruction would end it.
 
 The arguments are the index of the device and the trials to run. Each answer is a line on the standard output:
 the trial, a tab, and its fault, empty where the device returned the right numbers.

@@ -1,4 +1,4 @@
-"""Asks a device, by programs that compile, run and are compared, what it does with narrow numbers.
+"""Finds out how a device handles narrow numbers, by programs that compile, run and are compared.
 
 Extensions do not tell: NVIDIA's driver compiles half arithmetic without advertising it, and PoCL's compiler
 knows no name for instructions that the processor has. A trial may end its process, so it has one of its own.

@@ -1,4 +1,4 @@
-"""The ends of runs as OpenCL events: what later runs wait for on the device, and callers on the host."""
+"""The ends of runs as OpenCL events, for which later runs wait on the device, and callers on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From sums of products of levels to output levels: what the tensors say of it, and its constants."""
+"""The stage from sums of products of levels to output levels: its reading from tensors, its constants."""
 
 from __future__ import annotations
 
