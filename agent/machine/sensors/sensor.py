@@ -31,7 +31,7 @@ class Quantity(StrEnum):
     """The reasons for which the part is slowed down now, bits of `Throttle`."""
 
     THROTTLINGS = "throttlings"
-    """How often the part was slowed down by heat since some time in the past; it only grows."""
+    """The number of times heat has slowed the part down since some time in the past; it only grows."""
 
     PROCESSES = "processes"
     """Processes that compute on the part now."""
