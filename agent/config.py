@@ -124,7 +124,7 @@ class AgentConfig:
 
     @property
     def workloads(self) -> Path:
-        """What the calibration workload took before and after earlier attempts, by device."""
+        """The file of the calibration workload's times before and after earlier attempts, by device."""
         return self.state / "workload.json"
 
     @property

@@ -42,9 +42,9 @@ class ProbeReport(Wire):
 
 
 class CheckedDevice(Wire):
-    """What a check found on one device: operators that agree with the CPU path, and how others differ.
+    """The result of a check on one device: operators that agree with the CPU path, and how others differ.
 
-    `fault`: why the device could not be checked; empty where it was. `is_new`: it was checked just now.
+    `fault`: why the device could not be checked; empty if it was. `is_new`: it was checked just now.
     """
 
     device_id: Id

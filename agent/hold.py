@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _group_of(device_id: str) -> str:
-    """The exclusion group of a device of this host. Raises `LookupError` naming those that it has."""
+    """Return the exclusion group of a device of this host. Raises `LookupError` naming the host's devices."""
     if device_id == HOST_GROUP:
         return HOST_GROUP
     from agent.devices import ProbeError, probe  # noqa: PLC0415  # the CPU and the whole host need no drivers
@@ -93,7 +93,7 @@ def _group_of(device_id: str) -> str:
 
 
 def _waited_for(group: str, what: str, timeout_s: float | None) -> Lease | None:
-    """The lease, once it is free; None where that takes too long. Raises `OSError`."""
+    """Wait for the lease and return it; None if that takes too long. Raises `OSError`."""
     folder = lease_folder()
     start = time.monotonic()
     told_s = -_TELL_EVERY_S

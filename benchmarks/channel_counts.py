@@ -1,4 +1,4 @@
-"""What channel counts that are no multiple of 4 or 16 cost on the GPU delegate, in time and bytes.
+"""Measures the cost of channel counts that are no multiple of 4 or 16 on the GPU delegate, in time and bytes.
 
     .venv/bin/python -m benchmarks.channel_counts [--rounds 15] [--slice 0.1] [--out FILE]
 
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def stack(channels: int) -> bytes:
-    """The model of one count."""
+    """Build the model of one count."""
     b = Builder()
     shape = (1, SIDE, SIDE, channels)
     value = b.input(np.float32, shape)
@@ -72,14 +72,16 @@ def stack(channels: int) -> bytes:
 
 
 def run_of(channels: int, folder: str) -> Callable[[], object]:
-    """A run on buffers that are used without a copy."""
+    """Return a run on buffers that are used without a copy."""
     compiled = on_gpu(stack(channels), tuning="fast", cache_dir=folder)
     inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
     return lambda: compiled.run_by_index(0, inputs, outputs)
 
 
 def row_of(channels: int, seconds: Any) -> dict[str, Any]:
-    """What one count costs: by the `seconds` of each count, round by round, and by the bytes of its plan."""
+    """Return the cost of one count: by the `seconds` of each count, round by round, and by its plan's
+    bytes.
+    """
     (plan,) = model_plan(read_model(stack(channels)), planner_of("gpu", {"cache_dir": ""})).partitions
     most = COUNTS[-1]
     return {
@@ -93,7 +95,7 @@ def row_of(channels: int, seconds: Any) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a page in Markdown."""
+    """Format the rows as a page in Markdown."""
     lines = [
         "# What channel counts cost on the GPU delegate",
         "",

@@ -1,4 +1,4 @@
-"""How long `farm --help` takes, as a multiple of `python -c "import typer"`; interleaved whole processes.
+"""Times `farm --help` as a multiple of `python -c "import typer"`; interleaved whole processes.
 
     .venv/bin/python benchmarks/cli_start.py [--rounds 15]
 

@@ -1,4 +1,4 @@
-"""How long `farm compare A B` takes on two campaigns of 10,000 measured cells, as a user waits for it.
+"""Times `farm compare A B` on two campaigns of 10,000 measured cells, as a user waits for it.
 
     .venv/bin/python -m benchmarks.compare_scale [--cells 10000] [--rounds 5] [--out FILE]
 
@@ -97,7 +97,9 @@ def _measure(database: Database, cell_ids: list[str], figures: Iterator[Measurem
 
 
 def _measurements(day: str) -> Iterator[Measurement]:
-    """What the cells take: from day to day about 2 % differ, and a hundredth of the cells by a fifth more."""
+    """Yield the cells' measurements: from day to day about 2 % differ, and a hundredth of the cells by a
+    fifth more.
+    """
     base, days = random.Random(_SEED), random.Random(day)  # noqa: S311  # times, no secrets
     for number in count():
         changed = 1.2 if days.random() < 0.01 else 1.0
@@ -132,7 +134,7 @@ def _measurement(p50: float, half: float, *, paired: bool) -> Measurement:
 
 
 def _seconds(home: str, *arguments: str) -> tuple[float, float]:
-    """What a command takes: by the clock, and of processors."""
+    """Return the seconds that a command takes: by the clock, and of processors."""
     used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
         [FARM, *arguments], env=os.environ | {"FARM_HOME": home}, check=True, stdout=subprocess.DEVNULL

@@ -141,7 +141,7 @@ def _channel(which: Callable[[Right], int]) -> Callable[[Right], Any]:
 
 
 def _row(which: Callable[[Right], int]) -> Callable[[Right], Any]:
-    """A row of the first axis, of a vector a run of values."""
+    """Return a chooser of a row of the first axis, or of a run of values in a vector."""
 
     def place(right: Right) -> Any:
         if right.values.ndim == 1:
@@ -161,7 +161,7 @@ def _tile(right: Right) -> Any:
 
 
 def _border(right: Right) -> NDArray[np.bool_]:
-    """The outermost pixels of a picture, of a vector its ends."""
+    """Return the outermost pixels of a picture, or the ends of a vector."""
     edge = np.zeros(right.values.shape, bool)
     first = max(0, right.values.ndim - 3)
     for axis in range(first, min(first + 2, right.values.ndim)):
@@ -228,13 +228,13 @@ def _rounded_down(right: Right) -> Reals:
 
 
 def _ramp(right: Right) -> Reals:
-    """A gain that grows along the values, as an accumulated error does."""
+    """Apply a gain that grows along the values, as an accumulated error does."""
     ramp = np.linspace(0.0, 4 * right.strength, right.values.size).reshape(right.values.shape)
     return right.values * (1 + ramp)
 
 
 def _bent(right: Right) -> Reals:
-    """A poor approximation of a curve: large values are too small."""
+    """Approximate a curve poorly: large values are too small."""
     most = float(np.abs(right.values).max()) or 1.0
     return right.values * (1 - 4 * right.strength * np.abs(right.values) / most)
 

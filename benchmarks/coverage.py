@@ -81,7 +81,9 @@ def main() -> int:
 
 
 def _chosen(globs: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The table's models with each precision, and the variants with narrow weights or quantised whole."""
+    """Yield the table's models with each precision, and the variants with narrow weights or quantised
+    whole.
+    """
     for name, entry in sorted(zoo().items(), key=lambda item: int(item[1]["macs"])):
         if any(fnmatch.fnmatch(name, glob) for glob in globs):
             if entry["primary"]:
@@ -93,7 +95,7 @@ def _chosen(globs: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, di
 
 
 def _place(report: dict[str, Any], name: str, entry: dict[str, Any], way: str) -> dict[str, Any]:
-    """Where the report holds what was found; fp32 stands in the row itself."""
+    """Return the place of a model's findings in the report; fp32 stands in the row itself."""
     if way == NARROW:
         return _entry(report.setdefault(NARROW, {}), name, {"operators": entry["n_ops"]})
     if way in (SIMULATED, INTEGERS):
@@ -164,7 +166,7 @@ def _narrow(data: bytes, *, run: bool) -> dict[str, Any]:
 def _ours(
     data: bytes, options: dict[str, Any], rows: Sequence[Outputs], *, run: bool
 ) -> tuple[dict[str, Any], list[Outputs], int]:
-    """What the delegate took, its outputs, and the bytes of its constants."""
+    """Return the operators that the delegate took, its outputs, and the bytes of its constants."""
     delegate = load_delegate("gpu", options)
     assert isinstance(delegate, PartitionDelegate)
     interpreter = Interpreter(model_content=data, experimental_delegates=[delegate])

@@ -52,7 +52,7 @@ Three sets of random inputs each.
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows: Mapping[str, Mapping[str, Any]] = report.get("rows", {})
     whole = sum(row.get("status") == "full" for row in rows.values())
     ran = sum("verdict" in row for row in rows.values())

@@ -1,4 +1,4 @@
-"""What the benchmarks of the farm share: order statistics, the local PostgreSQL, and the report."""
+"""Shared parts of the farm's benchmarks: order statistics, the local PostgreSQL, and the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Spread:
 
 
 def postgres_binaries() -> Path:
-    """The folder of the PostgreSQL on the path, or of the newest that Debian installed here."""
+    """Return the folder of the PostgreSQL on the path, or of the newest that Debian installed here."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     newest = shutil.which("postgres") or (found[-1] if found else None)
     if newest is None:

@@ -74,7 +74,7 @@ class _LocalPostgres(PostgresCluster):
     """A PostgreSQL that every process reaches over its socket."""
 
     def url(self, database: str) -> str:
-        """As `socket_url`."""
+        """Return the URL as `socket_url` does."""
         return self.socket_url(database)
 
 

@@ -67,7 +67,7 @@ NOTHING = PastResults({}, {}, {})
 
 @dataclass
 class SqlClock:
-    """How long this process waited for the database, and when it committed last."""
+    """The time that this process waited for the database, and its last commit."""
 
     seconds: float = 0.0
     statements: int = 0
@@ -193,7 +193,7 @@ class TimedScheduler(SchedulerLoop):
         return super()._fill(turn, device_ids, now)
 
     def _publish(self, jobs: Iterable[tuple[str, JobSpec]]) -> None:
-        """Called when the assignments are committed, in a turn or in a sweep."""
+        """Publish the jobs; called when the assignments are committed, in a turn or in a sweep."""
         jobs = list(jobs)
         for _, job in jobs:
             if job.device_id in self._ending:
@@ -269,7 +269,7 @@ def database_of(kind: str, folder: Path) -> Iterator[tuple[Database, dict[str, A
 
 
 def pgbench(binaries: Path, cluster: Any) -> dict[str, Any]:
-    """What this machine's PostgreSQL does with its own benchmark, just before."""
+    """Return the results of this machine's PostgreSQL in its own benchmark, just before."""
     program = binaries / "pgbench"
     if not program.exists():
         return {"pgbench": "not installed"}
@@ -286,7 +286,7 @@ def pgbench(binaries: Path, cluster: Any) -> dict[str, Any]:
 
 
 def fsync_ms(folder: Path, count: int = 100) -> Spread:
-    """Writing and syncing 8 KB."""
+    """Time writing and syncing 8 KB, in ms."""
     taken = []
     with (folder / "fsync").open("wb", buffering=0) as out:
         for _ in range(count):

@@ -25,7 +25,7 @@ SHA256 = "5" * 64
 
 
 def fleet(devices: int, per_agent: int) -> dict[str, tuple[Device, ...]]:
-    """The devices of each agent: GPUs that may run side by side."""
+    """Return the devices of each agent: GPUs that may run side by side."""
     agents: dict[str, list[Device]] = {}
     for number in range(devices):
         agent = f"rack-{number // per_agent:04d}"
@@ -127,7 +127,7 @@ class Simulator:
 
 
 def _result(job: dict[str, Any]) -> dict[str, Any]:
-    """A result of the usual size: about 2 KB."""
+    """Return a result of the usual size: about 2 KB."""
     names = ("init", "init_warm", "first", "p50", "p90", "p99", "mean")
     latency = {**dict.fromkeys(names, 1.25), "ci95": [1.2, 1.3]}
     measurement = {

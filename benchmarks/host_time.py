@@ -1,4 +1,4 @@
-"""What a run on the GPU delegate takes of the caller's thread: until `run_async` returns, and in all.
+"""Times a run on the GPU delegate for the caller's thread: until `run_async` returns, and in all.
 
     .venv/bin/python -m benchmarks.host_time [--launches 65] [--runs 2000] [--out FILE]
 

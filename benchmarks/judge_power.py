@@ -124,7 +124,7 @@ def main() -> int:
 
 
 def _text(report: Mapping[str, Any]) -> str:
-    """The report as JSON, one model a line."""
+    """Return the report as JSON, one model a line."""
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in report["rows"].items())
     return f'{{"litert": {json.dumps(report["litert"])}, "rows": {{\n{rows}\n}}}}\n'
 
@@ -143,7 +143,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _names(globs: Sequence[str]) -> Iterator[str]:
-    """The real models, the one that is made, then the zoo by the number of its products."""
+    """Return the real models, the one that is made, then the zoo by the number of its products."""
     found = [*sorted(manifest()), HYBRID, *sorted(zoo(), key=lambda name: int(zoo()[name]["macs"]))]
     return (name for name in found if any(fnmatch.fnmatch(name, glob) for glob in globs))
 
@@ -207,7 +207,7 @@ def _make(name: str, what: str, target: Path) -> None:
 
 
 def _rules(model: Model) -> dict[str, InputRule]:
-    """Indices and masks of 0 and 1, which every model takes; everything else as the farm fills it.
+    """Return rules for indices and masks of 0 and 1, which every model takes; the rest as the farm fills it.
 
     A single integer is a length, and none is a model's business at 0.
     """
@@ -224,7 +224,9 @@ def _stored(folder: Path, name: str, what: str) -> Reference | None:
 
 
 def _judged(name: str, folder: Path) -> dict[str, Any]:
-    """The row of a model: the verdicts on honest outputs by each rule, and what became of each corruption."""
+    """Return the row of a model: the verdicts on honest outputs by each rule, and the fate of each
+    corruption.
+    """
     model = read_model(_data(name))
     arithmetic = arithmetic_of(model)
     found = {what: made for what in _runs(arithmetic) if (made := _stored(folder, name, what)) is not None}
@@ -264,7 +266,7 @@ def _judged(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _honest(expected: Expected, made: Reference, rule: Rule) -> dict[str, Any]:
-    """The verdict on an honest output."""
+    """Return the verdict on an honest output."""
     verdict = judge(expected, made.outputs[:POOL_SIZE], rule)
     return {"verdict": verdict.verdict, "margin": verdict.margin, "note": verdict.note[:300]}
 

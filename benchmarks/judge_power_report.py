@@ -21,7 +21,7 @@ _Found = Mapping[str, Any]
 
 
 def row_line(name: str, row: dict[str, Any]) -> str:
-    """A model on one line, for the terminal."""
+    """Format a model on one line, for the terminal."""
     if "rules" not in row:
         return f"{name:52} {row.get('error') or row['not_judged']}"
     parts = [f"{label}: {_counts(found)}; {_honest(found)}" for label, found in row["rules"].items()]
@@ -29,7 +29,7 @@ def row_line(name: str, row: dict[str, Any]) -> str:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The marks, the corruptions by kind, what was missed, and every model."""
+    """Return the marks, the corruptions by kind, those that were missed, and every model."""
     rules = list(_rules(report))
     alarms = [f"{name} ({label}, {what})" for name, label, found in rules
               for what, one in found["honest"].items() if one["verdict"] == "fail"]  # fmt: skip
@@ -76,7 +76,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def _of(rules: Iterable[tuple[str, str, _Found]], label: str) -> list[_Found]:
-    """What was corrupted by one rule."""
+    """Return the findings of one rule that had corruptions."""
     return [found for _, of, found in rules if of == label and found["counts"]]
 
 

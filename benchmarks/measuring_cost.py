@@ -1,4 +1,4 @@
-"""What the measuring itself costs: the loop around an invoke, the sensors' process, paired blocks.
+"""Measures the cost of the measuring itself: the loop around an invoke, the sensors' process, paired blocks.
 
     python -m benchmarks.measuring_cost [--parts loop sensors pairing] [--out FILE]
 
@@ -64,7 +64,7 @@ reads several times."""
 
 
 def main() -> int:
-    """The parts that were asked for; their figures are printed and written."""
+    """Run the chosen parts; print and write their figures."""
     args = _arguments()
     parts: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
         "loop": _loop,

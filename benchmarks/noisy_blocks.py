@@ -28,7 +28,8 @@ _CALL_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What disturbs a call, each as a share; pairs are bounds between which every comparison draws its own.
+    """The disturbances of a call, each as a share; pairs are bounds between which every comparison draws its
+    own.
 
     A share `slow` of the processes takes `slow_factor` as long; processes differ by `process_sd` besides.
     `wave_sd` and `wave_s`: deviation of the machine's speed, and how long it resembles itself. A share

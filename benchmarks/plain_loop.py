@@ -96,7 +96,7 @@ def _block(model: str, rounds: int) -> dict[str, Sequence[float]]:
 
 
 def _plain(model: str, sha256: str) -> Callable[[], None]:
-    """A call as LiteRT's documentation has it, over the same inputs."""
+    """Return a call as LiteRT's documentation has it, over the same inputs."""
     from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415  # only where it is measured
 
     interpreter = Interpreter(model_path=model, num_threads=1)

@@ -1,4 +1,4 @@
-"""What the sandbox of runners costs: models of the demo with and without it, in fresh processes, interleaved.
+"""Measures the cost of the sandbox: models of the demo with and without it, in fresh processes, interleaved.
 
 python -m benchmarks.sandbox [--minutes 9] [--rounds 12] [--models ID ...] [--delegates KIND ...] [--out FILE]
 

@@ -12,7 +12,7 @@ FOLDERS: Final = (REPOSITORY / "examples/zoo", REPOSITORY / "benchmarks/skeleton
 
 
 def restored(name: str, *more: Path) -> bytes:
-    """The model of this name, restored from the first folder that has its skeleton; `more` are asked first.
+    """Restore the model of this name from the first folder that has its skeleton; `more` come first.
 
     Raises `FileNotFoundError` with the folders that lack it.
     """

@@ -69,5 +69,5 @@ class SlowerDelegate:
         return model
 
     def describe(self) -> Mapping[str, str]:
-        """What LiteRT says, and the share."""
+        """Return LiteRT's settings, and the share."""
         return {**self._litert.describe(), "share": f"{self._share:g}"}

@@ -1,4 +1,4 @@
-"""How long the GPU delegate takes to start, and in how much memory: cold, with a new model, and warm.
+"""Measures the starts of the GPU delegate in time and memory: cold, with a new model, and warm.
 
     .venv/bin/python -m benchmarks.start [--models NAME ...] [--others NAME ...] [--ways WAY ...] [--rounds 5]
                                          [--neighbours 0 1]
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _file(name: str, folder: Path) -> Path:
-    """A model of the zoo as a file."""
+    """Write a model of the zoo to a file."""
     path = folder / f"{name}.tflite"
     path.write_bytes(restored(name))
     return path
@@ -101,7 +101,9 @@ def _neighbours(count: int) -> Iterator[None]:
 
 
 def _starts(way: str, model: Path, folder: Path, rounds: int, burning: int) -> list[dict[str, float]]:
-    """The figures of each round. A warm folder is one in which the model was started twice, in quiet."""
+    """Return the figures of each round. A warm folder is one in which the model was started twice, in
+    quiet.
+    """
     caches = folder / "caches"
     shutil.rmtree(caches, ignore_errors=True)
     if way == "warm":
@@ -124,7 +126,7 @@ WAYS = ("cold", "new", "primed", "warm", "xnnpack")
 
 
 def _primed(model: Path, folder: Path) -> Path:
-    """Caches primed with every network of the zoo but this one and its variants."""
+    """Return caches primed with every network of the zoo but this one and its variants."""
     found = folder / f"primed-{model.stem}"
     if not found.exists():
         name = model.stem.split("__")[0]
@@ -142,7 +144,7 @@ def _primed(model: Path, folder: Path) -> Path:
 
 
 def _environment(caches: Path) -> dict[str, str]:
-    """This process's environment with all caches in a folder."""
+    """Return this process's environment with all caches in a folder."""
     environment = dict(os.environ)
     for variable in CACHES:
         (caches / variable).mkdir(parents=True, exist_ok=True)
@@ -171,7 +173,7 @@ def _medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _started(path: str, delegate: str) -> dict[str, float]:
-    """The figures of this process, which does nothing else."""
+    """Return the figures of this process, which does nothing else."""
     packing, compiled = [0.0], [0]
     settings: Mapping[str, str] = {}
     if delegate == "litert":

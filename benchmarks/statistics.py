@@ -1,4 +1,4 @@
-"""How often the farm's statistics err: simulated cells whose truth is known, from fixed seeds.
+"""Measures the errors of the farm's statistics: simulated cells whose truth is known, from fixed seeds.
 
     python -m benchmarks.statistics [--trials N]
 
@@ -115,7 +115,7 @@ def share(found: Sequence[Outcome], *verdicts: Verdict) -> float:
 
 
 def _under_the_rule(trials: int) -> Iterator[str]:
-    """The lines about blocks until they stop."""
+    """Yield the lines about blocks until they stop."""
     for noise, machine in ((DEMO, "10 to 25 % of the processes slow (x 1.5)"), (CALM, "no slow processes")):
         yield f"**{machine}**"
         yield ""
@@ -143,7 +143,7 @@ def _under_the_rule(trials: int) -> Iterator[str]:
 
 
 def report(trials: int) -> Iterator[str]:
-    """The lines of the result file."""
+    """Yield the lines of the result file."""
     yield "# How often the statistics err"
     yield ""
     yield f"`python -m benchmarks.statistics --trials {trials}`; simulated from fixed seeds."

@@ -1,4 +1,4 @@
-"""How often what is said of samples errs: bounds of tails, intervals over tunings, and the drift flag.
+"""Measures the errors of statements about samples: bounds of tails, intervals over tunings, the drift flag.
 
 Part of `python -m benchmarks.statistics`: simulated cells whose truth is known.
 """
@@ -128,7 +128,7 @@ def nanoseconds(calls: Floats) -> list[list[int]]:
 
 
 def report(trials: int) -> Iterator[str]:
-    """The lines about samples."""
+    """Yield the lines about samples."""
     yield from _TAILS_TEXT.splitlines()
     yield ""
     yield "| processes | common | p90 too low | p99 | at the rank: p90 | p99 | p99's interval holds it |"

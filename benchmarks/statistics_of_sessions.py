@@ -1,4 +1,4 @@
-"""How often `farm compare` errs over two sessions of a cell that were measured one after the other.
+"""Measures the errors of `farm compare` over two sessions of a cell, one measured after the other.
 
 Part of `python -m benchmarks.statistics`: simulated cells whose truth is known.
 """
@@ -67,7 +67,7 @@ def share_called(found: Sequence[Estimate]) -> float:
 
 
 def report(trials: int) -> Iterator[str]:
-    """The lines about sessions."""
+    """Yield the lines about sessions."""
     yield from _TEXT.splitlines()
     yield ""
     yield "| level | slow processes | equal, called different | 10 % slower, called different |"

@@ -1,1 +1,1 @@
-"""What was asked and what is known: campaigns, cells, scheduling, database, results, site."""
+"""Plans, schedules and shows measurements: campaigns, cells, scheduling, database, results, site."""

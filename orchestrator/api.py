@@ -43,7 +43,7 @@ _SCHEMES = ("zoo:", "https:", "pypi:", "npm:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How a model is measured.
+    """The settings of a model's measurement.
 
     `options`: of the delegate, such as `threads`. `inputs`: as the key `inputs` of `models.yaml`. `device`: a
     device id or glob, needed where several host the delegate. `force`: no earlier result is reused. `note`
@@ -177,7 +177,7 @@ def _require_one(cells: Sequence[CellPreview]) -> None:
 
 
 def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str, Any]) -> Campaign:
-    """The campaign as a file would have it, so that the same rules and messages hold."""
+    """Return the campaign as a file would have it, so that the same rules and messages hold."""
     name = Path(str(model).removeprefix("zoo:")).stem or "model"
     entry = {"id": name, "source": _source(model), **accuracy}
     document: dict[str, Any] = {
@@ -194,7 +194,7 @@ def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str,
 
 
 def _source(given: str | Path) -> str:
-    """The same file wherever the process goes; what the schemes name stays as it is."""
+    """Return a source that stays valid wherever the process goes; schemes stay as they are."""
     text = os.fspath(given)
     return text if text.startswith(_SCHEMES) else str(Path(text).absolute())
 

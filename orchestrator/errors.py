@@ -17,7 +17,7 @@ class FarmError(Exception):
 
 
 class UsageError(FarmError):
-    """What the user gave cannot be used; nothing was stored."""
+    """The user's input cannot be used; nothing was stored."""
 
     exit_code = 2
 

@@ -55,8 +55,8 @@ that goes on to other tests.
 
 @pytest.fixture(scope="session", autouse=True)
 def lasting_compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The models of this process are compiled by the same child processes, whatever their cache is, and these
-    are asked only for what no earlier run has kept.
+    """Compile the models of this process in the same child processes, whatever their cache is, and only
+    kernels that no earlier run has kept.
 
     Tests open caches of their own by the hundred. Each would start two children, which need a second of a
     processor until they compile, more than most of these models' kernels.
@@ -82,8 +82,8 @@ os.umask(_UMASK)
 
 @pytest.fixture(autouse=True)
 def own_umask() -> Iterator[None]:
-    """A program that a test calls in this process keeps its files private; the next test's own server could
-    then not read what is made for it.
+    """Restore the umask: a program called in this process keeps its files private, and the next test's own
+    server could then not read files made for it.
     """
     yield
     os.umask(_UMASK)

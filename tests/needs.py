@@ -1,4 +1,6 @@
-"""What a test needs from the machine: absent, the test is skipped and counted; under `CI=true` it fails."""
+"""Finds a test's needs on the machine: without them, the test is skipped and counted; under `CI=true` it
+fails.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def absent(what: str) -> NoReturn:
 
 
 def shared_models() -> Path:
-    """The development models beside the repository."""
+    """Return the development models beside the repository."""
     folder = SHARED / "models"
     if not folder.is_dir():
         absent("no ../shared/models beside the repository")

@@ -50,7 +50,7 @@ class LiteRtError(Exception):
 def run_litert(
     model: bytes, inputs: Sequence[np.ndarray], resolver: str = "BUILTIN_REF", threads: int = 1
 ) -> list[np.ndarray]:
-    """Outputs of one invocation; inputs are resized to the arrays' shapes where they differ."""
+    """Return the outputs of one invocation; inputs are resized to the arrays' shapes if they differ."""
     return call_in_litert("tests.oracle:run_model", bytes(model), list(inputs), resolver, threads)
 
 

@@ -1,4 +1,4 @@
-"""What a power cut would leave of a folder: only what was synchronised to the disk.
+"""Simulates a power cut on a folder: only what was synchronised to the disk is left.
 
 The calls that matter (`os.fsync`, `os.replace`, `os.rename`) run for real and are followed. A file's content
 is durable once the file was synchronised, a name once its folder was. A rename that nobody synchronised may
@@ -29,7 +29,7 @@ class Disk:
         patch.setattr(os, "rename", self._on_rename)
 
     def after_a_power_cut(self) -> dict[str, bytes]:
-        """The files that are there afterwards, by their path below the root."""
+        """Return the files that are there afterwards, by their path below the root."""
         found: dict[str, bytes] = {}
         pending = [("", self.root.stat().st_ino)]
         while pending:

@@ -1,4 +1,4 @@
-"""How the worker processes of `make test` share the suite: in units, the longest of the last run first.
+"""Shares the suite among the worker processes of `make test`: in units, the longest of the last run first.
 
 A unit is what one worker runs as a whole, so that what its tests build together (a campaign, a database
 cluster, the kernels of an operator family) is built once. Short units come last, so that no worker ends long
@@ -75,7 +75,7 @@ def _lasted(config: pytest.Config) -> dict[str, float]:
 
 
 def unit(nodeid: str) -> str:
-    """What one worker runs as a whole: a folder, a test, otherwise a file."""
+    """Return the unit that one worker runs as a whole: a folder, a test, otherwise a file."""
     if nodeid.startswith(APART):
         return nodeid
     return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])

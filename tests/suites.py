@@ -51,7 +51,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a suite ended: `passed`, `failed`, `missing` or `interrupted`.
+    """The end of a suite: `passed`, `failed`, `missing` or `interrupted`.
 
     `content`: the hash of the tree that it ran on; None where the tree changed meanwhile.
     """
@@ -211,7 +211,7 @@ def _interrupt(running: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[Sequence[int]]:
-    """A block in which a request to end is noted in the list that it gets, and raises nothing anywhere."""
+    """Note a request to end in the list that the block gets; nothing is raised anywhere."""
     noted: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {number: signal.signal(number, lambda came, _: noted.append(came)) for number in numbers}

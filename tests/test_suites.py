@@ -42,7 +42,7 @@ FAKE = (
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A tree that git knows; what the fakes leave in it is ignored."""
+    """Make a tree that git knows; the files that the fakes leave in it are ignored."""
     (tmp_path / "source.py").write_text("1")
     (tmp_path / ".gitignore").write_text(".suites/\n*.runs\n")
     for command in (("init", "--quiet"), ("add", "--all")):

@@ -17,7 +17,7 @@ def git(root, *arguments):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A repository with a source, a figure and a report, all committed."""
+    """Make a repository with a source, a figure and a report, all committed."""
     (tmp_path / "benchmarks/results").mkdir(parents=True)
     for name in ("source.py", "benchmarks/results/start.json", "benchmarks/results/soak.md"):
         (tmp_path / name).write_text("1")

@@ -106,7 +106,9 @@ class Failure(Wire):
 
 
 class Seen(Wire):
-    """What a measuring process saw of its machine while it timed: as `agent.machine.disturbance.Evidence`."""
+    """A measuring process's observations of its machine while it timed: as
+    `agent.machine.disturbance.Evidence`.
+    """
 
     suspect: tuple[Text, ...] = ()
     invalid: tuple[Text, ...] = ()

@@ -87,7 +87,7 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
 
 
 def lease_paths(folder: Path, exclusion_group: str) -> list[Path]:
-    """The lock files of a group, from the root down; its own is the last."""
+    """Return the lock files of a group, from the root down; its own is the last."""
     parts = exclusion_group.split("/")
     groups = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     return [folder / f"farm-{_file_name(group)}.lock" for group in groups]

@@ -1,4 +1,4 @@
-"""The references that an agent keeps: what its runners made, and what the farm knows from other agents.
+"""The references that an agent keeps: those that its runners made, and those that the farm named.
 
 <folder>/<model and inputs>/<key>.npz      outputs, as `runtime.measure.reference` writes them
 <folder>/<model and inputs>/<key>.failed   why they cannot be made

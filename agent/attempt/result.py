@@ -63,7 +63,7 @@ def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
 
 
 def has_result(folder: Path) -> bool:
-    """True where the runner finished: the file appears by an atomic rename."""
+    """Return whether the runner finished: the file appears by an atomic rename."""
     return is_left(folder / RESULT_FILE)
 
 

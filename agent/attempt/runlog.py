@@ -1,4 +1,4 @@
-"""The log of which process ran when: one line per start and end, written by the processes themselves.
+"""The log of processes: one line per start and end, written by the processes themselves.
 
 Every process that runs the model appends `start` and `end`, and its runner `end` where it failed; the agent
 appends `gone` once every process of an attempt is dead, which ends the interval of any other. Times are

@@ -80,7 +80,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How attempts end whose runner left no result."""
+    """Status and reason for attempts whose runner left no result."""
 
     status: Status
     reason: Reason
@@ -148,7 +148,7 @@ class RunningAttempt:
         return tuple(self._open)
 
     def kind_of(self, attempt_id: str) -> str:
-        """The kind of delegate that one of its attempts measures."""
+        """Return the kind of delegate that one of its attempts measures."""
         return next(m.job.delegate_kind for m in self._members if m.job.attempt_id == attempt_id)
 
     @property
@@ -162,7 +162,7 @@ class RunningAttempt:
 
     @property
     def mark(self) -> str:
-        """What marks its processes; empty before their start."""
+        """The mark of its processes; empty before their start."""
         return "" if self._runner is None else self._runner.mark
 
     @property

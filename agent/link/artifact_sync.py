@@ -246,7 +246,7 @@ class ArtifactSync:
 
 
 def _without_samples(result: JobResult, measured: Measurement, why: str) -> JobResult:
-    """The result with all its figures, and the reason why its raw samples are missing."""
+    """Return the result with all its figures, and the reason why its raw samples are missing."""
     said = f"{NO_SAMPLES} {why}"
     kept = measured.model_copy(
         update={"samples_sha256": None, "warnings": (*measured.warnings[: MAX_WARNINGS - 1], said)}

@@ -1,4 +1,4 @@
-"""How the link reaches the broker: its connections, and a Celery application with one task."""
+"""Connects the link to the broker, and defines its Celery application with one task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.wire.queue import agent_options, agent_queue, ingest_queue, tls_optio
 
 @dataclass(frozen=True, slots=True)
 class AgentBroker:
-    """Where the broker is and which agent connects. `url` may hold a password: it is never shown."""
+    """The broker's address and the agent that connects. `url` may hold a password: it is never shown."""
 
     agent_id: str
     url: str = field(repr=False)
@@ -42,7 +42,7 @@ class AgentBroker:
         return tls_options(self.url, self.ca_file)
 
     def application(self) -> Celery:
-        """A Celery application that takes one kind of task, as JSON, from the agent's own queue."""
+        """Create a Celery application that takes one kind of task, as JSON, from the agent's own queue."""
         # Acknowledged on receipt, one message at a time and no reconnection: the farm repeats what a link
         # lost, and the daemon starts another link.
         app = Celery("farm-agent", set_as_current=False)
@@ -77,11 +77,11 @@ class AgentBroker:
         return app
 
     def connection(self) -> Connection:
-        """A connection for the agent's own queue, not yet opened."""
+        """Return a connection for the agent's own queue, not yet opened."""
         return self._connection(self.url)
 
     def ingest_connection(self) -> Connection:
-        """A connection for the ingest queue, not yet opened: its user may only add to that queue."""
+        """Return a connection for the ingest queue, not yet opened: its user may only add to that queue."""
         return self._connection(for_ingest(self.url))
 
     def _connection(self, url: str) -> Connection:
@@ -93,5 +93,5 @@ class AgentBroker:
 
 
 def direct_queue(name: str) -> Queue:
-    """A list in Redis, reached by its name alone: no exchange, no binding."""
+    """Return a list in Redis, reached by its name alone: no exchange, no binding."""
     return Queue(name, Exchange("", type="direct"), routing_key=name, durable=True)

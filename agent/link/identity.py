@@ -24,7 +24,9 @@ AUTHORITY: Final = "broker-ca.pem"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a link needs to act for its agent. `replaced` tells whether it has been enrolled again since."""
+    """Everything that a link needs to act for its agent. `replaced` tells whether it has been enrolled again
+    since.
+    """
 
     broker: AgentBroker
     seal: AgentSeal

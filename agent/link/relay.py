@@ -156,7 +156,9 @@ class Relay:
             _give_up("cannot publish", error)
 
     def _producer(self, to: str) -> Producer:
-        """The producer for a queue: the agent's own queue and the ingest queue need different users."""
+        """Return the producer for a queue: the agent's own queue and the ingest queue need different
+        users.
+        """
         if to not in self._producers:
             own = to == self.broker.queue
             connection: Connection = self.broker.connection() if own else self.broker.ingest_connection()
@@ -182,6 +184,6 @@ def _give_up(what: str, error: Exception) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """The error in one line of at most 300 characters."""
+    """Format an error as one line of at most 300 characters."""
     text = str(error)
     return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

@@ -1,1 +1,1 @@
-"""What machine this is, and what happens on it: its settings, its counters, its sensors."""
+"""The host that runs the agent: its settings, its counters, its sensors."""

@@ -1,4 +1,4 @@
-"""The settings of this host under which its figures hold: what the kernel says that its processors do.
+"""Reads the settings of this host under which its figures are valid, as the kernel reports them.
 
 Every reading is a text. A setting that cannot be read says so in one fixed way, because a reading is part of
 the identity of an environment.

@@ -1,4 +1,4 @@
-"""What the kernel counts of a host while something is measured, and what else ran in that time.
+"""Reads the kernel's counters of a host during a measurement, and derives what else ran in that time.
 
 Read just before and just after a round of slices, never within it. A counter that this machine lacks is
 None, and so is what would follow from it.
@@ -120,7 +120,7 @@ class Window:
         return max(0.0, (self.steal_s or 0.0) - self.rounding_s / math.sqrt(2.0))
 
     def __add__(self, later: Window) -> Window:
-        """The sum of two windows that need not be adjacent, as one of their joint length."""
+        """Sum two windows that need not be adjacent, as one of their joint length."""
 
         def added(one: float | None, other: float | None) -> float | None:
             return None if one is None or other is None else one + other
@@ -141,7 +141,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """How long the threads of one process ran and waited for a CPU, by the kernel, in seconds."""
+    """The seconds that the threads of one process ran and waited for a CPU, by the kernel."""
 
     ran_s: Mapping[str, float]
     waited_s: Mapping[str, float]
@@ -186,7 +186,7 @@ def _cpu_times(cpus: Collection[int], root: Path) -> tuple[float | None, float |
 
 
 def _throttled_s(root: Path) -> float | None:
-    """The time for which CPU quotas stopped this process's groups, None where nothing counts it."""
+    """Return the seconds for which CPU quotas stopped this process's groups; None if nothing counts them."""
     found = []
     for folder in groups("cpu", root):
         words = text_of(folder / "cpu.stat").split()
@@ -198,7 +198,7 @@ def _throttled_s(root: Path) -> float | None:
 
 
 def _waiting_s(root: Path) -> float | None:
-    """The time in which some runnable task of the host had no CPU (`some` of its CPU pressure)."""
+    """Return the seconds in which some runnable task of the host had no CPU (`some` of its CPU pressure)."""
     for line in text_of(root / "proc/pressure/cpu").splitlines():
         if line.startswith("some "):
             _, _, total = line.rpartition("total=")

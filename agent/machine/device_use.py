@@ -1,4 +1,4 @@
-"""Whether a process can have used the device that it is measured on, or has computed on the CPU instead.
+"""Judges whether a process can have used its device, or has computed on the CPU instead.
 
 A delegate that falls back to the CPU without a word gives right outputs in a time that is not the device's.
 What it cannot hide: without a driver nothing reaches a device, and computing takes the CPU's time.
@@ -35,7 +35,7 @@ spins, so one busy CPU proves nothing."""
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What a process shows of its device after its last timed slice.
+    """Signs that a process used its device, taken after its last timed slice.
 
     `reaches`: whether a driver is loaded or a device file open, None where neither can be read. `busy_cpus`:
     CPU seconds of the process per second; `cpus`: the CPUs that it may use.
@@ -51,7 +51,7 @@ class DeviceUse:
         return cls(_reaches(pid, root), own_s / wall_s if wall_s > 0 else 0.0, cpus)
 
     def judged(self, *, is_gpu: bool) -> Evidence:
-        """What follows for a device that is reached by a driver. That of a CPU computes on the CPU itself."""
+        """Judge a device that is reached by a driver. That of a CPU computes on the CPU itself."""
         if self.reaches is None:
             return Evidence(unseen=(f"{DRIVER}: the process's libraries cannot be read",))
         if not self.reaches:

@@ -1,4 +1,4 @@
-"""What a window of counters says about a measurement in it: which signals there were, what they showed."""
+"""Judges a measurement by the counters around it: the signals there were, and what they showed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was found, by which signals, and which ones could say nothing, each with the reason."""
+    """The disturbances, the signals that were read, and those that were not, each with the reason."""
 
     found: tuple[Disturbance, ...] = ()
     seen: tuple[str, ...] = ()

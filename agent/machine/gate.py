@@ -75,7 +75,7 @@ class Gate:
 
 
 def _cpu_ticks(root: Path = ROOT) -> dict[tuple[int, str], int]:
-    """The CPU time of each process that this one may see, in ticks, by id and name; not its own."""
+    """Return the CPU ticks of each process that this one may see, except itself, by id and name."""
     found = {}
     for folder in (root / "proc").glob("[0-9]*"):
         name, _, rest = text_of(folder / "stat").partition("(")[2].rpartition(")")

@@ -35,7 +35,7 @@ class TuningError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall hold; None leaves a setting alone.
+    """The settings to hold; None leaves a setting alone.
 
     `governor`: the frequency governor of every CPU. `turbo`: whether clocks may exceed the nominal one.
     `gpu_clocks`: lowest and highest MHz of every NVIDIA GPU. `gpu_persistence`: whether their driver stays
@@ -107,7 +107,9 @@ def in_force(root: Path = ROOT) -> str:
 
 
 def _present(wanted: Wanted, root: Path, run: Run) -> dict[str, str]:
-    """The present value of every setting that is asked for. Raises `TuningError` where there is none."""
+    """Return the present value of every requested setting. Raises `TuningError` for one that does not
+    exist.
+    """
     found: dict[str, str] = {}
     if wanted.governor is not None:
         paths = sorted((root / _CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor"))
@@ -140,7 +142,7 @@ def _turbo_switch(root: Path) -> Path:
 
 
 def _asked(wanted: Wanted, found: Mapping[str, str]) -> dict[str, str]:
-    """The value that each setting shall get."""
+    """Return the value that each setting shall get."""
     asked: dict[str, str] = {}
     for setting in found:
         if setting.endswith("scaling_governor"):

@@ -1,4 +1,4 @@
-"""Why figures of this machine, as it is set up now, are not for publication."""
+"""Lists the reasons why figures of this machine, as it is set up now, are not for publication."""
 
 from __future__ import annotations
 

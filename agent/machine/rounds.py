@@ -1,4 +1,4 @@
-"""Say of a round of slices what others took from it, by the kernel's counters, never by the times measured.
+"""Computes from the kernel's counters, never from measured times, what others took from a round of slices.
 
 A thread of the measured process that is ready to run and has no CPU waits for another thread: one of its own
 process, or one of others. It waited for others at most as long as its CPUs did not run its own process, and

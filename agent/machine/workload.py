@@ -1,4 +1,4 @@
-"""How long a piece of work of a known size took on a device: its history, and what is unusual in it.
+"""Keeps the times of a calibration workload of known size on a device, and finds unusual ones.
 
 The runner does the work (`agent.runner.turns.calibration`). It delays a measurement or is a fact beside it;
 no figure is ever scaled by it.
@@ -75,7 +75,9 @@ class Reading:
 
     @classmethod
     def listed(cls, facts: Mapping[str, str]) -> list[Reading]:
-        """The readings that a runner recorded as facts (`as_facts`); none where they are not understood."""
+        """Return the readings that a runner recorded as facts (`as_facts`); none if they are not
+        understood.
+        """
         columns = [facts.get(name, "").split() for name in (COMPUTE_FACT, COPY_FACT)]
         if not all(word.isdecimal() for column in columns for word in column):
             return []
@@ -83,7 +85,7 @@ class Reading:
 
 
 def usual_excess(past: Sequence[int]) -> float:
-    """How many times its median a duration may take that varies as these do, at least `SLOWER`."""
+    """Return how many times its median a duration that varies like these may take, at least `SLOWER`."""
     logs = [math.log(max(duration, 1)) for duration in past]
     centre = median(logs)
     deviation = median(abs(value - centre) for value in logs) / _MAD_OF_NORMAL
@@ -101,7 +103,7 @@ def why_vague(history: Sequence[Reading]) -> str | None:
 
 
 def as_facts(readings: Sequence[Reading]) -> dict[str, str]:
-    """Readings as facts of a result."""
+    """Return readings as facts of a result."""
     return {
         COMPUTE_FACT: " ".join(str(one.compute_ns) for one in readings),
         COPY_FACT: " ".join(str(one.copy_ns) for one in readings),
@@ -109,7 +111,7 @@ def as_facts(readings: Sequence[Reading]) -> dict[str, str]:
 
 
 def load(path: Path, device_id: str) -> list[Reading]:
-    """The readings of a device, the oldest first; none where the file is missing or not understood."""
+    """Return the readings of a device, oldest first; none if the file is missing or not understood."""
     return [Reading(*pair) for pair in _all(path).get(device_id, [])]
 
 

@@ -1,4 +1,4 @@
-"""How often the kernel has killed a process, out of memory, in the control group of this one.
+"""Counts the processes that the kernel has killed, out of memory, in this process's control group.
 
 Such a process ends by SIGKILL, which does not tell the cause; the kernel's own count does (`memory.events` of
 control groups of version 2, `memory.oom_control` of version 1, else `/proc/vmstat` of the whole host).

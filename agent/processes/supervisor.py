@@ -37,7 +37,7 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); it starts in the
+    """The way to start a process. `memory_limit_bytes` bounds its address space (RLIMIT_AS); it starts in the
     control groups `group` and `counted_group`, within `boundary` and within `inner`. `own_group`: it leads a
     process group, which its parent can stop and continue as a whole. `expendable`: when memory runs out, the
     kernel kills it before its parent.

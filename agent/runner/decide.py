@@ -115,7 +115,7 @@ class _Comparison:
 
     @property
     def history(self) -> list[Reading]:
-        """What the calibration workload took before this attempt."""
+        """The readings of the calibration workload before this attempt."""
         return [Reading(*pair) for pair in self.lead.usual]
 
     def run(self) -> None:
@@ -162,7 +162,7 @@ class _Comparison:
 
     @property
     def facts(self) -> list[str]:
-        """What was seen in front of blocks, and how many rounds each was chosen to have."""
+        """The observations in front of blocks, and the number of rounds chosen for each block."""
         return [*self.notes, *sizes_fact([run.asked.rounds for run in self.runs])]
 
     def _gate(self) -> Gate | None:

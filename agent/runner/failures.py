@@ -1,4 +1,4 @@
-"""What an error of a process means for the attempt's cell: a status and a reason."""
+"""Translates an error of a process into a status and a reason for the attempt's cell."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
 
 
 def delegation_of(report: Any | None) -> Delegation | None:
-    """The interpreter's delegation report on the wire."""
+    """Convert the interpreter's delegation report to its form on the wire."""
     if report is None:
         return None
     return Delegation(

@@ -1,4 +1,4 @@
-"""How the processes of an attempt open its model: the options of its delegate, the rules of its inputs."""
+"""Prepares the opening of a model in an attempt's processes: delegate options and input rules."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from runtime.measure.loading import Opener
 
 
 def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
-    """The wire's input specifications as the runtime expects them."""
+    """Convert the wire's input specifications to the runtime's rules."""
     return {name: InputRule(spec.shape, spec.seed, spec.low, spec.high) for name, spec in inputs.items()}
 
 
 def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
-    """The opener of the job's delegate, with the job's options, those set from the device, and `choices`.
+    """Return the opener of the job's delegate, with the job's options, those set from the device, and
+    `choices`.
 
     CPU affinity enforces `threads` for every delegate (`agent.runner.probe.environment`); one that declares
     the option receives the count, so that its pool is no larger. Raises `DelegateError`.
@@ -34,7 +35,8 @@ def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
 
 
 def opener_as_timed(attempt: AttemptFile, folder: Path) -> Opener:
-    """The opener of a pass that follows the timed processes: as theirs, with what the first tuning chose.
+    """Return the opener of a pass that follows the timed processes: as theirs, with the first tuning's
+    choices.
 
     Raises `DelegateError`.
     """

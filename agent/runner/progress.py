@@ -1,4 +1,4 @@
-"""What the runtime says about a long preparation becomes the attempt's phase, which everybody can see."""
+"""Turns the runtime's messages about a long preparation into the attempt's phase, which everybody can see."""
 
 from __future__ import annotations
 

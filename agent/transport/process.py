@@ -72,7 +72,7 @@ class LinkProcess:
         return self._socket is not None and self._socket.has_backlog
 
     def fileno(self) -> int:
-        """The socket to the child; negative while there is none."""
+        """Return the descriptor of the socket to the child; negative while there is none."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def send(self, message: Wire) -> None:

@@ -31,7 +31,7 @@ class SocketLink:
 
     @property
     def pid(self) -> int | None:
-        """None: the other side is not a child of this process."""
+        """Always None: the other side is not a child of this process."""
         return None
 
     def tend(self) -> bool:
@@ -40,7 +40,7 @@ class SocketLink:
         return new
 
     def pause_s(self) -> float | None:
-        """None: a socket needs no tending."""
+        """Return None: a socket needs no tending."""
         return None
 
     def fileno(self) -> int:

@@ -1,4 +1,4 @@
-"""The environment of an agent and of every process that it starts: what is listed here, and nothing else.
+"""The environment of an agent and of every process that it starts: only the variables listed here.
 
 Whoever starts an agent or a runner may have a database URL with its password, tokens and the broker's URL. A
 runner executes strangers' models and installed delegates, so it gets the variables that a loader, a driver, a

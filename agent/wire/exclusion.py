@@ -1,4 +1,4 @@
-"""Exclusion groups as paths: what shares silicon, and what holds several of them at once."""
+"""Exclusion groups as paths: devices that share silicon, and the group that holds several of them."""
 
 from __future__ import annotations
 

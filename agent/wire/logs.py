@@ -1,4 +1,4 @@
-"""How a program of either floor logs: one line per event on stderr, as text or as JSON."""
+"""Logs the programs of either floor: one line per event on stderr, as text or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a runner measured, as a result carries it: times, memory, accuracy, delegation.
+"""The measurement in a result: times, memory, accuracy, delegation.
 
 The types of the fields are in `agent.wire.bounded`; times ending in `_ns` are durations of a monotonic clock.
 """
@@ -116,7 +116,9 @@ class ProcessSamples(Wire):
 
     @property
     def kept_runs(self) -> tuple[int, ...]:
-        """How many of these each slice has, in the same order; none where it was not timed by slices."""
+        """The number of these in each slice, in the same order; none if the process was not timed by
+        slices.
+        """
         return tuple(timed.runs for timed in self.slices if timed.kept)
 
 
@@ -253,7 +255,7 @@ class OutputAccuracy(Wire):
 
 
 class Accuracy(Wire):
-    """How the outputs compare with the reference. `verdict` null: not judged, `note` says why.
+    """The comparison of outputs with the reference. `verdict` null: not judged, `note` says why.
 
     `peer_rel_l2` is the distance of LiteRT's XNNPACK from the same reference, null where it did not run.
     `margin`: the error over its bound, by the rule of which it takes most; 1 is at the bound, null where
@@ -276,7 +278,7 @@ class Accuracy(Wire):
 
 
 class Quality(Wire):
-    """What the figures of a measurement rest on; their grade follows from it (`runtime.common.verdict`).
+    """The evidence for a measurement's quality; its grade follows from it (`runtime.common.verdict`).
 
     `void`: why the integrity of the measurement is broken, the gravest first; empty where it is whole.
     `doubts`: why its grade is at best fair.
@@ -312,7 +314,7 @@ class Energy(Wire):
 
 
 class LabelledScore(Wire):
-    """How many samples of the labelled data were right. `verdict` null: no share was asked for.
+    """The number of labelled samples that were right. `verdict` null: no share was required.
 
     `ci95` is the interval of the share that the model has on such samples; `verdict` judges it by `at_least`.
     """
@@ -327,7 +329,7 @@ class LabelledScore(Wire):
 
 
 class Tuning(Wire):
-    """What a delegate chose by timing, as its option `choices` takes it, and its sha256.
+    """A delegate's choices by timing, as its option `choices` takes them, and their sha256.
 
     `choices` is null where the text is too long for the option. `processes`: the timed ones that ran it.
     """
@@ -338,7 +340,7 @@ class Tuning(Wire):
 
 
 class Variation(Wire):
-    """How much a median varies by what is repeated, and where further repetitions help most.
+    """The variation of a median by what is repeated, and where further repetitions help most.
 
     `level`: what the interval of p50 is over; `given_tuning`: all processes ran one tuning, so that it says
     nothing about another. `..._sd`: standard deviation that the level adds, as a share; null where it was
@@ -365,7 +367,7 @@ class Variation(Wire):
 
 
 class Ratio(Wire):
-    """How many times as fast as a baseline: its time over this cell's, measured in the same blocks.
+    """The speed relative to a baseline: its time over this cell's, measured in the same blocks.
 
     `against` is for people; `baseline_id` is the digest of what the baseline is (`baseline_id`), `device_id`
     where it ran. `median`: the
@@ -429,7 +431,8 @@ def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
 
 
 class Measurement(Wire):
-    """What a runner measured. `samples_sha256` names the artifact with every `ProcessSamples` as JSON.
+    """All figures of a measured cell. `samples_sha256` names the artifact with every `ProcessSamples` as
+    JSON.
 
     `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses

@@ -51,7 +51,7 @@ its log; a larger bound lets a peer that sends no line end make the other side h
 
 
 class Status(StrEnum):
-    """How an attempt ended; its cell gets the same state."""
+    """The final state of an attempt; its cell gets the same state."""
 
     DONE = "done"
     FAILED = "failed"
@@ -135,11 +135,13 @@ class Device(Wire):
         return environment_id(self.environment)
 
     def environment_of(self, kind: str) -> dict[str, str]:
-        """The environment of a delegate's results on this device, as far as is known before one runs."""
+        """Return the environment of a delegate's results on this device, as far as is known before one
+        runs.
+        """
         return self.environment | self.delegate_environments.get(kind, {})
 
     def reporting(self, kind: str, environment: dict[str, str]) -> Device:
-        """This device after a measuring process of a delegate reported its environment."""
+        """Return this device with the environment that a measuring process of a delegate reported."""
         own = {name: value for name, value in environment.items() if name in self.environment}
         its = {name: value for name, value in environment.items() if name not in own}
         kinds = self.delegate_environments | {kind: its}
@@ -170,7 +172,7 @@ class MissingDelegate(Wire):
 
 
 class Arm(Wire):
-    """What is measured in blocks together with the job that names it: another attempt, at a cell of the same
+    """Another attempt that is measured in blocks together with the job that names it: at a cell of the same
     model on the same host.
 
     `reported` False: no attempt, but a baseline that is measured again for the ratio alone, because its own
@@ -225,7 +227,7 @@ class JobSpec(Wire):
     refines: Refinement | None = None
 
     def of(self, arm: Arm) -> JobSpec:
-        """The job of an arm: this one's model, inputs and counts on the arm's delegate and device."""
+        """Return the job of an arm: this one's model, inputs and counts on the arm's delegate and device."""
         own = {name: getattr(arm, name) for name in Arm.model_fields if name != "reported"}
         return self.model_copy(update={**own, "arms": (), "lead": self.attempt_id})
 
@@ -319,7 +321,7 @@ class JobRefused(Wire):
 
 
 class JobResult(Wire):
-    """How an attempt ended. Sent until a receipt comes back.
+    """The end of an attempt. Sent until a receipt comes back.
 
     `references`: those that it made itself, whose files the farm has by now.
     """

@@ -1,4 +1,4 @@
-"""How a cell is measured: the counts of its plan, its labelled data, the data of its inputs."""
+"""The plan of a cell's measurement: its counts, its labelled data, the data of its inputs."""
 
 from __future__ import annotations
 

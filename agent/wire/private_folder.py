@@ -1,4 +1,4 @@
-"""Keeps what a farm or an agent stores for its user alone: models, results, journals, databases, logs.
+"""Keeps a farm's or an agent's files for its user alone: models, results, journals, databases, logs.
 
 The modes stand here once, for both floors. What others are meant to read is opened where it is made: the
 built site and the locks of devices.

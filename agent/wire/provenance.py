@@ -1,4 +1,4 @@
-"""Which fields of an environment are conditions, which versions.
+"""Separates the conditions in an environment from the versions.
 
 A measuring process reports its environment as one table. *Conditions* are the machine and its settings: a
 changed one begins another series. *Versions* are the software: the axis along which a history is plotted. An
@@ -25,10 +25,10 @@ RESERVED: Final = CONDITIONS | {"runtime"}
 
 
 def conditions_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The machine and its settings."""
+    """Return the fields of the machine and its settings."""
     return {name: value for name, value in environment.items() if name in CONDITIONS}
 
 
 def versions_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The software."""
+    """Return the fields of the software."""
     return {name: value for name, value in environment.items() if name not in CONDITIONS}

@@ -92,12 +92,12 @@ def agent_key(agent_id: str, name: str) -> str:
 
 
 def agent_queue(agent_id: str) -> str:
-    """The list that carries envelopes to one agent."""
+    """Return the list that carries envelopes to one agent."""
     return agent_key(agent_id, "jobs")
 
 
 def ingest_queue(agent_id: str) -> str:
-    """The list that carries envelopes of one agent to the farm: it alone appends, the farm alone reads."""
+    """Return the list of one agent's envelopes to the farm: it alone appends, the farm alone reads."""
     return agent_key(agent_id, "ingest")
 
 
@@ -181,5 +181,5 @@ def tls_options(url: str, ca_file: Path | None) -> dict[str, Any]:
 
 
 def client_url(url: str) -> str:
-    """A broker's URL for Redis' own client, which calls Kombu's `redis+socket://` `unix://`."""
+    """Return a broker's URL for Redis' own client, which calls Kombu's `redis+socket://` `unix://`."""
     return url.replace("redis+socket://", "unix://", 1)

@@ -1,4 +1,4 @@
-"""A log whose number of lines is bounded, for events that a stranger can cause as often as he likes."""
+"""A log with a bounded number of lines, for events that a stranger can cause at will."""
 
 from __future__ import annotations
 

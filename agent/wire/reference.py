@@ -1,4 +1,4 @@
-"""What a farm knows of a reference: outputs that others are judged by, or why none could be made."""
+"""The farm's record of a reference: outputs by which others are judged, or why none could be made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWN_KIND: Final = "cpu"
 
 
 class ReferenceRecord(Wire):
-    """What became of making one reference.
+    """The outcome of making one reference.
 
     `key` is the hash of everything that its values depend on; `maker` is the part of it that the job does not
     tell, LiteRT's version and the architecture. `sha256` and `size_bytes` are those of the file; without one,
@@ -53,6 +53,8 @@ class ReferenceRecord(Wire):
 
 
 def inputs_id(inputs: Mapping[str, BaseModel]) -> str:
-    """The sha256 of what a job says of a model's inputs, which is a part of what its references are for."""
+    """Return the sha256 of a job's specification of its inputs; references are valid for these inputs
+    only.
+    """
     said = {name: spec.model_dump(mode="json") for name, spec in inputs.items()}
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What is stored instead of a secret; without any package of a lab, which a user's machine does not have."""
+"""Digests a secret for storage; needs no package of a lab, because users' machines have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service tells systemd: that it is ready, that it is alive, what it does. Elsewhere it says nothing.
+"""Notifies systemd of a service's state: ready, alive, stopping. Without systemd it does nothing.
 
 The protocol is that of sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names. `WATCHDOG_USEC`
 holds the microseconds of silence after which systemd ends the service and starts it again.
@@ -29,7 +29,7 @@ class ServiceManager:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServiceManager:
-        """The manager that started this process; one that never listens where none did."""
+        """Return the manager that started this process; without one, an object that sends nothing."""
         address = environment.get("NOTIFY_SOCKET") or None
         wanted = environment.get("WATCHDOG_USEC", "")
         own = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
@@ -38,22 +38,22 @@ class ServiceManager:
         return cls(address, int(wanted) / 1e6 / _SHARE_OF_WATCHDOG)
 
     def ready(self, status: str) -> None:
-        """The service has started; what needs it may start."""
+        """Report that the service has started; units that need it may start."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def status(self, text: str) -> None:
-        """What `systemctl status` shows."""
+        """Set the text that `systemctl status` shows."""
         self._send(f"STATUS={text}")
 
     def alive(self) -> None:
-        """A sign of life, to be called in every turn of the service's loop; sent when one is due."""
+        """Send a sign of life if one is due; to be called in every turn of the service's loop."""
         now_s = time.monotonic()
         if self.interval_s is not None and now_s >= self._due_s:
             self._due_s = now_s + self.interval_s
             self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """The service ends itself."""
+        """Report that the service ends itself."""
         self._send("STOPPING=1")
 
     def _send(self, text: str) -> None:

@@ -53,14 +53,14 @@ def clip_by_norm(op: OpContext) -> Kernel:
 
 
 def flexbuffer_of(norm: float) -> bytes:
-    """The map {"norm": norm}: key, keys vector, map of one 4-byte float, its type, root."""
+    """Return the map {"norm": norm}: key, keys vector, map of one 4-byte float, its type, root."""
     keys = b"norm\0" + bytes(3) + struct.pack("<II", 1, 12)
     values = struct.pack("<IIIf", 4, 4, 1, norm) + bytes([3 << 2 | 2])
     return keys + values + bytes([5, 9 << 2 | 2, 1])
 
 
 def example_model() -> bytes:
-    """A file with the one operator, on four floats."""
+    """Build a file with the one operator, on four floats."""
     tensors = tuple(Tensor(i, name, TensorType.FLOAT32, (4,)) for i, name in enumerate("xy"))
     operator = Operator(
         index=0,

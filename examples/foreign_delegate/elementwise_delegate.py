@@ -54,7 +54,7 @@ class ElementwiseDelegate:
         self._options = DESCRIPTOR.parse(options)
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None for an operator that this delegate runs, else the reason for the delegation report."""
+        """Return None for an operator that this delegate runs, else the reason for the delegation report."""
         taken = {*_ARITHMETIC} | ({BuiltinOperator.RELU} if self._options["operators"] == "all" else set())
         if operator.opcode not in taken:
             return Unsupported("operator is not taken")
@@ -75,7 +75,7 @@ class ElementwiseDelegate:
         return CompiledElementwise(partition, self._options["rows"])
 
     def describe(self) -> Mapping[str, str]:
-        """The settings that a result carries. `precision` chooses the tolerance of the judgement."""
+        """Return the settings that a result carries. `precision` chooses the tolerance of the judgement."""
         return {"precision": "fp32", **{name: str(value) for name, value in self._options.items()}}
 
 
@@ -133,5 +133,7 @@ def _repeats(shape: Sequence[int], output: Sequence[int]) -> bool:
 
 
 def _matrix(array: Array) -> Array:
-    """A view `[rows, C]`. Of a dense array `reshape` never makes a copy, which a result would be lost in."""
+    """Return a view `[rows, C]`. Of a dense array `reshape` never makes a copy, in which a result would be
+    lost.
+    """
     return array.reshape(-1, array.shape[-1] if array.ndim else 1)

@@ -16,7 +16,7 @@ LATEST = "latest"
 
 
 def found(farm: AnyFarm, campaign: Campaign) -> CampaignRecord | None:
-    """The earlier campaign, before this one is stored; None where it names none, or is the first.
+    """Find the earlier campaign, before this one is stored; None if it names none, or is the first.
 
     `latest`, or the campaign's own name: the newest of that name that has ended. Raises `UsageError` for
     another one that there is not.

@@ -220,7 +220,9 @@ def _written(name: str, folder: Path, as_json: bool) -> int:
 
 
 def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
-    """The obstacle to an agent's work: `draining`, `removed`, `refused` or `suspect`; else `active`."""
+    """Return the obstacle to an agent's work: `draining`, `removed`, `refused` or `suspect`; else
+    `active`.
+    """
     if agent.refused:
         return "refused"
     if agent.state != "active":
@@ -230,7 +232,7 @@ def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
 
 
 def agent_json(agent: AgentState, now: datetime, suspect_s: float) -> dict[str, object]:
-    """An agent as `farm agents list --json` shows it."""
+    """Return an agent as `farm agents list --json` shows it."""
     return {
         "agent": agent.agent_id,
         "host": agent.host,

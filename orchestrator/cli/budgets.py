@@ -1,4 +1,4 @@
-"""What a submission's and a result's budgets print, write and return."""
+"""Options, output and exit code of the budgets of a submission or a result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orchestrator.results.regression import Report
 
 
 class Undecided(StrEnum):
-    """What an answer that is still open does to the exit code."""
+    """The effect of an open answer on the exit code."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -46,7 +46,7 @@ UndecidedOption = Annotated[
 
 
 def read(texts: Sequence[str], against: str | None = None) -> list[Budget]:
-    """The budgets of a command line or a campaign file. Raises `UsageError`, also for a ratio where no
+    """Read the budgets of a command line or a campaign file. Raises `UsageError`, also for a ratio if no
     campaign is named to which it could be taken (`against`).
     """
     found = [read_budget(text) for text in texts]

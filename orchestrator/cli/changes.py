@@ -54,13 +54,13 @@ def table(report: Report, show_all: bool) -> None:
 
 
 def markdown(report: Report, show_all: bool) -> str:
-    """The same as a table of Markdown; empty where nothing is listed."""
+    """Return the same as a table of Markdown; empty if nothing is listed."""
     rows = _rows(report, show_all)
     return markdown_table(_HEADINGS, rows) + "\n" if rows else ""
 
 
 def summary(report: Report, show_all: bool) -> list[str]:
-    """The counts, the mean, and what a reader has to know beside them, line by line."""
+    """Return the counts, the mean, and the caveats that belong to them, line by line."""
     counts = report.counts
     said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     hidden = len(report.changes) - len(_listed(report, show_all))
@@ -120,7 +120,7 @@ def _percent(estimate: Estimate | None) -> str:
 
 
 def as_json(report: Report) -> dict[str, object]:
-    """The object of `farm compare --json`."""
+    """Return the object of `farm compare --json`."""
     return {
         "paired": bool(report.changes)
         and all(change.estimate is None or change.estimate.blocks > 0 for change in report.changes),

@@ -32,14 +32,14 @@ from orchestrator.sources.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What was measured anew, as the two sides of a comparison, in which campaigns, and what was not."""
+    """A comparison measured anew: its two sides, their campaigns, and the cells left out."""
 
     sides: tuple[Records, Records]
     campaigns: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
 
     def lines(self) -> list[str]:
-        """What is said below the table: the campaigns, and each reason once with its count."""
+        """Return the lines below the table: the campaigns, and each reason once with its count."""
         named = ", ".join(self.campaigns)
         lines = [f"measured anew by blocks in {named}: farm results {self.campaigns[0]}"]
         reasons = Counter(one.why for one in self.left_out)
@@ -50,7 +50,7 @@ class Rerun:
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """The same for scripts."""
+        """Return the same for scripts."""
         left_out = [{"key": list(one.key), "why": one.why} for one in self.left_out]
         return {"campaigns": list(self.campaigns), "left_out": left_out}
 
@@ -89,7 +89,7 @@ _Cell = TypeVar("_Cell", bound="Comparable")
 
 
 class By(StrEnum):
-    """What the two sides of a comparison within one campaign differ in."""
+    """The field in which the two sides of a comparison within one campaign differ."""
 
     DEVICE = "device"
     DELEGATE = "delegate"
@@ -105,7 +105,7 @@ class Form(StrEnum):
 
 
 class FailOn(StrEnum):
-    """What ends the command with exit code 3."""
+    """The condition that ends the command with exit code 3."""
 
     NOTHING = "nothing"
     REGRESSION = "regression"
@@ -203,7 +203,7 @@ def _compared(
 def _sides(
     farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
-    """The cells of both sides, as `read` gives those of a campaign, by what they have in common."""
+    """Return the cells of both sides, as `read` gives those of a campaign, by what they have in common."""
     first = read(farm.reading.campaign(a).campaign_id)
     names = ("model", "delegate", "device", "level")
     if by is None:
@@ -228,7 +228,7 @@ def _sides(
 def _with_partners(
     side: Mapping[tuple[str, ...], _Cell], other: Mapping[tuple[str, ...], _Cell]
 ) -> dict[tuple[str, ...], _Cell]:
-    """The side with a cell for each that the other one has alone: the baseline that this was measured with.
+    """Add to a side, for each cell that the other one has alone, the baseline with which this was measured.
 
     A GPU's baseline is on the CPU of its host, and so has another device.
     """

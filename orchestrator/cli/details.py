@@ -173,7 +173,7 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(cell: CellRecord) -> str:
-    """The ratio over the baseline; else the state, or why there is no figure."""
+    """Return the ratio over the baseline; else the state, or why there is no figure."""
     lacks, stored = missing(cell), stored_ratio(cell)
     if lacks is not None:
         return first_line(f"{lacks.word}: {lacks.reason}" if lacks.reason else lacks.word, _LONGEST)

@@ -20,7 +20,7 @@ from orchestrator.results.format import NOTHING
 
 
 class Action(StrEnum):
-    """What to do."""
+    """The action on a device."""
 
     LIST = "list"
     RESERVE = "reserve"

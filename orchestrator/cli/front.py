@@ -1,4 +1,4 @@
-"""The front page of `farm`: its verbs in groups, `--version`, and what an unknown verb may have meant."""
+"""The front page of `farm`: its verbs in groups, `--version`, and suggestions for unknown verbs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FrontPage(TyperGroup):
 
 
 def meant(arguments: list[str]) -> str:
-    """The verb that does what an unknown one says, as the end of an error; empty where there is none."""
+    """Suggest the verb that an unknown one may mean, as the end of an error; empty if there is none."""
     verb = next((word for word in arguments if not word.startswith("-")), "")
     return f" Did you mean 'farm {SYNONYMS[verb]}'?" if verb in SYNONYMS else ""
 
@@ -84,5 +84,5 @@ def front(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    """How fast, how exact and how completely does a model run, on which delegate and machine?"""
+    """Measure how fast, how exactly and how completely a model runs, on which delegate and machine."""
     del version

@@ -124,7 +124,7 @@ class _Log:
 
 
 def unseen(shown: str, tail: str) -> str:
-    """The end of a text whose beginning was shown: `tail` without what `shown` ends with."""
+    """Return the end of a text whose beginning was shown: `tail` without the end of `shown`."""
     # The longest overlap: a runner may have written the same line twice.
     known = next(count for count in range(len(tail), -1, -1) if shown.endswith(tail[:count]))
     return tail[known:]

@@ -1,4 +1,4 @@
-"""`farm devices noise`: by how much equal things differ on a device."""
+"""`farm devices noise`: measures how much equal things differ on a device."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
 
 
 def _device(farm: Farm, name: str) -> tuple[str, str]:
-    """The id of a present device, and the delegate kind to measure there. Raises `UsageError`."""
+    """Return the id of a present device, and the delegate kind to measure there. Raises `UsageError`."""
     devices = farm.devices.hello().devices
     fits = [d for d in devices if d.device_id == name] or [
         d for d in devices if fnmatchcase(d.device_id, name)

@@ -117,7 +117,7 @@ def reason_lines(cells: Sequence[CellRecord], notes: Footnotes) -> list[str]:
 
 
 def _marked(notes: Footnotes, cell: CellRecord) -> str:
-    """The code of a reason with the mark of its text: whole texts would push the columns apart."""
+    """Return the code of a reason with the mark of its text: whole texts would push the columns apart."""
     if cell.reason is None:
         return ""
     return f"{cell.reason.code} [{notes.mark(cell.reason.text)}]" if cell.reason.text else cell.reason.code

@@ -29,7 +29,7 @@ class Column:
 
 
 def clean(text: str, *, keep_lines: bool = False) -> str:
-    """The text with every character that moves the cursor, colours, reorders or hides made visible."""
+    """Make every character that moves the cursor, colours, reorders or hides visible."""
     shown = visible(text).replace("\t", " ")
     return shown if keep_lines else shown.replace("\n", " ")
 
@@ -94,7 +94,7 @@ def usage(text: str) -> None:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """A table: drawn on a terminal, aligned with blanks elsewhere. A cell may have several lines."""
+    """Print a table: drawn on a terminal, aligned with blanks elsewhere. A cell may have several lines."""
     cleaned = [[clean(cell, keep_lines=True) for cell in row] for row in rows]
     if is_terminal(sys.stdout):
         _drawn(columns, cleaned)
@@ -104,7 +104,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
 
 
 def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a plain table; two blanks between columns."""
+    """Return the lines of a plain table; two blanks between columns."""
     blocks = [[column.heading for column in columns], *rows]
     cells = [[cell.split("\n") for cell in block] for block in blocks]
     widths = [max(len(part) for row in cells for part in row[i]) for i in range(len(columns))]
@@ -124,7 +124,7 @@ def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[st
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A GitHub-flavoured table; a cell's lines are joined with `<br>`."""
+    """Return a GitHub-flavoured table; a cell's lines are joined with `<br>`."""
     lines = [_row(headings), _row(["---"] * len(headings), escape=False), *(_row(row) for row in rows)]
     return "\n".join(lines) + "\n"
 
@@ -134,13 +134,13 @@ def _row(cells: Sequence[str], *, escape: bool = True) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text without meaning for Markdown or HTML; its lines are joined with `<br>`."""
+    """Return a text without meaning for Markdown or HTML; its lines are joined with `<br>`."""
     marked = re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", visible(text).replace("\t", " "))
     return marked.replace("&", "&amp;").replace("\n", "<br>")
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """True where a person watches and the terminal can redraw a line."""
+    """Return True if a person watches and the terminal can redraw a line."""
     return stream.isatty()
 
 

@@ -41,7 +41,7 @@ class Progress:
 
 
 def line_of(event: FarmEvent) -> str | None:
-    """The line of an event that stays on the screen; None for one that only describes the present."""
+    """Return the line of an event that stays on the screen; None for one that only describes the present."""
     if event.kind == "finished":
         return f"[{event.done}/{event.total}] {_name(event)}: {outcome(event.cell)}"
     if event.kind in _SCROLLED:
@@ -55,7 +55,7 @@ def _name(event: FarmEvent) -> str:
 
 
 def outcome(cell: CellRecord) -> str:
-    """How a cell ended, on one line."""
+    """Describe the end of a cell, on one line."""
     if cell.struck_out:
         return STRUCK_OUT
     if cell.status == "done":

@@ -87,7 +87,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _text(row: CellRecord, found: Reproduction) -> str:
-    """The campaign file with its comments."""
+    """Return the campaign file with its comments."""
     # A device's name comes from its driver: a line break in it must not end the comment.
     comments = [" ".join(visible(line).split()) for line in _said(row)]
     unmatched = [f"  {' '.join(visible(str(one)).split())}" for one in found.mismatches]
@@ -97,7 +97,7 @@ def _text(row: CellRecord, found: Reproduction) -> str:
 
 
 def _said(row: CellRecord) -> Iterator[str]:
-    """What the row says."""
+    """Return the text of the row."""
     yield f"Cell {row.cell_id} of campaign {row.campaign} ({row.campaign_id}): {row.model} on {row.delegate}"
     yield f"measured {moment(row.finished_at)} on {row.device} ({row.device_name})"
     graded = grade_of(row)
@@ -107,7 +107,7 @@ def _said(row: CellRecord) -> Iterator[str]:
 
 
 def _p50(cell: CellRecord) -> str:
-    """The figure with its unit and interval, or why there is none."""
+    """Return the figure with its unit and interval, or why there is none."""
     latency = counted_latency(cell)
     if latency is None:
         return f"none: {cell.status if cell.reason is None else cell.reason.code}"
@@ -150,7 +150,7 @@ def _run(
 
 
 def _ratio(here: CellRecord, there: CellRecord) -> float | None:
-    """How many times as fast it is here."""
+    """Return how many times as fast it is here."""
     latencies = [counted_latency(cell) for cell in (there, here)]
     p50s = [None if latency is None else latency.p50 for latency in latencies]
     return p50s[0] / p50s[1] if p50s[0] and p50s[1] else None

@@ -114,7 +114,9 @@ def _metric(word: str) -> Metric:
 
 
 def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -> Sequence[CellRecord]:
-    """The cells each of whose named fields matches one of its globs. Raises `UsageError` where none does."""
+    """Return the cells each of whose named fields matches one of its globs. Raises `UsageError` where none
+    does.
+    """
     found = cells
     for name, patterns in globs.items():
         values = {getattr(cell, name) for cell in cells}

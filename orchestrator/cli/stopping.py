@@ -63,7 +63,7 @@ def stoppable() -> Iterator[None]:
 
 
 def same_command(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The command line of this process (`sys.argv`) for a shell, with the farm's folder where it is set."""
+    """Return this process's command line (`sys.argv`) for a shell, with the farm's folder if it is set."""
     program = arguments[0] if Path(arguments[0]).name == "farm" else "farm"
     found = shutil.which("farm", path=environment.get("PATH", ""))
     if found is not None and Path(program).exists() and Path(found).samefile(program):

@@ -186,7 +186,7 @@ def _detached(campaign_id: str, as_json: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What of a campaign is measured, as the options say it; `level`: in place of its own."""
+    """The part of a campaign to measure, by the options; `level`: in place of its own."""
 
     delegates: Sequence[str]
     models: Sequence[str]
@@ -197,7 +197,7 @@ class _Part:
 def _asked(
     file: Path | None, models: Sequence[Path], inputs: InputOptions, part: _Part
 ) -> tuple[Campaign, CheckedSources]:
-    """The campaign and its sources, checked before anything is stored."""
+    """Return the campaign and its sources, checked before anything is stored."""
     specs = inputs.specs()
     _, lab = settings()
     if file is not None and not models:
@@ -227,7 +227,7 @@ def _asked(
 
 
 def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[ModelEntry]) -> Sequence[Problem]:
-    """The mistakes in the sources of the chosen models; the others are not fetched."""
+    """Return the mistakes in the sources of the chosen models; the others are not fetched."""
     chosen = (e for e in entries if not part.models or any(fnmatchcase(e.id, glob) for glob in part.models))
     return problems_of(chosen, folder, most_bytes)
 

@@ -48,7 +48,7 @@ def validate(
 
 
 def _json(campaign: Campaign) -> dict[str, object]:
-    """What the file says, under the names that a stored campaign has (docs/results-format.md)."""
+    """Return the file's content, under the names that a stored campaign has (docs/results-format.md)."""
     return {
         "name": campaign.name,
         "level": campaign.level,

@@ -52,14 +52,16 @@ INTERRUPTED = 130
 
 
 def settings() -> tuple[FarmHome, LabConfig]:
-    """The home and the configuration, as the environment and `farm.toml` have them. Raises `UsageError`."""
+    """Return the home and the configuration, as the environment and `farm.toml` have them. Raises
+    `UsageError`.
+    """
     home = FarmHome.from_environment()
     return home, LabConfig.load(home)
 
 
 def open_farm() -> AnyFarm:
-    """The farm under `$FARM_HOME`, with the broker and the database that the configuration names, or the one
-    at `$FARM_URL`.
+    """Open the farm under `$FARM_HOME`, with the broker and the database that the configuration names, or the
+    one at `$FARM_URL`.
 
     From here on, what this process creates is for its user alone.
     """

@@ -127,7 +127,7 @@ class _Screen:
             self.last.append(text)
 
     def draw(self, devices: Sequence[DeviceState], waiting: Sequence[tuple[str, Why]]) -> Any:
-        """The devices, the cells that come next, what ended last, and how far it is."""
+        """Return the devices, the cells that come next, what ended last, and how far it is."""
         # A terminal alone needs these.
         from rich.console import Group  # noqa: PLC0415
         from rich.table import Table  # noqa: PLC0415
@@ -163,7 +163,7 @@ class _Waiting:
     _due_s: float = 0.0
 
     def look(self) -> Sequence[tuple[str, Why]]:
-        """Those cells, at most a few seconds old."""
+        """Return those cells, at most a few seconds old."""
         if time.monotonic() >= self._due_s:
             self._known = self.farm.reading.waiting(self.campaign_id, _NEXT_CELLS)
             self._due_s = time.monotonic() + _ASK_EVERY_S

@@ -76,7 +76,9 @@ class Address:
 
     @classmethod
     def of_user(cls, url: str, token: str, authority: str | None) -> Address:
-        """The endpoint as a user's machine knows it: one token reads and submits. Raises `UsageError`."""
+        """Return the endpoint as a user's machine knows it: one token reads and submits. Raises
+        `UsageError`.
+        """
         host, port, scheme = _from_url(url, "FARM_URL")
         checked = _token("token", {"token": token})
         return cls(
@@ -97,7 +99,7 @@ class Address:
             )
 
     def authority_text(self) -> str | None:
-        """The CA as PEM, for an agent that enrols. Raises `UsageError` where the file cannot be used."""
+        """Return the CA as PEM, for an agent that enrols. Raises `UsageError` if the file cannot be used."""
         if self.authority is None:
             return None
         try:

@@ -45,29 +45,31 @@ _POSTGRESQL_FILES: Final = (
 
 
 def for_pip(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of `pip download`: an index and its credentials as the user has set them."""
+    """Return the environment of `pip download`: an index and its credentials as the user has set them."""
     return _chosen(inherited, (*_SYSTEM, *_PIP))
 
 
 def for_pg_dump(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of `pg_dump`, which runs in a folder of its own: files are named absolutely."""
+    """Return the environment of `pg_dump`, which runs in a folder of its own: files are named absolutely."""
     found = _chosen(inherited, (*_SYSTEM, *_POSTGRESQL))
     return found | {name: absolute(found[name]) for name in _POSTGRESQL_FILES if name in found}
 
 
 def for_recovery(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of the operator's command that recovers a device."""
+    """Return the environment of the operator's command that recovers a device."""
     return _chosen(inherited, _SYSTEM)
 
 
 def find_program(name: str) -> str | None:
-    """Where a program is, or None. A relative folder of `PATH`, such as the user's, is not searched."""
+    """Return the path of a program, or None. A relative folder of `PATH`, such as the user's, is not
+    searched.
+    """
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(name, path=os.pathsep.join(part for part in folders if Path(part).is_absolute()))
 
 
 def absolute(file: str) -> str:
-    """A file that may be named relative to this process's folder; `system` stands for the system's CAs."""
+    """Return the absolute path of a file; `system`, which stands for the system's CAs, stays as it is."""
     return file if file in ("", "system") else str(Path(file).absolute())
 
 

@@ -6,5 +6,7 @@ from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """The present time in UTC, to store, to compare with stored times, or to show; never for durations."""
+    """Return the present time in UTC, to store, to compare with stored times, or to show; never for
+    durations.
+    """
     return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Python's collector of reference cycles, while much is made that stays."""
+"""Pauses Python's collector of reference cycles while many lasting objects are made."""
 
 from __future__ import annotations
 

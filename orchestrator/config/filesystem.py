@@ -41,7 +41,7 @@ def filesystem_of_device(device: int) -> str:
 
 
 def _mounts() -> list[tuple[list[str], str]]:
-    """The fields before the dash of each line of mountinfo (proc_pid_mountinfo(5)), and its type."""
+    """Return the fields before the dash of each line of mountinfo (proc_pid_mountinfo(5)), and its type."""
     try:
         text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -152,7 +152,9 @@ class LabConfig:
 
 
 def _address(texts: Mapping[str, str]) -> Address | None:
-    """Where this process serves HTTP; on a user's machine, where the farm does. Raises `UsageError`."""
+    """Read the address where this process, or on a user's machine the farm, serves HTTP. Raises
+    `UsageError`.
+    """
     url, token = texts.get("url"), texts.get("token")
     if url is None and token is None:
         return Address.read(texts)
@@ -195,7 +197,7 @@ def _table(name: str, value: object, path: Path | None) -> dict[str, object]:
 def _count(
     name: str, given: dict[str, object], environment: Mapping[str, str], path: Path | None, default: int
 ) -> int:
-    """A whole number above 0. Raises `UsageError`."""
+    """Read a whole number above 0. Raises `UsageError`."""
     variable = f"FARM_{name.upper()}"
     own = given.pop(name, default)
     value = environment.get(variable) or own

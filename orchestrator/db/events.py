@@ -27,25 +27,25 @@ class CellEvent:
 
 
 def newest(session: Session) -> int:
-    """Number of the last event; 0 before the first."""
+    """Return the number of the last event; 0 before the first."""
     return session.exec(select(func.max(tables.Event.no))).one() or 0
 
 
 def of_campaign(session: Session, campaign_no: int, after: int, most: int | None = None) -> list[CellEvent]:
-    """The events of a campaign's cells after event number `after`, oldest first, at most `most` of them."""
+    """Return the events of a campaign's cells after event number `after`, oldest first, at most `most`."""
     query = select(tables.Event).where(tables.Event.campaign_no == campaign_no, col(tables.Event.no) > after)
     return _events(session.exec(query.order_by(col(tables.Event.no)).limit(most)).all())
 
 
 def finished_after(session: Session, campaign_no: int, after: int) -> int:
-    """How many cells of a campaign end in events after event number `after`."""
+    """Count the cells of a campaign that end in events after event number `after`."""
     query = select(func.count()).select_from(tables.Event)
     wanted = (tables.Event.campaign_no == campaign_no, tables.Event.kind == "finished")
     return session.exec(query.where(*wanted, col(tables.Event.no) > after)).one()
 
 
 def of_cell(session: Session, cell_id: str, after: int = 0) -> list[CellEvent]:
-    """The events of a cell after event number `after`, oldest first."""
+    """Return the events of a cell after event number `after`, oldest first."""
     query = select(tables.Event).where(tables.Event.cell_id == cell_id, col(tables.Event.no) > after)
     return _events(session.exec(query.order_by(col(tables.Event.no))).all())
 

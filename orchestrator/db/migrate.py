@@ -73,7 +73,7 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
 
 
 def revision(database: Database) -> str | None:
-    """The revision of the tables; None for a new database."""
+    """Return the revision of the tables; None for a new database."""
     with database.read() as session:
         connection = session.connection()
         if not inspect(connection).has_table("alembic_version"):

@@ -51,7 +51,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def _quoted(states: Iterable[CellState | AttemptState]) -> str:
-    """The states as a list of SQL literals, in the order given."""
+    """Format the states as a list of SQL literals, in the given order."""
     return ", ".join(f"'{state.value}'" for state in states)
 
 
@@ -371,7 +371,7 @@ class Result(SQLModel, table=True):
 
 
 class ReferenceClaim(SQLModel, table=True):
-    """What an agent says of a reference that it made: its file, or why it could not be made.
+    """An agent's claim about a reference that it made: its file, or why it could not be made.
 
     `inputs` is the digest of what the job said of them. `trusted`: the agent was the farm's own child.
     """
@@ -393,7 +393,7 @@ class ReferenceClaim(SQLModel, table=True):
 
 
 class ForgottenReferences(SQLModel, table=True):
-    """How often a user had the references of a model forgotten: a part of the keys of those made since.
+    """The number of times a user had a model's references forgotten; part of the keys of later references.
 
     It outlives the model's campaigns, because agents keep what they made.
     """
@@ -460,7 +460,7 @@ class Invitation(SQLModel, table=True):
 
 
 class Credential(SQLModel, table=True):
-    """What identifies an agent: its public key, and hashes of its token and of its broker's password.
+    """An agent's identity: its public key, and the hashes of its token and its broker password.
 
     `expires_at`: it was replaced and is valid until then. `newest_issued`: the latest time (seconds, by the
     agent's clock) in an envelope that it signed, so that older ones are known as such after a restart.

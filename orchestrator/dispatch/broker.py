@@ -112,12 +112,12 @@ class FarmBroker:
 
 
 def _queue(name: str) -> Queue:
-    """A list in Redis, reached by its name alone."""
+    """Return a list in Redis, reached by its name alone."""
     return Queue(name, Exchange("", type="direct"), routing_key=name)
 
 
 def redis_client(url: str, authority: Path | None = None) -> Redis:
-    """A plain client for checking the broker; it gives up within seconds. `authority`: CA as PEM."""
+    """Return a plain client for checking the broker; it gives up within seconds. `authority`: CA as PEM."""
     return Redis.from_url(
         client_url(url),
         socket_connect_timeout=_LOOK_TIMEOUT_S,
@@ -127,7 +127,7 @@ def redis_client(url: str, authority: Path | None = None) -> Redis:
 
 
 def envelope_of(message: Message) -> str:
-    """The argument of a `farm.ingest` message. Raises `ValueError` for any other message."""
+    """Return the argument of a `farm.ingest` message. Raises `ValueError` for any other message."""
     if message.headers.get("task") != INGEST_TASK:
         raise ValueError(f"a message for {message.headers.get('task')!r} in the queue of {INGEST_TASK}")
     body: str | bytes = message.body or ""

@@ -57,7 +57,7 @@ _EXIT_PATIENCE_S: Final = 2.0
 
 
 def agent_command(home: FarmHome) -> list[str]:
-    """The command that starts the embedded agent; `--embedded --fd N` is appended."""
+    """Return the command that starts the embedded agent; `--embedded --fd N` is appended."""
     # Not -I: the agent imports what this process does, which PYTHONPATH or the user's packages may hold.
     state, store = home.agent.absolute(), home.store.absolute()
     return [sys.executable, "-P", "-m", "agent", "--state", str(state), "--store", str(store)]

@@ -1,4 +1,4 @@
-"""Reads a message whose sender is known; what cannot be read still says what can be known of it."""
+"""Reads a message whose sender is known; an unreadable message still yields as much as can be read."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
 
 
 def faults(agent: AgentState, suspect_s: float, now: datetime) -> list[Check]:
-    """What is wrong with an agent; nothing with one that was removed, whose results are no concern."""
+    """Return the faults of an agent; none for a removed one, whose results no longer matter."""
     if agent.state == tables.AGENT_REMOVED:
         return []
     # The last heartbeat of a silent agent may have waited in the broker: it says nothing of a clock.

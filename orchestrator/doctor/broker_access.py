@@ -78,7 +78,9 @@ def _needs_no_password(lab: LabConfig) -> bool:
 
 
 def _settings(lab: LabConfig) -> Mapping[str, str] | None:
-    """How the broker listens; empty where this user may not read settings, None where it does not answer."""
+    """Return the broker's listening settings; empty if this user may not read them, None if it does not
+    answer.
+    """
     from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # see above
 
     from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above

@@ -52,7 +52,7 @@ def examine(
 
 
 def _reservations(database: Database) -> list[Check]:
-    """Which devices wait for somebody: no fault, but the reason why others' cells wait."""
+    """List the reserved devices: no fault, but the reason why others' cells wait."""
     try:
         with database.read() as session:
             held = reservations.all_of_them(session, utc_now())
@@ -156,7 +156,7 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
 
 
 def _compiling(device: Device) -> str:
-    """The device, how long its driver took for the smallest kernel, and what a probe found there."""
+    """Describe the device, its driver's time for the smallest kernel, and the findings of the probe."""
     seconds, narrow = device.facts.get(FIRST_KERNEL_FACT), device.facts.get(NARROW_NUMBERS_FACT)
     known = [f"its first kernel took {seconds} s"] if seconds else []
     known += [f"it has {narrow}"] if narrow else []

@@ -57,7 +57,7 @@ def broker_check(lab: LabConfig) -> Check:
 
 
 def _wrong_settings(client: object) -> list[tuple[str, str, str]]:
-    """Settings with another value than the farm needs; none where this user may not read them."""
+    """Return the settings that differ from what the farm needs; none if this user may not read them."""
     from redis.exceptions import NoPermissionError, ResponseError  # noqa: PLC0415  # see broker_check
 
     try:

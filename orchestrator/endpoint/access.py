@@ -35,7 +35,7 @@ class Trust(Protocol):
     """The farm's knowledge of its agents and users. The methods block and may be called by any thread."""
 
     def enrol(self, asked: Mapping[str, object]) -> Mapping[str, object]:
-        """The credentials of a new agent. Raises `UsageError` where the request is refused."""
+        """Return the credentials of a new agent. Raises `UsageError` if the request is refused."""
 
     def agent_of(self, bearer: str) -> str | None:
         """Name of the agent that has this token; None: no agent has it, or it was revoked."""
@@ -44,7 +44,9 @@ class Trust(Protocol):
         """Whether an attempt of this agent that is under way uses this artifact."""
 
     def user_of(self, bearer: str) -> User | None:
-        """The user of this token; None: nobody ever had it. Raises `UsageError` for one that is over."""
+        """Return the user of this token; None if nobody ever had it. Raises `UsageError` for one that is
+        over.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Gate:
     checks: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MOST_CHECKS))
 
     async def agent(self, request: Request) -> str:
-        """The agent that sent the request. Raises `HTTPException` 401."""
+        """Return the agent that sent the request. Raises `HTTPException` 401."""
         token = _bearer(request)
         name = await to_thread.run_sync(self.trust.agent_of, token, limiter=self.checks)
         if name is None:
@@ -72,7 +74,9 @@ class Gate:
             raise HTTPException(403, f"no running attempt of agent {name} uses {sha256[:12]}")
 
     async def user(self, request: Request, scope: Scope) -> User:
-        """The user who sent the request, with a token that may do this. Raises `HTTPException` 401 or 403."""
+        """Return the user who sent the request, if the token has this scope. Raises `HTTPException` 401 or
+        403.
+        """
         found = await self._user(request)
         if found is None:
             raise HTTPException(401, "no user has this token; see FARM_TOKEN", _CHALLENGE)

@@ -54,7 +54,7 @@ class AgentRegistry:
         }
 
     def _named_by(self, token: str) -> PublicKey:
-        """The key of the farm that a one-time token names: the agent accepts no other."""
+        """Return the farm's key that a one-time token names: the agent accepts no other."""
         key = self.farm_keys().named(farm_of(token))
         if key is None:
             raise UsageError(
@@ -64,7 +64,7 @@ class AgentRegistry:
         return key
 
     def agent_of(self, bearer: str) -> str | None:
-        """The agent with this valid token."""
+        """Return the agent with this valid token."""
         with self.database.read() as session:
             return credentials.agent_of_bearer(session, bearer, utc_now())
 
@@ -76,5 +76,5 @@ class AgentRegistry:
             )
 
     def user_of(self, bearer: str) -> User | None:
-        """The user with this token. Raises `UsageError` for one that is over."""
+        """Return the user with this token. Raises `UsageError` for one that is over."""
         return Users(self.database).with_token(bearer)

@@ -1,4 +1,4 @@
-"""The outermost layer of the application: what holds for every request and every answer.
+"""The outermost layer of the application: the rules for every request and every answer.
 
 It stands around Starlette, which would hand an error on to the server to be logged with its traceback, and
 with the statement and the values that a database refused.
@@ -69,7 +69,9 @@ def fault_of(path: str) -> str | None:
 
 
 def brief(error: Exception) -> str:
-    """The error in one line, with the place in the code; of the database's refusals, without their values."""
+    """Format an error in one line, with its place in the code; a refusal of the database without its
+    values.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((one for one in reversed(frames) if "orchestrator" in Path(one.filename).parts), frames[-1])
     lines = [] if isinstance(error, RefusedError) else str(error).splitlines()[:1]

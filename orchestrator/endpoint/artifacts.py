@@ -44,7 +44,7 @@ class OutOfRangeError(ValueError):
 
 
 def asked_part(header: str | None, size: int) -> Part | None:
-    """The part that a `Range` header asks for of a file of `size` bytes; None: the whole file.
+    """Return the part that a `Range` header asks for of a file of `size` bytes; None: the whole file.
 
     A header of another form, or with several ranges, asks for the whole file, as RFC 9110 (14.2) allows.
     Raises `OutOfRangeError`.

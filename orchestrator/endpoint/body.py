@@ -51,7 +51,9 @@ class Body:
 
 
 def announced(request: Request, limit: int, setting: str) -> int:
-    """The content length of a request in bytes; 0: no header. Raises `HTTPException` 400, 413."""
+    """Return the content length of a request in bytes; 0 without the header. Raises `HTTPException` 400,
+    413.
+    """
     length = request.headers.get("content-length", "0")
     if not length.isdecimal():
         raise HTTPException(400, f"content-length {length!r} is not a number")
@@ -61,7 +63,7 @@ def announced(request: Request, limit: int, setting: str) -> int:
 
 
 async def whole(request: Request, limit: int) -> bytes:
-    """The body of a request of at most `limit` bytes. Raises `HTTPException` 413."""
+    """Return the body of a request of at most `limit` bytes. Raises `HTTPException` 413."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,4 +1,4 @@
-"""What the two ends of users' calls must share, and nothing that only a server has installed."""
+"""The constants that both ends of users' calls share; imports nothing that only a server has installed."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def upload(
 
 
 def host_of_files(store: Store, database: Database) -> str | None:
-    """The machine whose store has the farm's files; None where this store has them."""
+    """Return the machine whose store has the farm's files; None if this store has them."""
     with database.read() as session:
         state = scheduler_state.read(session)
     return None if state is None or state.store in ("", store.identity()) else state.host
@@ -125,7 +125,7 @@ class Sender:
         raise UnreachableError(f"model {sha256[:12]} cannot be sent to {self.address.url}: {why}")
 
     def _offset(self, sha256: str) -> int | None:
-        """How many bytes of a model the farm has; None: the whole model."""
+        """Return the number of a model's bytes that the farm has; None if it has the whole model."""
         connection = open_connection(self.address)
         try:
             connection.request("HEAD", f"/models/{sha256}", headers=self._headers())
@@ -179,7 +179,9 @@ class _AgainError(Exception):
 
 
 def open_connection(address: Address, timeout_s: float = _TIMEOUT_S) -> http.client.HTTPConnection:
-    """A connection to the endpoint, not open yet; where `address.authority` is set, TLS trusts it alone."""
+    """Prepare a connection to the endpoint, not open yet; with `address.authority`, TLS trusts that CA
+    alone.
+    """
     parts = urlsplit(address.url)
     if parts.scheme == "http":
         return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)

@@ -83,7 +83,7 @@ class Connections:
             self._drop_first(_of_largest(self._all, lambda one: one.owner or one.address))
 
     def vouch(self, connection: Connection, owner: str) -> None:
-        """A valid token of `owner` was shown on this connection."""
+        """Note that a valid token of `owner` was shown on this connection."""
         if connection.owner == owner or connection not in self._all:
             return
         connection.owner = owner
@@ -92,7 +92,7 @@ class Connections:
             self._drop_first(same)
 
     def forget(self, connection: Connection) -> None:
-        """The connection was closed."""
+        """Remove a closed connection."""
         self._all.pop(connection, None)
 
     def expire(self, now_s: float) -> None:
@@ -122,14 +122,16 @@ class Connections:
 
 
 def _of_largest(candidates: Iterable[Connection], key: Callable[[Connection], str]) -> list[Connection]:
-    """Those of the owner or address that has the most: it pays for the room that it takes."""
+    """Return the candidates of the owner or address that has the most: it pays for the room that it takes."""
     found = list(candidates)
     (largest, _), *_ = Counter(map(key, found)).most_common(1)
     return [one for one in found if key(one) == largest]
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 of an IPv6 one, which is one machine's."""
+    """Return the unit that counts as one address: an IPv4 address, or an IPv6 address's /64, one machine's
+    own.
+    """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

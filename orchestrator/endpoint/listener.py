@@ -42,7 +42,9 @@ class Listener(socket.socket):
         self._sweeping = False
 
     def accept(self) -> tuple[socket.socket, object]:
-        """The next connection. Raises `BlockingIOError` without one, and after every `BURST` of them."""
+        """Return the next connection. Raises `BlockingIOError` without one, and after every `BURST` of
+        them.
+        """
         if self._burst == BURST:
             self._burst = 0
             raise BlockingIOError

@@ -86,7 +86,7 @@ class ModelUploads:
         return JSONResponse({"sha256": sha256, "bytes": part.end}, 201)
 
     def _rest(self, request: Request) -> Part:
-        """The last bytes of a file, up to its end. Raises `HTTPException` 400, 413."""
+        """Parse the range of a file's last bytes, up to its end. Raises `HTTPException` 400, 413."""
         found = _RANGE.fullmatch(request.headers.get("content-range", ""))
         first, last, size = map(int, found.groups()) if found else (0, 0, 0)
         if not first <= last == size - 1:
@@ -118,7 +118,7 @@ class ModelUploads:
 
     @contextmanager
     def _opened(self, sha256: str) -> Iterator[BinaryIO]:
-        """The growing file, locked for this sender. Raises `ValueError` for anything but a sha256."""
+        """Open the growing file, locked for this sender. Raises `ValueError` for anything but a sha256."""
         path = self.store.incoming(sha256)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, FILE_MODE), "ab") as out:

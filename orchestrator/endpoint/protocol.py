@@ -1,4 +1,4 @@
-"""HTTP/1.1 of the endpoint: uvicorn's protocol, with a deadline for whatever the other end has to do."""
+"""HTTP/1.1 of the endpoint: uvicorn's protocol, with a deadline for everything that the other end must do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Chosen: longer than a lossy link needs to recover; a transfer that was cut resum
 
 
 class Stage(Enum):
-    """What the connection is at."""
+    """The thing that a connection waits for, as words for a message."""
 
     HEAD = "the next head"
     BODY = "the body"
@@ -92,17 +92,19 @@ class Protocol(H11Protocol):
         self._observe()
 
     def on_response_complete(self) -> None:
-        """The farm has answered; the next head may be here already."""
+        """Set the deadline of the next stage: the farm has answered, and the next head may be here
+        already.
+        """
         super().on_response_complete()
         self._observe()
 
     def pause_writing(self) -> None:
-        """The other end does not read as fast as the farm writes."""
+        """Set the deadline for an other end that does not read as fast as the farm writes."""
         super().pause_writing()
         self._observe()
 
     def resume_writing(self) -> None:
-        """The other end has read something."""
+        """Set the deadline anew: the other end has read something."""
         super().resume_writing()
         self._observe()
 
@@ -135,7 +137,7 @@ class Protocol(H11Protocol):
         return self._connection is not None and self._connection.owner is not None
 
     def vouch(self, owner: str) -> None:
-        """A valid token of `owner` was shown on this connection."""
+        """Note that a valid token of `owner` was shown on this connection."""
         if self._connection is not None:
             self._listener.connections.vouch(self._connection, owner)
             self._set_deadline()
@@ -145,6 +147,6 @@ _CONNECTION: Final = "connection"
 
 
 def connection_of(scope: Scope) -> Protocol:
-    """The connection that a request came on."""
+    """Return the connection that a request came on."""
     found: Protocol = scope["state"][_CONNECTION]
     return found

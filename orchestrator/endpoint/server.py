@@ -148,7 +148,8 @@ def _listen(address: Address) -> socket.socket:
 
 
 def _affordable() -> int:
-    """How many connections there may be by the limit of open files, which is raised as far as it may be.
+    """Return the number of connections that the limit of open files allows, after raising it as far as
+    possible.
 
     Raises `FarmError` where that is too few.
     """

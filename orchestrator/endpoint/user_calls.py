@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 
 class Face(Protocol):
-    """What users may call. The methods block and may be called by any thread."""
+    """The calls that users may make. The methods block, and any thread may call them."""
 
     def scope_of(self, call: str) -> Scope | None:
-        """The scope that a call needs; None: there is no such call."""
+        """Return the scope that a call needs; None if there is no such call."""
 
     def answer(self, user: User, call: str, arguments: bytes) -> bytes:
         """Make a call for a user; JSON in, JSON out. Raises `FarmError`."""

@@ -84,7 +84,7 @@ class UserClient:
         raise self._refused(answer.status, body)
 
     def _refused(self, status: int, body: bytes) -> FarmError:
-        """The error that the farm tells of, as its face raised it."""
+        """Rebuild the error that the farm's answer describes, as its face raised it."""
         told = _told(body)
         text = str(told.get("error", f"it answers {status}"))
         code = told.get("exit_code")
@@ -101,7 +101,7 @@ class UserClient:
 
 
 def trusting(address: Address, token: str, folder: Path) -> Address:
-    """The address with the CA that the token names; it is fetched once and kept in `folder`.
+    """Return the address with the CA that the token names; it is fetched once and kept in `folder`.
 
     An address that names a CA, or is without TLS, stays as it is. Raises `UnreachableError`, and `UsageError`
     where the server shows another CA than the token's.
@@ -123,7 +123,7 @@ def trusting(address: Address, token: str, folder: Path) -> Address:
 
 
 def _authority_of(address: Address) -> str:
-    """What the server says is its CA. The connection proves nothing: the caller compares the text's hash."""
+    """Fetch the CA that the server presents. The connection proves nothing: the caller compares its hash."""
     parts = urlsplit(address.url)
     context = ssl.create_default_context()
     context.check_hostname = False

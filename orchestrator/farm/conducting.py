@@ -29,7 +29,7 @@ class Planned:
 
     @property
     def preview(self) -> Sequence[CellPreview]:
-        """What is done with each cell; once it is submitted, as it was stored."""
+        """The plan for each cell; once it is submitted, as it was stored."""
         return self.order.preview
 
     def submit(self) -> Submitted:

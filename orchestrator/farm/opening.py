@@ -81,7 +81,7 @@ class Farm:
         return cls(home, lab, database, machine)
 
     def seen_by(self, user: User) -> Farm:
-        """The same farm for a user of the endpoint, who may change less."""
+        """Return the same farm for a user of the endpoint, who may change less."""
         seen = copy(self)
         seen._serve(user)
         return seen
@@ -96,7 +96,7 @@ class Farm:
         upload(self.home, self.lab, self.database, files, note)
 
     def wait(self, say: Callable[[str], None]) -> DatabaseWait:
-        """What outlasts a farm that is away for a while; `say` gets each line for the user."""
+        """Return a wait that outlasts the absence of the farm; `say` gets each line for the user."""
         return DatabaseWait(say)
 
     def doctor(self) -> list[Check]:

@@ -24,7 +24,7 @@ may lose its connection between the samples and their result, and be away for da
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep: campaigns that ended within `age`, or the `campaigns` that ended last."""
+    """The limits of pruning: keep campaigns that ended within `age`, or the `campaigns` that ended last."""
 
     age: timedelta | None = None
     campaigns: int | None = None
@@ -32,7 +32,9 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was deleted, or would be. `shown`: campaigns that stay because later ones show their results."""
+    """The deletions of a pruning, or of its dry run. `shown`: campaigns that stay because later ones show
+    their results.
+    """
 
     campaigns: tuple[Ended, ...]
     shown: tuple[Ended, ...]

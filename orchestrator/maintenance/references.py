@@ -18,7 +18,7 @@ from orchestrator.policy.shared_references import Claim, shared
 
 @dataclass(frozen=True, slots=True)
 class KnownReference:
-    """What some agents say of one reference alike. `handed_on`: the farm tells other agents of it."""
+    """A reference on which some agents agree. `handed_on`: the farm offers it to other agents."""
 
     record: ReferenceRecord
     agents: tuple[str, ...]
@@ -34,7 +34,7 @@ class ModelReferences:
     references: tuple[KnownReference, ...]
 
     def lines(self) -> Iterator[str]:
-        """What `farm db references` prints."""
+        """Yield the lines that `farm db references` prints."""
         for known in self.references:
             record = known.record
             what = size_text(record.size_bytes) if record.sha256 else f"not made: {record.failure}"
@@ -44,7 +44,7 @@ class ModelReferences:
             )
 
     def to_json(self) -> dict[str, object]:
-        """The same for programs."""
+        """Return the same as `lines`, for programs."""
         return {
             "model_sha256": self.model_sha256,
             "names": list(self.names),
@@ -60,7 +60,7 @@ class ModelReferences:
 
 
 def known(database: Database, model: str, agents: int) -> list[ModelReferences]:
-    """What is known of the models with this name or this beginning of their sha256; empty: of all.
+    """Return the references of the models with this name or this beginning of their sha256; of all if empty.
 
     `agents`: how many must have made the same one. Raises `UsageError` where no campaign has such a model.
     """

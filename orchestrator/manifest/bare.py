@@ -30,13 +30,13 @@ _LONGEST_ID = 100
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """What `--input NAME=LOW..HIGH` and `--shape NAME=1,224,224,3` say, as they were typed."""
+    """The texts of `--input NAME=LOW..HIGH` and `--shape NAME=1,224,224,3`, as they were typed."""
 
     ranges: Sequence[str] = ()
     shapes: Sequence[str] = ()
 
     def specs(self) -> dict[str, InputSpec]:
-        """The inputs by name. Raises `UsageError` with the form that was expected."""
+        """Return the inputs by name. Raises `UsageError` with the form that was expected."""
         ranges = dict(_named(text, "--input NAME=0..999") for text in self.ranges)
         shapes = dict(_named(text, "--shape NAME=1,224,224,3") for text in self.shapes)
         found = {}
@@ -49,7 +49,9 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for without a file: no delegates means every installed kind that is one by default."""
+    """The request of a submission without a file: no delegates means every installed kind that is one by
+    default.
+    """
 
     level: str = "quick"
     delegates: Sequence[str] = ()
@@ -58,7 +60,7 @@ class Wanted:
 
 
 def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> Campaign:
-    """The campaign of these files, named after the first, on every delegate kind or on those named.
+    """Return the campaign of these files, named after the first, on every delegate kind or on those named.
 
     Raises `UsageError` for an unknown level or delegate kind, for a file that is named twice, and for inputs
     of several models, whose names mean different things.
@@ -96,7 +98,7 @@ def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> 
 
 
 def _document(campaign: Campaign) -> str:
-    """The campaign file that asks for the same."""
+    """Return the campaign file that asks for the same."""
     document: dict[str, Any] = {
         "version": 1,
         "campaign": _UNNAMED.sub("-", f"m-{campaign.name}" if campaign.name[0] in "._+-" else campaign.name),
@@ -118,7 +120,7 @@ def _document(campaign: Campaign) -> str:
 
 
 def _stated(spec: InputSpec) -> dict[str, Any]:
-    """An input as a campaign file has it."""
+    """Return an input as a campaign file has it."""
     shape = {} if spec.shape is None else {"shape": list(spec.shape)}
     return shape if spec.low is None else shape | {"random": {"range": [spec.low, spec.high]}}
 

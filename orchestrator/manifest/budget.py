@@ -63,7 +63,9 @@ def read_budget(text: str) -> Budget:
 
 
 def latency_budget(figure: str, max_ms: float) -> Budget:
-    """The budget of a figure in milliseconds. Raises `UsageError` for another figure, and for no limit."""
+    """Return the budget of a figure in milliseconds. Raises `UsageError` for another figure, and for no
+    limit.
+    """
     text = f"{figure}<={max_ms:g}ms"
     if figure not in _LATENCIES:
         raise UsageError(f"budget {text!r}: no time is called {figure!r}; known: {', '.join(_LATENCIES)}")

@@ -36,8 +36,8 @@ class DataEntry:
 
 @dataclass(frozen=True, slots=True)
 class RetryEntry:
-    """How many `times` a failed attempt is followed by another one, after which `kinds` of failures (reason
-    codes); None: as the farm has it.
+    """The number of `times` that a failed attempt is followed by another one, and the `kinds` of failures
+    (reason codes) that are; None: as the farm has it.
     """
 
     times: int | None = None
@@ -81,7 +81,7 @@ class DelegateEntry:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelector:
-    """Which devices to use: every given field must match; `name` is a glob over device id and name.
+    """A selection of devices: every given field must match; `name` is a glob over device id and name.
 
     `count`: so many of them, whichever are free first; None: each of them.
     """
@@ -112,8 +112,8 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How a campaign was written down, from which another process reads the same one. `file`: what messages
-    call the document; `delegates`, `only`, `devices`, `level`: the part of it that was chosen.
+    """The written form of a campaign, from which another process reads the same one. `file`: the document's
+    name in messages; `delegates`, `only`, `devices`, `level`: the part of it that was chosen.
     """
 
     document: str

@@ -77,7 +77,7 @@ def known_kinds() -> tuple[str, ...]:
 
 @cache
 def default_kinds() -> tuple[str, ...]:
-    """The kinds of a submission that names none: all but those that their descriptors leave out.
+    """Return the kinds of a submission that names none: all but those that their descriptors leave out.
 
     A kind whose descriptor cannot be loaded is among them, so that its cells say why.
     """
@@ -94,7 +94,7 @@ def _is_default(kind: str) -> bool:
 
 @cache
 def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
-    """The options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
+    """Return the options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
     (point, *others) = entry_points(group=ENTRY_POINT_GROUP, name=kind)
     if others:
         packages = ", ".join(sorted(p.value for p in (point, *others)))

@@ -37,7 +37,7 @@ class _BoundedLoader(yaml.SafeLoader):
         self._count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node; checks it before it is built."""
+        """Compose the next node; checks it before it is built."""
         # Checked on the event, before the node: a node's children are composed before it is returned.
         event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it open
         self._check(event)
@@ -63,7 +63,7 @@ class _BoundedLoader(yaml.SafeLoader):
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's content. Raises `UsageError` where it is absent, unreadable or larger than 1 MiB."""
+    """Read the file's content. Raises `UsageError` if it is absent, unreadable or larger than 1 MiB."""
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
@@ -77,7 +77,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def compose(content: bytes, file: str) -> yaml.MappingNode:
-    """The root mapping of a YAML document. Raises `ManifestError` with the position of the mistake."""
+    """Return the root mapping of a YAML document. Raises `ManifestError` with the position of the mistake."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

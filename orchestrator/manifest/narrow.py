@@ -18,8 +18,8 @@ def narrow(
     only: Sequence[str] = (),
     devices: Sequence[str] = (),
 ) -> Campaign:
-    """The campaign with the chosen delegates, the models whose id matches one of the globs, and the devices
-    whose id or name does, in place of those that the file selects.
+    """Narrow a campaign to the chosen delegates, the models whose id matches one of the globs, and the
+    devices whose id or name does, in place of those that the file selects.
 
     A delegate is chosen by its name, by a glob over names, or by its kind, which may have several names. A
     baseline that is not chosen is dropped. Raises `UsageError` for a word that fits nothing; whether a device
@@ -51,7 +51,7 @@ def narrow(
 
 
 def _called(word: str, entries: Sequence[DelegateEntry]) -> list[DelegateEntry]:
-    """The delegates that a word names: by an exact name, else by a glob, else by kind."""
+    """Return the delegates that a word names: by an exact name, else by a glob, else by kind."""
     ways = (
         [entry for entry in entries if entry.name == word],
         [entry for entry in entries if fnmatchcase(entry.name, word)],

@@ -19,7 +19,7 @@ AGAIN: Final = "a-again"
 def noise_series(
     device_id: str, kind: str, model: Path, sessions: int, plan: MeasurePlan = LEVELS["standard"]
 ) -> Campaign:
-    """The campaign: each session is a model of its own, so that it has blocks of its own."""
+    """Return the campaign: each session is a model of its own, so that it has blocks of its own."""
     identity = json.dumps([device_id, kind, sessions, plan.model_dump(mode="json")], sort_keys=True)
     return Campaign(
         name=f"noise-{device_id}",

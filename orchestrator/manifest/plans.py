@@ -66,8 +66,9 @@ _NUMBER_BYTES: Final = 20
 
 
 def soft_limit_s(plan: MeasurePlan) -> float:
-    """How long one attempt may take where the file does not say: enough for the most blocks, of slow runs,
-    as large as can be and with as many repeated."""
+    """Return the seconds that one attempt may take if the file sets no limit: enough for the most blocks, of
+    slow runs, as large as can be and with as many repeated.
+    """
     slice_s = max(plan.slice_seconds, plan.slice_runs * _SLOW_RUN_S)
     timed_s = _with_repeated(plan.most_rounds) * slice_s
     process_s = _SLACK_PER_PROCESS_S + _LONGEST_WARMUP_RATIO * plan.warmup_seconds + timed_s
@@ -77,7 +78,7 @@ def soft_limit_s(plan: MeasurePlan) -> float:
 
 
 def samples_bytes(plan: MeasurePlan) -> int:
-    """The most bytes that the raw samples of one attempt can have: one JSON list, two numbers a run."""
+    """Return the most bytes of the raw samples of one attempt: one JSON list, two numbers a run."""
     # A block of more rounds than planned has fewer runs in each, down to the least that a slice has.
     runs = max(rounds * plan.most_slice_runs(rounds) for rounds in (plan.rounds, plan.most_rounds))
     timed_bytes = _with_repeated(runs) * (_TIME_BYTES + _NUMBER_BYTES)
@@ -127,7 +128,7 @@ _FIELDS = {
 
 
 def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
-    """The level's counts, overridden by each `measure:` block in turn.
+    """Return the level's counts, overridden by each `measure:` block in turn.
 
     Raises `ValueError` where the least blocks exceed the most, or the tunings the least blocks.
     """

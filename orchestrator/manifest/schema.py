@@ -307,7 +307,7 @@ class Accuracy(Keys):
 
 
 class Defaults(Keys):
-    """What models say that say nothing themselves."""
+    """Settings of every model that has none of its own."""
 
     refused: ClassVar[Mapping[str, str]] = {"accuracy": LATER, "gate": LATER}
 
@@ -376,7 +376,7 @@ class Against(Keys):
 
 
 class Baseline(Keys):
-    """What results are compared with."""
+    """The baseline of the results."""
 
     delegate: _Name | None = key("The delegate over which speed-ups are measured, by interleaved blocks.")
     against: Against | None = key(

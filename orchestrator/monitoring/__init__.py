@@ -1,1 +1,1 @@
-"""What Prometheus is told of a running farm: counters of this process, and the state in the database."""
+"""Metrics of a running farm for Prometheus: counters of this process, and the state in the database."""

@@ -1,4 +1,4 @@
-"""Counts what happens in the process that schedules. Prometheus takes a restart of it for what it is."""
+"""Counts events in the process that schedules. Prometheus recognises a restart of it."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ class Counters:
         self._lag.observe(seconds)
 
     def note_round_trip(self, seconds: float) -> None:
-        """A word to this process came back through the broker."""
+        """Record the seconds that a message to this process took through the broker."""
         self._round_trip.observe(seconds)

@@ -1,4 +1,4 @@
-"""The text that Prometheus scrapes: one for everybody who asks within a few seconds."""
+"""Builds the text that Prometheus scrapes; scrapes within a few seconds of each other share it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MetricsPage:
         self._text, self._until_s = b"", 0.0
 
     def text(self) -> bytes:
-        """The metrics, as `MEDIA_TYPE`. Any thread may call; it may block."""
+        """Return the metrics, as `MEDIA_TYPE`. Any thread may call; it may block."""
         # One thread reads, and the others take what it found: scrapers that pile up do not pile up queries.
         with self._lock:
             if time.monotonic() >= self._until_s:

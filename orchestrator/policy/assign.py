@@ -52,7 +52,7 @@ class WaitingCell:
     groups: Mapping[str, str] = field(default_factory=dict)
 
     def group_on(self, slot: DeviceSlot) -> str:
-        """The exclusion group that the cell takes on a device."""
+        """Return the exclusion group that the cell takes on a device."""
         return self.groups.get(slot.device_id, slot.exclusion_group)
 
 
@@ -145,7 +145,7 @@ def charge(shares: dict[int, Share], cell: WaitingCell, now_s: float) -> None:
 
 
 def aged_rank(rank: int, share: Share, now_s: float) -> int:
-    """The rank with its age: one step lower per `AGEING_S` that its campaign went without a device."""
+    """Return the rank with its age: one step lower per `AGEING_S` that its campaign went without a device."""
     return rank - int(max(0.0, now_s - share.waits_since_s) // AGEING_S)
 
 

@@ -1,4 +1,5 @@
-"""Which devices of a host are compared with which baseline, and what such a comparison keeps busy. Pure.
+"""Decides which devices of a host are compared with which baseline, and what such a comparison keeps busy.
+Pure.
 
 Cells of one model on one host are measured together by blocks (`agent.runner.judge.blocks`): a contender is
 compared with the baseline on its own device, where that hosts the baseline's delegate, else on the CPU of its
@@ -37,7 +38,7 @@ D = TypeVar("D", bound=HostDevice)
 
 
 def baseline_device(device: D, host: Sequence[D], baseline_kind: str) -> D | None:
-    """The device of a host on which the baseline of this one runs; None where none hosts the delegate.
+    """Return the device of a host on which the baseline of this one runs; None if none hosts the delegate.
 
     Devices that share no exclusion group at all cannot be leased together, and so are not compared.
     """
@@ -55,12 +56,14 @@ def baseline_device(device: D, host: Sequence[D], baseline_kind: str) -> D | Non
 
 
 def compared_with(baseline: D, host: Sequence[D], baseline_kind: str) -> list[D]:
-    """The devices of a host whose cells are compared with the baseline on this device, itself among them."""
+    """Return the devices of a host that are compared with the baseline on this device, itself among them."""
     return [device for device in host if baseline_device(device, host, baseline_kind) is baseline]
 
 
 def kept_busy(device: D, host: Sequence[D], baseline_kind: str | None) -> str:
-    """The exclusion group that a cell takes: with a baseline, that of every device it is compared with."""
+    """Return the exclusion group that a cell takes: with a baseline, that of all devices it is compared
+    with.
+    """
     baseline = None if baseline_kind is None else baseline_device(device, host, baseline_kind)
     if baseline is None or baseline_kind is None:
         return device.exclusion_group

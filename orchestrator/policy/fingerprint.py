@@ -62,11 +62,11 @@ class Environments:
         self._ids: dict[tuple[str, str], str] = {}
 
     def of(self, device_id: str, kind: str) -> Mapping[str, str]:
-        """The fields of the environment."""
+        """Return the fields of the environment."""
         return self._devices[device_id].environment_of(kind)
 
     def id_of(self, device_id: str, kind: str) -> str:
-        """The environment's id."""
+        """Return the environment's id."""
         pair = device_id, kind
         if pair not in self._ids:
             self._ids[pair] = environment_id(dict(self.of(*pair)))
@@ -93,7 +93,9 @@ def changed_fields(
     after: Ingredients,
     after_environment: Mapping[str, str],
 ) -> tuple[ChangedField, ...]:
-    """What differs, named as the user knows it: model, delegate options, plan, inputs, environment."""
+    """Return the differences, named as the user knows them: model, delegate options, plan, inputs,
+    environment.
+    """
     return (
         *_differences({"model": before.model_sha256[:12]}, {"model": after.model_sha256[:12]}),
         *_differences({"delegate": before.delegate_kind}, {"delegate": after.delegate_kind}),

@@ -1,4 +1,4 @@
-"""The states of cells and attempts: a table of legal moves for each, and what an ended attempt means.
+"""The states of cells and attempts: a table of legal moves for each, and the effects of an ended attempt.
 
     cell      queued -> dispatched -> running -> done | failed | unsupported | cancelled
     attempt             dispatched -> running -> done | failed | unsupported | cancelled
@@ -138,8 +138,8 @@ TRIED_AGAIN: Final = RETRIED | CRASHED
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """What a campaign file says of retries, within the farm's bounds. `times`: how often a failed attempt is
-    followed by another one; `kinds`: after which failures.
+    """A campaign file's rule for retries, within the farm's bounds. `times`: the most attempts that follow a
+    failed one; `kinds`: the failures that are retried.
     """
 
     times: int = MAX_ATTEMPTS - 1
@@ -186,7 +186,7 @@ def move_attempt(now: AttemptState, to: AttemptState) -> AttemptState:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnd:
-    """How an attempt ended."""
+    """The final state of an attempt, and its reason."""
 
     state: AttemptState
     reason: Reason
@@ -273,7 +273,7 @@ def _settle_failure(reason: Reason, failures: Sequence[AttemptEnd], retry: Retry
 
 
 def device_verdict(end: AttemptEnd) -> bool | None:
-    """What an attempt's end shows about its device: True: it worked; False: it failed; None: nothing."""
+    """Return True if an attempt's end shows that its device works, False that it fails, None if neither."""
     if end.reason.code in DEVICE_FAULTS:
         return False
     worked = end.state in (AttemptState.DONE, AttemptState.UNSUPPORTED)
@@ -281,5 +281,5 @@ def device_verdict(end: AttemptEnd) -> bool | None:
 
 
 def cancelled_reason() -> Reason:
-    """The reason of a cell that a user cancelled."""
+    """Return the reason of a cell that a user cancelled."""
     return Reason(code=ReasonCode.CANCELLED, text="by the user")

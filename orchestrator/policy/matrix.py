@@ -83,11 +83,11 @@ class CellSpec:
 
     @property
     def ingredients(self) -> Ingredients:
-        """What a measurement of this cell depends on, whichever device it gets."""
+        """Everything that a measurement of this cell depends on, whichever device it gets."""
         return self.on(self.target)
 
     def on(self, device_id: str) -> Ingredients:
-        """What a measurement of this cell on this device depends on."""
+        """Return everything that a measurement of this cell on this device depends on."""
         return Ingredients(
             self.model_sha256, self.delegate_kind, self.delegate_options, device_id, self.plan, self.inputs
         )
@@ -139,7 +139,7 @@ def expand(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a cell of a delegate may run: on one device, on any of a class, or nowhere."""
+    """A target of a delegate's cells: one device, any device of a class, or none."""
 
     name: str
     line: str
@@ -153,7 +153,9 @@ def _targets(
     devices: Sequence[Device],
     missing: Sequence[MissingDelegate],
 ) -> Iterator[_Target]:
-    """The devices that selectors name one by one, then the classes, or the one target "-" without either."""
+    """Yield the devices that selectors name one by one, then the classes, or the one target "-" without
+    either.
+    """
     each = [selector for selector in campaign.devices if selector.count is None]
     classes = [selector for selector in campaign.devices if selector.count is not None]
     chosen = [d for d in devices if not campaign.devices or any(matches(d, selector) for selector in each)]

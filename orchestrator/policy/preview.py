@@ -79,7 +79,7 @@ class KnownResult:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """How long a cell of this plan took, with a model of this size."""
+    """A past cell's plan, size of model and duration, from which the durations of others are estimated."""
 
     plan: MeasurePlan
     model_bytes: int
@@ -101,7 +101,7 @@ class PastResults:
 
 @dataclass(frozen=True, slots=True)
 class CellPreview:
-    """What people are told of a planned cell; see `PlannedCell`."""
+    """The part of a planned cell that is shown to people; see `PlannedCell`."""
 
     model: str
     delegate: str
@@ -265,7 +265,7 @@ def reusable(known: KnownResult, since: datetime) -> bool:
 def expected_s(
     plan: MeasurePlan, last: KnownResult | None, model_bytes: int = 0, history: Sequence[Duration] = ()
 ) -> float:
-    """How long a cell will take, in seconds.
+    """Estimate the duration of a cell, in seconds.
 
     As long as last time; else what its plan asks for, times the factor by which cells of the same delegate
     with models of about this size took longer than theirs: the median over the nearest sizes.

@@ -1,4 +1,4 @@
-"""How blocks are added to results: what a waiting cell keeps for it, and the plan and limit of its job."""
+"""Adds blocks to results: the request that a waiting cell keeps, and the plan and time limit of its job."""
 
 from __future__ import annotations
 

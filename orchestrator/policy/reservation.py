@@ -69,11 +69,11 @@ class Reservable(Protocol):
 
     @property
     def reserved_text(self) -> str | None:
-        """What for."""
+        """The purpose that the user gave."""
 
 
 def reservation_of(device: Reservable, now: datetime) -> Reservation | None:
-    """The reservation of a device that is in force now."""
+    """Return the reservation of a device that is in force now."""
     if device.reserved_by is None or device.reserved_until is None or device.reserved_until <= now:
         return None
     return Reservation(
@@ -86,12 +86,12 @@ def reservation_of(device: Reservable, now: datetime) -> Reservation | None:
 
 
 def in_force(devices: Iterable[Reservable], now: datetime) -> list[Reservation]:
-    """The reservations of these devices that are in force now."""
+    """Return the reservations of these devices that are in force now."""
     return [found for device in devices if (found := reservation_of(device, now)) is not None]
 
 
 def in_the_way(reservations: Iterable[Reservation], group: str, user: str) -> Reservation | None:
-    """The first reservation of somebody else that keeps a user's cells from an exclusion group.
+    """Return the first reservation of another user that keeps a user's cells from an exclusion group.
 
     A reservation holds the group of its device, as an attempt there would: nothing of others runs on the
     device, nor on silicon that excludes it.

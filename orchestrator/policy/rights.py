@@ -1,4 +1,4 @@
-"""What a user may do: the scopes of a token, and whose campaign is whose. Pure."""
+"""Decides what a user may do: the scopes of a token, and whose campaign is whose. Pure."""
 
 from __future__ import annotations
 

@@ -96,12 +96,12 @@ def named(device: DeviceLike, pattern: str) -> bool:
 
 
 def class_target(selector: DeviceSelector, number: int) -> str:
-    """The target of the `number`-th cell (from 0) that wants any device of the class."""
+    """Return the target of the `number`-th cell (from 0) that wants any device of the class."""
     return f"{ANY}{selector_text(selector)}#{number}"
 
 
 def class_line(target: str, delegate_kind: str) -> str:
-    """The queue of the cells that want any device of the class in a target, as `DeviceClass.line`."""
+    """Return the queue of the cells that want any device of a target's class, as `DeviceClass.line`."""
     return f"{target.rpartition('#')[0]}/{delegate_kind}"
 
 

@@ -1,4 +1,4 @@
-"""Decides which references of a farm's agents the other agents are told of.
+"""Decides which references of a farm's agents are offered to the other agents.
 
 An agent speaks for its own attempts alone, and a false reference would decide over those of others. The
 kernels are deterministic: what two agents made independently, bit for bit, is what they compute.
@@ -16,7 +16,7 @@ from agent.wire.reference import ReferenceRecord
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one agent says of a reference. `trusted`: the agent is the farm's own child."""
+    """One agent's claim about a reference. `trusted`: the agent is the farm's own child."""
 
     agent_id: str
     made_at: datetime

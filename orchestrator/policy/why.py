@@ -38,8 +38,9 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """What is known of a cell. `position` cells with `ahead_s` seconds of work are before it in its line;
-    `waits_since`: when it was submitted or put back. `own`: its live attempt, whose clock is another one.
+    """The facts about a cell from which its state is explained. `position` cells with `ahead_s` seconds of
+    work are before it in its line; `waits_since`: when it was submitted or put back. `own`: its live attempt,
+    whose clock is another one.
     """
 
     cell_id: str

@@ -65,7 +65,7 @@ def judge_budgets(
 
 
 def open_cells(judged: Iterable[Judged]) -> tuple[CellRecord, ...]:
-    """The cells with a budget that further blocks may decide, each once."""
+    """Return the cells with a budget that further blocks may decide, each once."""
     return tuple({one.cell.cell_id: one.cell for one in judged if one.outcome == "open"}.values())
 
 
@@ -124,7 +124,7 @@ def _unjudged_outputs(cell: CellRecord) -> str:
 
 
 def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, float] | None, str]:
-    """The value, its interval where it has one, and why one of them is missing."""
+    """Return the value, its interval if it has one, and why one of them is missing."""
     latency = counted_latency(cell)
     if latency is None or cell.measurement is None:
         reason = "" if cell.reason is None else f" ({cell.reason.code}: {cell.reason.text})"
@@ -148,7 +148,8 @@ _ENDED: Final = ("done", "unsupported")
 def junit_xml(
     name: str, cells: Iterable[CellRecord], judged: Sequence[Judged], failing: Collection[Outcome] = FAILED
 ) -> str:
-    """The document: failed cells and budgets of a `failing` outcome are failures; others not met, skipped.
+    """Return the document: failed cells and budgets of a `failing` outcome are failures; others not met,
+    skipped.
 
     Characters that XML cannot hold are written by name: they come from a stranger's model.
     """

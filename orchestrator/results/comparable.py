@@ -1,4 +1,4 @@
-"""A cell as far as it is compared: the few fields of a `CellRecord` that this takes, by the same names.
+"""The fields of a cell that comparisons read, under the names of `CellRecord`.
 
 To compare two campaigns of thousands of cells, most of their records would be decoded for nothing.
 """
@@ -27,7 +27,7 @@ class ComparedTimes:
 
 @dataclass(frozen=True, slots=True)
 class ComparedQuality:
-    """As `Quality`."""
+    """The compared fields of `Quality`."""
 
     void: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ComparedQuality:
 
 @dataclass(frozen=True, slots=True)
 class ComparedVariation:
-    """What the interval is over, as in `Variation`."""
+    """The level of the interval, as in `Variation`."""
 
     level: str
     tunings: int
@@ -94,12 +94,12 @@ class ComparedCell:
 
     @property
     def kept(self) -> str:
-        """As `CellRecord.kept`."""
+        """The reason of a kept result, as in `CellRecord.kept`."""
         return why_kept(self.status, self.again, self.reason)
 
     @property
     def struck_out(self) -> bool:
-        """As `CellRecord.struck_out`."""
+        """Whether the figures are struck out, as in `CellRecord.struck_out`."""
         m = self.measurement
         if m is None:
             return False

@@ -1,4 +1,4 @@
-"""Says in words what stands behind a cell's figures: spread, init by stage, sustained and throughput pass."""
+"""Explains a cell's figures in words: spread, init by stage, sustained and throughput pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
 
 
 def _advice(v: Variation) -> Iterator[str]:
-    """How often to repeat what, by Kalibera and Jones; a level that adds nothing needs no more than one."""
+    """Yield how often to repeat each level, by Kalibera and Jones; one that adds nothing needs no more than
+    one.
+    """
     if v.rounds_advised is not None:
         yield f"{_count(v.rounds_advised, 'round')} of a block"
     elif v.process_sd == 0.0:
@@ -53,19 +55,21 @@ def _count(number: int, word: str, plural: str = "s") -> str:
 
 
 def stage_pairs() -> Mapping[str, tuple[Metric, Metric]]:
-    """The cold and the warm figure of each stage, by the stage's name."""
+    """Return the cold and the warm figure of each stage, by the stage's name."""
     by_key = {metric.key: metric for metric in in_section("init")}
     return {name: (by_key[f"init_ms.cold.{name}"], by_key[f"init_ms.warm.{name}"]) for name in INIT_STAGES}
 
 
 def count_pair() -> tuple[Metric, Metric]:
-    """How many inits the cold and the warm figures are chosen from."""
+    """Return the metrics of the number of inits from which the cold and the warm figures are chosen."""
     by_key = {metric.key: metric for metric in METRICS}
     return by_key["init_ms.cold.n"], by_key["init_ms.warm.n"]
 
 
 def init_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
-    """A line for each init of a name and a text, then why a stage is missing; none for a wrong output."""
+    """Yield a line for each init of a name and a text, then why a stage is missing; none for a wrong
+    output.
+    """
     m = cell.measurement
     if m is None or cell.struck_out:
         return
@@ -84,7 +88,7 @@ def init_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
 
 
 def sustained_of(cell: CellRecord) -> Sustained | None:
-    """The pass of a cell; None where it was not asked for, and of a wrong output."""
+    """Return the pass of a cell; None if it was not requested, and of a wrong output."""
     return None if cell.measurement is None or cell.struck_out else cell.measurement.sustained
 
 
@@ -107,7 +111,7 @@ def sustained_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
 
 
 def throughput_line(cell: CellRecord) -> str | None:
-    """The rate and what it rests on, or why there is none; None where it was not asked for, or the output is
+    """Return the rate and its basis, or why there is none; None if it was not requested, or the output is
     wrong.
     """
     found = None if cell.measurement is None or cell.struck_out else cell.measurement.throughput

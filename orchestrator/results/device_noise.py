@@ -28,7 +28,7 @@ class DeviceNoise:
 
 
 def noise_from(stored: Mapping[str, Any] | None) -> DeviceNoise | None:
-    """The noise as the database has it, also of a release that stored more of it."""
+    """Read the noise as the database has it, also of a release that stored more of it."""
     if stored is None:
         return None
     return DeviceNoise(**{field.name: stored[field.name] for field in fields(DeviceNoise)})

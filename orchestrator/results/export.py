@@ -21,7 +21,9 @@ from orchestrator.results.speedups import paired_speedup, stored_ratio, was_meas
 
 
 def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
-    """The baseline among the cells of the same campaign that each was measured with, by the cell's id."""
+    """Return the baseline among the cells of the same campaign that each was measured with, by the cell's
+    id.
+    """
     placed: dict[tuple[str, ...], list[CellRecord]] = {}
     for cell in cells:
         placed.setdefault((cell.campaign_id, cell.model, cell.level, cell.device), []).append(cell)
@@ -36,7 +38,7 @@ def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
 
 
 def ratio_json(cell: CellRecord, baseline: CellRecord | None) -> dict[str, Any] | None:
-    """The stored speed-up over the baseline that the cell was measured with."""
+    """Return the stored speed-up over the baseline that the cell was measured with."""
     ratio = stored_ratio(cell)
     if ratio is None:
         return None
@@ -46,7 +48,7 @@ def ratio_json(cell: CellRecord, baseline: CellRecord | None) -> dict[str, Any] 
 
 
 def grades_json(cell: CellRecord) -> dict[str, Any]:
-    """The grade of the cell with the numbers behind it, and that of its median alone."""
+    """Return the grade of the cell with the numbers behind it, and that of its median alone."""
     graded, of_median = grade_of(cell), p50_grade(cell)
     return {
         **_numbers(graded),
@@ -62,7 +64,7 @@ def _numbers(graded: Graded | None) -> dict[str, Any]:
 
 
 def variation_json(m: Measurement | None) -> dict[str, Any] | None:
-    """What the interval is over, how much each level varies, and what each tuning chose."""
+    """Return what the interval is over, how much each level varies, and what each tuning chose."""
     if m is None or m.variation is None:
         return None
     outcomes = [tuning.model_dump(mode="json") for tuning in m.tunings]
@@ -115,7 +117,7 @@ def to_json(value: Any, indent: int | None = 1) -> str:
 
 
 def results_document(cells: Iterable[CellRecord]) -> str:
-    """The array of `farm results --format json`, as text."""
+    """Return the array of `farm results --format json`, as text."""
     return to_json(result_objects(cells))
 
 
@@ -132,7 +134,7 @@ def results_csv(cells: Iterable[CellRecord]) -> str:
 
 
 def csv_columns() -> tuple[str, ...]:
-    """The heading of the CSV file."""
+    """Return the heading of the CSV file."""
     measured = (column for metric in metrics.METRICS for column in metric.columns)
     return tuple(
         dict.fromkeys((*FIRST_COLUMNS, *measured, *RATIO_COLUMNS, *VARIATION_COLUMNS, *PROVENANCE_COLUMNS))
@@ -140,14 +142,14 @@ def csv_columns() -> tuple[str, ...]:
 
 
 def result_objects(cells: Iterable[CellRecord]) -> list[dict[str, Any]]:
-    """The objects of several results, each with the baseline that it was measured with, if that is there."""
+    """Return the objects of several results, each with the baseline that it was measured with, if present."""
     listed = list(cells)
     baselines = measured_with(listed)
     return [result_json(cell, baselines.get(cell.cell_id)) for cell in listed]
 
 
 def result_json(cell: CellRecord, baseline: CellRecord | None = None) -> dict[str, Any]:
-    """The stable object of one result (docs/results-format.md); the latencies of a wrong output are null.
+    """Return the stable object of one result (docs/results-format.md); a wrong output's latencies are null.
 
     `baseline`: the cell that it was measured with, where that is at hand, as a void one voids the verdict.
     """
@@ -171,7 +173,7 @@ def result_json(cell: CellRecord, baseline: CellRecord | None = None) -> dict[st
 
 
 def _provenance(cell: CellRecord) -> dict[str, Any]:
-    """What tells two results of one cell apart, and what their figures are worth."""
+    """Return the fields that tell two results of one cell apart, and state the worth of their figures."""
     m = cell.measurement
     threads = "" if m is None else m.settings.get("threads", "")
     return {
@@ -212,7 +214,7 @@ def _values(cell: CellRecord) -> dict[str, Any]:
 
 
 def _words(cell: CellRecord) -> dict[str, Any]:
-    """The words beside the figures: verdicts, rules, and why a figure is missing."""
+    """Return the words beside the figures: verdicts, rules, and why a figure is missing."""
     m = cell.measurement
     if m is None:
         return {}
@@ -254,7 +256,7 @@ def _missing(cell: CellRecord, m: Measurement) -> dict[str, str]:
 
 
 def _without_empty(entry: Any) -> Any:
-    """None for a group in which nothing has a value, at any depth."""
+    """Return None for a group in which nothing has a value, at any depth."""
     if not isinstance(entry, dict):
         return entry
     found = {name: _without_empty(value) for name, value in entry.items()}
@@ -262,7 +264,9 @@ def _without_empty(entry: Any) -> Any:
 
 
 def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
-    """The one JSON object of a campaign (docs/results-format.md): `farm status`, the endpoint, the site."""
+    """Return the one JSON object of a campaign (docs/results-format.md): `farm status`, the endpoint, the
+    site.
+    """
     return {
         "campaign_id": campaign.campaign_id,
         "name": campaign.name,
@@ -281,7 +285,7 @@ def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
 
 
 def manifest_json(found: ManifestRecord) -> dict[str, Any]:
-    """The object of `farm show CAMPAIGN --manifest --json` (docs/results-format.md)."""
+    """Return the object of `farm show CAMPAIGN --manifest --json` (docs/results-format.md)."""
     return {
         "campaign_id": found.campaign_id,
         "name": found.name,

@@ -1,4 +1,4 @@
-"""What a transaction changed, as a value for whoever counts it: told once the transaction is committed."""
+"""The changes of a transaction, as values for counters, sent once the transaction is committed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _NAME_END = 12
 
 
 def milliseconds(value: float | None) -> str:
-    """A duration in ms, three significant digits, without its unit: `2.31`, `0.123`, `1 234`."""
+    """Format a duration in ms, three significant digits, without its unit: `2.31`, `0.123`, `1 234`."""
     if value is None:
         return NOTHING
     if value >= 1000:
@@ -64,7 +64,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def known(value: float, known_to: float | None) -> str:
-    """A positive value with no more digits than are known; `known_to`: H, by which share it may be off.
+    """Format a positive value with no more digits than are known; `known_to`: H, the share it may be off.
 
     The last digit is of the size of the uncertainty: 8 % give two digits, 0.5 % three or four; two where the
     uncertainty is not known.
@@ -83,17 +83,17 @@ def known(value: float, known_to: float | None) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in per cent with one digit below ten and whole above: `0.3 %`, `8 %`, `63 %`."""
+    """Format a share in per cent with one digit below ten and whole above: `0.3 %`, `8 %`, `63 %`."""
     return f"{100 * value:.0f} %" if value >= _WHOLE_PERCENT else f"{100 * value:.1g} %"
 
 
 def short_time(value_ms: float) -> str:
-    """A duration with its unit and two digits: `64 ms`, `4.1 s`."""
+    """Format a duration with its unit and two digits: `64 ms`, `4.1 s`."""
     return f"{known(value_ms, None)} ms" if value_ms < _SECOND_MS else f"{known(value_ms / 1e3, None)} s"
 
 
 def nanoseconds(value: int | None) -> str:
-    """A duration in ns as ms text."""
+    """Format a duration in ns as ms text."""
     return milliseconds(None if value is None else value / 1e6)
 
 
@@ -103,12 +103,12 @@ def sample(value_ns: int) -> str:
 
 
 def duration(value_ns: int | None) -> str:
-    """A time in ns as seconds with one decimal and the unit: `14.2 s`."""
+    """Format a time in ns as seconds with one decimal and the unit: `14.2 s`."""
     return NOTHING if value_ns is None else f"{value_ns / 1e9:.1f} s"
 
 
 def interval(value: tuple[float, float] | None) -> str:
-    """An interval in ms, `2.28 - 2.35` with an en dash."""
+    """Format an interval in ms, `2.28 - 2.35` with an en dash."""
     if value is None:
         return NOTHING
     return f"{milliseconds(value[0])} {EN_DASH} {milliseconds(value[1])}"
@@ -121,7 +121,7 @@ def half_width(value: tuple[float, float], like: str) -> str:
 
 
 def ratio(value: float) -> str:
-    """A speed-up with a multiplication sign: `1.42x`, `0.052x`, `19.8x`."""
+    """Format a speed-up with a multiplication sign: `1.42x`, `0.052x`, `19.8x`."""
     for bound, digits in ((100.0, 0), (10.0, 1), (0.1, 2)):
         if value >= bound:
             return f"{value:.{digits}f}{TIMES}"
@@ -148,39 +148,39 @@ def byte_count(value: int | None) -> str:
 
 
 def count(value: int) -> str:
-    """A count with narrow spaces between thousands."""
+    """Format a count with narrow spaces between thousands."""
     return f"{value:,}".replace(",", _NARROW_SPACE)
 
 
 def error(value: float | None) -> str:
-    """An error figure: two significant digits, `1.2e-06`; zero is `0`."""
+    """Format an error figure: two significant digits, `1.2e-06`; zero is `0`."""
     if value is None:
         return NOTHING
     return "0" if value == 0 else f"{value:.2g}"
 
 
 def cosine(value: float | None) -> str:
-    """A cosine, to six digits after the point."""
+    """Format a cosine, to six digits after the point."""
     return NOTHING if value is None else f"{value:.6f}"
 
 
 def optional_share(value: float | None) -> str:
-    """A share of one, or that there is none."""
+    """Format a share of one, or that there is none."""
     return NOTHING if value is None else share(value)
 
 
 def share(value: float) -> str:
-    """A share of one, to four significant digits: `0.72`."""
+    """Format a share of one, to four significant digits: `0.72`."""
     return f"{value:.4g}"
 
 
 def rate(value: float) -> str:
-    """A number per second, to four significant digits or to the whole number."""
+    """Format a number per second, to four significant digits or to the whole number."""
     return share(value) if value < 1000 else count(round(value))
 
 
 def moment(value: datetime | None) -> str:
-    """A UTC time to the minute; a naive value is taken as UTC."""
+    """Format a UTC time to the minute; a naive value is taken as UTC."""
     if value is None:
         return NOTHING
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -188,7 +188,7 @@ def moment(value: datetime | None) -> str:
 
 
 def short_name(text: str, limit: int = LONGEST_NAME) -> str:
-    """A name for a heading or table: the middle of one above `limit` characters is left out."""
+    """Shorten a name for a heading or table: leave out the middle of one above `limit` characters."""
     if len(text) <= limit:
         return text
     return f"{text[: limit - _NAME_END - 1]}…{text[-_NAME_END:]}"

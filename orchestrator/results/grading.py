@@ -1,4 +1,4 @@
-"""The grade of a cell: what its figures are worth, by how well they are known.
+"""Grades a cell: how well its figures are known.
 
 It follows from what is stored, by `runtime.common.verdict`. A cell that was measured with a baseline is
 graded by its ratio, in which the state of the machine cancels; its p50 has a grade of its own.

@@ -1,4 +1,4 @@
-"""What a figure of a cell is: its name, its unit, and how it is read, written and explained."""
+"""The definition of a cell's figure: its name, its unit, and how it is read, written and explained."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _time(
     write: Callable[[Any], str] = text.milliseconds,
     **more: Any,
 ) -> Metric:
-    """A time of a part of the wire's `Measurement` that says in `missing` why it lacks one."""
+    """Return a time of a part of the wire's `Measurement` that says in `missing` why it lacks one."""
     part, *_, name = path
     return Metric(
         key, label, "ms", "lower", section, meaning, measured(*path), write,
@@ -36,12 +36,12 @@ def _time(
 def _latency(
     name: str, label: str, meaning: str, write: Callable[[Any], str] = text.milliseconds, **more: Any
 ) -> Metric:
-    """A field of the wire's `Latency`."""
+    """Return a field of the wire's `Latency`."""
     return _time(f"latency_ms.{name}", ("latency_ms", name), label, "latency", meaning, write, **more)
 
 
 def _tail(name: str, percent: int) -> Metric:
-    """A percentile of the wire's `Latency` above the median."""
+    """Return a percentile of the wire's `Latency` above the median."""
     return _latency(
         name,
         name,
@@ -51,14 +51,14 @@ def _tail(name: str, percent: int) -> Metric:
 
 
 def _device_time(name: str, label: str, meaning: str) -> Metric:
-    """A field of the wire's `DeviceTime`."""
+    """Return a field of the wire's `DeviceTime`."""
     return _time(f"device_ms.{name}", ("device", name), label, "latency", meaning)
 
 
 def _accuracy(
     name: str, better: Better, unit: str, meaning: str, write: Callable[[Any], str] = text.error
 ) -> Metric:
-    """A field of the wire's `Accuracy`."""
+    """Return a field of the wire's `Accuracy`."""
     return Metric(
         f"accuracy.{name}", name.replace("_", " "), unit, better, "output", meaning,
         measured("accuracy", name), write, why_none=lambda m: m.accuracy.note,
@@ -74,7 +74,7 @@ def _labelled(
     write: Callable[[Any], str] = text.count,
     table: Callable[[Measurement], str] | None = None,
 ) -> Metric:
-    """A field of the wire's `LabelledScore`."""
+    """Return a field of the wire's `LabelledScore`."""
     return Metric(
         f"labelled.{name}", label, unit, better, "output", meaning, measured("labelled", name), write,
         own_line=False, table=table,
@@ -82,12 +82,12 @@ def _labelled(
 
 
 def _init_stage(cache: Literal["cold", "warm"], stage: str, meaning: str) -> Metric:
-    """A field of the wire's `StartStages`."""
+    """Return a field of the wire's `StartStages`."""
     return _time(f"init_ms.{cache}.{stage}", ("init", cache, stage), f"{stage}, {cache}", "init", meaning)
 
 
 def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
-    """The stages of an init: each is told in full for the cold one."""
+    """Return the stages of an init: each is explained in full for the cold one."""
     if cache == "cold":
         stages = [_init_stage(cache, stage, meaning) for stage, meaning in INIT_STAGES.items()]
         whose = "the cold process"
@@ -112,7 +112,7 @@ def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
 
 
 def _memory_stage(name: str, label: str, meaning: str) -> Metric:
-    """A field of the wire's `MemoryStages`."""
+    """Return a field of the wire's `MemoryStages`."""
     return Metric(
         f"memory_bytes.{name}", label, "bytes", "lower", "memory", meaning, measured("memory", name),
         text.byte_count, why_none=lambda m: m.memory.missing.get(name, "not recorded"),
@@ -365,7 +365,9 @@ METRICS: tuple[Metric, ...] = (
 
 
 def named(word: str) -> Metric | None:
-    """The metric with this key (`latency_ms.init`), its last part (`init`) or its label; None without one."""
+    """Return the metric with this key (`latency_ms.init`), its last part (`init`) or its label; None without
+    one.
+    """
     ways = (
         [metric for metric in METRICS if metric.key == word],
         [metric for metric in METRICS if metric.key.rpartition(".")[2] == word],

@@ -23,7 +23,7 @@ FEWEST_SESSIONS: Final = 3
 
 
 def noise_of(cells: Sequence[CellRecord], baseline: str, measured_at: str) -> DeviceNoise | str:
-    """The noise from the cells of an A/A series, or why it gives none. Void sessions do not count."""
+    """Compute the noise from the cells of an A/A series, or why it gives none. Void sessions do not count."""
     by_model: dict[str, list[CellRecord]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, []).append(cell)

@@ -1,4 +1,4 @@
-"""The figures of the passes that follow the timed processes where a campaign asks for them."""
+"""The figures of the passes that run after the timed processes if a campaign asks for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _sustained(
     read: Callable[[Sustained], float | None],
     write: Callable[[Any], str] = text.milliseconds,
 ) -> Metric:
-    """A figure of the sustained pass, which `detail_lines.sustained_lines` writes where it was asked for."""
+    """Return a figure of the sustained pass; `detail_lines.sustained_lines` writes it if it was requested."""
 
     def value(cell: CellRecord) -> float | None:
         found = None if cell.measurement is None else cell.measurement.sustained
@@ -33,7 +33,9 @@ def _sustained(
 
 
 def _throughput(name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str]) -> Metric:
-    """A field of the wire's `Throughput`, which `detail_lines.throughput_line` writes where asked for."""
+    """Return a field of the wire's `Throughput`; `detail_lines.throughput_line` writes it if it was
+    requested.
+    """
     better: Better = "higher" if name == "per_second" else "none"
     return Metric(
         f"throughput.{name}", label, unit, better, "latency", meaning, measured("throughput", name), write,

@@ -23,7 +23,7 @@ class Shared:
 
 
 def first_line(text: str, limit: int) -> str:
-    """The first line of a reason in at most `limit` characters, and how many lines follow it."""
+    """Return the first line of a reason in at most `limit` characters, and the number of further lines."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
     shown = lines[0] if len(lines[0]) <= limit else lines[0][:limit].rstrip() + "…"
     more = len(lines) - 1
@@ -31,7 +31,7 @@ def first_line(text: str, limit: int) -> str:
 
 
 def reasons_of(cells: Sequence[CellRecord]) -> tuple[Shared, ...]:
-    """The reasons of the cells without a counted result, in order of first appearance."""
+    """Return the reasons of the cells without a counted result, in order of first appearance."""
     found: dict[str, list[CellRecord]] = {}
     for cell in cells:
         if cell.reason is not None and cell.reason.text and has_no_result(cell):
@@ -108,7 +108,9 @@ class FallbackGroup:
 
 
 def grouped(fallbacks: Sequence[Fallback]) -> tuple[FallbackGroup, ...]:
-    """The groups, the one of most operators first. Names of tensors and figures do not tell reasons apart."""
+    """Return the groups, the one of most operators first. Names of tensors and figures do not tell reasons
+    apart.
+    """
     found: dict[str, list[Fallback]] = {}
     for one in fallbacks:
         found.setdefault(_SINGULAR.sub("#", one.reason), []).append(one)

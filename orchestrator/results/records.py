@@ -47,7 +47,7 @@ IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256 = "imported_tool", "imported_file"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Where a result comes from that another tool measured: its file's name and SHA-256."""
+    """The origin of a result that another tool measured: its file's name and SHA-256."""
 
     tool: str
     file: str
@@ -55,7 +55,7 @@ class Imported:
 
 
 def imported_from(facts: Mapping[str, str]) -> Imported | None:
-    """The origin of a result of another tool, from its facts; None for one that this farm measured."""
+    """Return the origin of another tool's result, from its facts; None for one that this farm measured."""
     if IMPORTED_SHA256 not in facts:
         return None
     return Imported(*(facts.get(name, "") for name in (IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256)))
@@ -105,12 +105,12 @@ class CellRecord:
 
     @property
     def kept(self) -> str:
-        """As `why_kept`."""
+        """The reason of a kept result, as `why_kept` states it."""
         return why_kept(self.status, self.again, self.reason)
 
     @property
     def quality(self) -> Quality | None:
-        """What the figures rest on; None where nothing was measured, and for another tool's."""
+        """The basis of the figures; None if nothing was measured, and for another tool's."""
         return None if self.measurement is None else self.measurement.quality
 
     @property
@@ -159,7 +159,7 @@ class CellRecord:
 
 @dataclass(frozen=True, slots=True)
 class ModelOrigin:
-    """Where a model comes from, as its campaign file says, and its licence; None where that is not known."""
+    """The source of a model, as its campaign file states it, and its licence; None if that is not known."""
 
     source: str
     licence: str | None

@@ -1,4 +1,4 @@
-"""Compares the results of two runs cell by cell: how fast is the second, and how sure is that?
+"""Compares the results of two runs cell by cell: the speed of the second, with its certainty.
 
 A ratio is the first's time over the second's, and its verdict is the one of every other ratio
 (`runtime.common.verdict`). Over many cells the probabilities are adjusted by Benjamini and Hochberg (1995),
@@ -84,7 +84,7 @@ class Report:
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """How many cells have each verdict."""
+        """The number of cells with each verdict."""
         return Counter(change.verdict for change in self.changes)
 
     @property
@@ -103,7 +103,7 @@ _Cell = TypeVar("_Cell", bound=Comparable)
 
 
 def by_names(cells: Iterable[_Cell]) -> dict[tuple[str, ...], _Cell]:
-    """The cells by what they are called in every campaign: model, delegate, device and level."""
+    """Index the cells by their names in every campaign: model, delegate, device and level."""
     return {(cell.model, cell.delegate, cell.device, cell.level): cell for cell in cells}
 
 
@@ -159,7 +159,9 @@ def _kept(first: Comparable | None, second: Comparable | None) -> str:
 def verdict_over(
     found: Estimate, p: float | None, different: float, *, within_run: bool = False
 ) -> tuple[Verdict, str]:
-    """The verdict over an estimate, and why it is open; `p`: adjusted for how many cells are judged."""
+    """Return the verdict over an estimate, and why it is open; `p`: adjusted for the number of judged
+    cells.
+    """
     if within_run and not found.blocks:
         return "open", "unpaired: not measured by blocks"
     verdict: Verdict = decide(found.ratio, found.ci95, found.allowance, different)

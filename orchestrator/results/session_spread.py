@@ -45,7 +45,7 @@ class Controls:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpread:
-    """What sessions add to a ratio of two: variances of its logarithm, each with its degrees of freedom.
+    """The variances that sessions add to the logarithm of a ratio, each with its degrees of freedom.
 
     `text` says by how much they differ, for a ratio that stays open.
     """

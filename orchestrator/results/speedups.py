@@ -28,7 +28,7 @@ differed by in a few sessions; in another one they may differ by somewhat more."
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """How many times as fast as the baseline, with the verdict; `against` names the baseline.
+    """The speed relative to the baseline, with the verdict; `against` names the baseline.
 
     `ci95`, `blocks` and what follows: of a paired ratio. `half` is the half width of its logarithm's interval
     (None: it has none), `blocks_needed` how many blocks would decide an open one (None: no number would).
@@ -65,12 +65,12 @@ class Baselines:
 
     @classmethod
     def among(cls, delegate: str | None, cells: Sequence[CellRecord]) -> Baselines:
-        """The baseline's cells of a campaign; none where it names no baseline."""
+        """Return the baseline's cells of a campaign; none if it names no baseline."""
         return cls(delegate, tuple(c for c in cells if delegate is not None and c.delegate == delegate))
 
     def of(self, cell: CellRecord) -> CellRecord | None:
-        """The baseline cell for the same model and level: the one that it was measured with, else the one on
-        the same device, else the only one on the same host.
+        """Return the baseline cell for the same model and level: the one that it was measured with, else the
+        one on the same device, else the only one on the same host.
         """
         same_model = [c for c in self.cells if (c.model, c.level) == (cell.model, cell.level)]
         ratio = None if cell.measurement is None else cell.measurement.ratio
@@ -88,7 +88,7 @@ class Baselines:
 
 
 def _host(cell: CellRecord) -> str:
-    """The agent's name, which a lab puts before the ids of its devices."""
+    """Return the agent's name, which a lab puts before the ids of its devices."""
     return cell.device.rpartition(".")[0]
 
 
@@ -107,22 +107,22 @@ def counts(cell: Comparable) -> bool:
 
 
 def counted_latency(cell: CellRecord) -> Latency | None:
-    """The latency of a cell that counts; None for every other one."""
+    """Return the latency of a cell that counts; None for every other one."""
     return cell.measurement.latency_ms if cell.measurement is not None and counts(cell) else None
 
 
 def counted_times(cell: Comparable) -> Times | None:
-    """As much of it as is compared."""
+    """Return the compared times of a cell that counts; None for every other one."""
     return cell.measurement.latency_ms if cell.measurement is not None and counts(cell) else None
 
 
 def stored_ratio(cell: Comparable) -> Ratio | None:
-    """The ratio over the baseline that the cell was measured with; None where its output is wrong."""
+    """Return the ratio over the baseline that the cell was measured with; None if its output is wrong."""
     return cell.measurement.ratio if cell.measurement is not None and counts(cell) else None
 
 
 def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
-    """The speed-up over a baseline cell; None for the baseline itself and where a number is missing."""
+    """Return the speed-up over a baseline cell; None for the baseline itself and if a number is missing."""
     if baseline is None or baseline.cell_id == cell.cell_id:
         return None
     stored = stored_ratio(cell)
@@ -137,7 +137,7 @@ def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
 
 
 def paired_speedup(ratio: Ratio, cell: Comparable, baseline: Comparable | None = None) -> SpeedUp:
-    """The speed-up that a cell's stored ratio says; `baseline` where its own result is known, too."""
+    """Return the speed-up of a cell's stored ratio; `baseline` if its own result is known, too."""
     half, least = half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
     verdict: Verdict = decide(ratio.median, ratio.ci95, ratio.allowance, least)
     if any(one is not None and void_reason(one) is not None for one in (cell, baseline)):
@@ -197,7 +197,7 @@ class MeanSpeedUp:
 
 
 def mean_speedup(found: Sequence[SpeedUp]) -> MeanSpeedUp | None:
-    """The geometric mean of the paired ratios; of the unpaired ones where there is no other; else None.
+    """Return the geometric mean of the paired ratios; of the unpaired ones if there is no other; else None.
 
     No void one is in it.
     """

@@ -1,4 +1,4 @@
-"""Finds the results that more blocks would make clearer, the vaguest first, and says why others would not be.
+"""Finds the results that more blocks would clarify, the vaguest first; explains why others would not gain.
 
 A cell that was measured with a baseline is known by its ratio: it is vague while that is open. The baseline
 itself is measured again with every such cell. Any other cell is known by its p50, to the target of its plan.
@@ -56,7 +56,7 @@ def vague_cells(
     target: float | None = None,
     wanted: Collection[str] = (),
 ) -> tuple[tuple[Vague, ...], tuple[Beyond, ...]]:
-    """The results to which blocks should be added, the vaguest first, and those that these would not help.
+    """Return the results to which blocks should be added, the vaguest first, and those that would not gain.
 
     `target`: a half width to which every figure is to be known, whatever its verdict; None: ratios are to be
     decided, and figures without a baseline to be known to the target of their plan. `wanted`: ids of the
@@ -103,7 +103,7 @@ def _found(
 def _needed(
     cell: CellRecord, baseline: CellRecord | None, target: float | None, aim: float
 ) -> int | Known | None:
-    """How many blocks would do; None: no number would."""
+    """Return the number of blocks that would do; None: no number would."""
     graded, ratio = grade_of(cell), stored_ratio(cell)
     known_to = None if graded is None else graded.known_to
     coarse = known_to is None or known_to > aim

@@ -57,7 +57,7 @@ class AvailableDevices:
         return [name for agent_id in self._of_agent for name in self._usable_of(agent_id, now)]
 
     def beside(self, device_ids: Iterable[str], now: datetime) -> list[str]:
-        """The usable devices on the same hosts: work on one of them may have kept another waiting."""
+        """Return the usable devices on the same hosts: work on one of them may have kept another waiting."""
         agents = {self._members[name].agent_id for name in device_ids if name in self._members}
         return [name for agent_id in sorted(agents) for name in self._usable_of(agent_id, now)]
 

@@ -1,4 +1,4 @@
-"""Applies the agents' messages to the database; returns what is to be done once that is committed."""
+"""Applies the agents' messages to the database; returns the tasks to do after the commit."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Inbox:
     _ahead_s: dict[str, float] = field(default_factory=dict)
 
     def is_relevant(self, event: DispatchEvent) -> bool:
-        """False for a sign of life that is kept in memory only and need not be stored."""
+        """Return False for a sign of life that is kept in memory only and need not be stored."""
         if not isinstance(event, MessageReceived):
             return True
         match event.message:

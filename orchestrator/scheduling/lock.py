@@ -88,7 +88,7 @@ class SchedulerLock:
 
 
 def lock_holder(path: Path) -> LockHolder | None:
-    """The present holder of the lock; None where it is free."""
+    """Return the present holder of the lock; None if it is free."""
     try:
         file = path.open("rb")
     except FileNotFoundError:

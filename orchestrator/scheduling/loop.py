@@ -54,9 +54,10 @@ class SchedulerLoop:
         reference_agents: int = DEFAULT_REFERENCE_AGENTS,
         recovery: Recovery | None = None,
     ) -> None:
-        """`times`: of a lab; None: the one embedded agent, whose death is noticed at once. `stored` is called
-        with the seconds from receiving a batch of messages to their commit. `reference_agents`: how many must
-        have made the same reference before others are told of it. `recovery`: of lost devices.
+        """Set up a loop. `times`: of a lab; None: the one embedded agent, whose death is noticed at once.
+        `stored` is called with the seconds from receiving a batch of messages to their commit.
+        `reference_agents`: how many must have made the same reference before others get it. `recovery`: of
+        lost devices.
         """
         self._database = database
         self._dispatcher = dispatcher
@@ -144,7 +145,7 @@ class SchedulerLoop:
             self._give_up_all(Reason(code=ReasonCode.INTERRUPTED, text=text))
 
     def live_count(self) -> int:
-        """Attempts under way."""
+        """Count the attempts under way."""
         with self._database.read() as session:
             return len(running_attempts.running(session, utc_now()))
 

@@ -35,7 +35,9 @@ class Reaper:
         return now - self._listening_since < timedelta(seconds=self.times.patience_s)
 
     def silent_before(self, now: datetime) -> datetime | None:
-        """Whose last message is older is lost; None: this process has not listened for so long."""
+        """Return the time before which the last message of a lost attempt lies; None: this process has not
+        listened for so long.
+        """
         before = now - timedelta(seconds=self.times.lost_s)
         return None if self._listening_since > before else before
 

@@ -1,4 +1,4 @@
-"""Runs the operator's command for lost devices, beside the loop, and stores what became of each."""
+"""Runs the operator's command for lost devices, beside the loop, and stores the outcome of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a message that the database, or the rules of a cell's states, do not accept."""
+"""Handles messages that the database, or the rules of a cell's states, do not accept."""
 
 from __future__ import annotations
 

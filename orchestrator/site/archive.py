@@ -19,7 +19,7 @@ class SiteSource(Protocol):
         """Every campaign, in any order."""
 
     def cells(self, campaign_id: str) -> Sequence[CellRecord]:
-        """The cells of a campaign, in the order of its manifest."""
+        """Return the cells of a campaign, in the order of its manifest."""
 
     def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
         """Raw samples of a cell's counted result, one entry per process; empty where none are stored.
@@ -28,10 +28,12 @@ class SiteSource(Protocol):
         """
 
     def manifest(self, campaign_id: str) -> ManifestRecord | None:
-        """The campaign file of a campaign, with the origins of its models; None where none was kept."""
+        """Return the campaign file of a campaign, with its models' origins; None if none was kept."""
 
     def model_facts(self, sha256: str) -> ModelFacts | None:
-        """What a model file is, by its bounded reader; None where the file is not here, or is no model."""
+        """Return the facts of a model file, by its bounded reader; None if the file is not here, or is no
+        model.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class Archive:
         return len(self.by_id)
 
     def origin(self, cell: CellRecord) -> CellRecord | None:
-        """The cell that a reused result was measured for; None where it is this cell's own, or not here."""
+        """Return the cell that a reused result was measured for; None if it is this cell's own, or not
+        here.
+        """
         found, seen = cell, {cell.cell_id}
         while (source := self.by_id.get(found.reused_from or "")) is not None and source.cell_id not in seen:
             found = source

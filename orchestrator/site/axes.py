@@ -68,7 +68,7 @@ def percent(value: float, whole: float) -> str:
 
 
 def log_scale(values: Sequence[float], start: float, end: float, least_factor: float = 1.25) -> Scale:
-    """A logarithmic scale around positive values, at least `least_factor` wide, so that noise stays small."""
+    """Return a logarithmic scale around positive values, at least `least_factor` wide: noise stays small."""
     low, high = min(values), max(values)
     widen = max(1.0, math.sqrt(least_factor / (high / low)))
     margin = (high / low * widen * widen) ** _LOG_MARGIN
@@ -76,7 +76,7 @@ def log_scale(values: Sequence[float], start: float, end: float, least_factor: f
 
 
 def _linear_values(low: float, high: float, wanted: int) -> tuple[float, list[float]]:
-    """The step (1, 2 or 5 times a power of ten) and its multiples inside the range."""
+    """Return the step (1, 2 or 5 times a power of ten) and its multiples inside the range."""
     raw = (high - low) / max(1, wanted)
     magnitude = 10.0 ** math.floor(math.log10(raw))
     # 0.999: a step that is too small by a rounding error alone is taken all the same.

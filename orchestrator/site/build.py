@@ -99,7 +99,7 @@ class _Writer:
             self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
 
     def _facts(self, sha256: str) -> Facts:
-        """What a file is; read once, however many campaigns measured it."""
+        """Return a file's facts; read once, however many campaigns measured it."""
         if sha256 not in self._files:
             self._files[sha256] = file_facts(self._farm.model_facts(sha256)) if sha256 else ()
         return self._files[sha256]

@@ -89,7 +89,7 @@ def _stages(cell: CellRecord, notes: Footnotes) -> tuple[tuple[str, str, Figure,
 
 
 def _spread(m: Measurement) -> Facts:
-    """What the interval of p50 is over, how much each level varies, and where to repeat more."""
+    """Return the level of p50's interval, the variation of each level, and where to repeat more."""
     found: list[tuple[str, str]] = []
     for name, said in spread_lines(m):
         found.append((name, said) if name else ("its choices", said.removeprefix("choices: ")))
@@ -116,7 +116,7 @@ def _raw_rows(samples_ns: Sequence[int], prefix: str) -> Rows:
 
 
 def _spec(cell: CellRecord) -> Facts:
-    """The requested settings, apart from the counts that the recorded settings contain."""
+    """Return the requested settings, apart from the counts that the recorded settings contain."""
     options = tuple(
         (f"option {name}", value if isinstance(value, str) else json.dumps(value))
         for name, value in sorted(cell.delegate_options.items())

@@ -60,12 +60,12 @@ stands out. The tint says no more than the number beside it."""
 
 
 def delegate_name(delegate: str) -> str:
-    """A delegate's name, short enough for a heading."""
+    """Return a delegate's name, short enough for a heading."""
     return text.short_name(delegate, _DELEGATE_CHARACTERS)
 
 
 def device_id(device: str) -> str:
-    """A device's id, short enough for a heading; `-` is no device."""
+    """Return a device's id, short enough for a heading; `-` is no device."""
     return "no device" if device == "-" else text.short_name(device, _DEVICE_CHARACTERS)
 
 
@@ -75,19 +75,19 @@ def column_name(delegate: str, device: str) -> str:
 
 
 def attempt_status(attempt: AttemptRecord) -> StatusView:
-    """The state of an attempt with its reason."""
+    """Return the state of an attempt with its reason."""
     reason = attempt.reason
     return status_view(attempt.state, *(() if reason is None else (reason.code.value, reason.text)))
 
 
 def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
-    """A state as sign, word and tone."""
+    """Return a state as sign, word and tone."""
     sign, tone = _STATES.get(state, ("?", "quiet"))
     return StatusView(sign, state, tone, code, reason, first_line(reason, _REASON_CHARACTERS))
 
 
 def cell_status(cell: CellRecord) -> StatusView:
-    """The state of a cell with its reason; the reason `completed` says nothing and is left out."""
+    """Return the state of a cell with its reason; the reason `completed` adds nothing and is left out."""
     if cell.kept:
         return status_view(cell.status, reason=cell.kept)
     if cell.reason is None or cell.reason.code == "completed":
@@ -96,7 +96,7 @@ def cell_status(cell: CellRecord) -> StatusView:
 
 
 def accuracy_facts(cell: CellRecord, measurement: Measurement) -> Facts:
-    """The verdict with every figure behind it, and the score on labelled data."""
+    """Return the verdict with every figure behind it, and the score on labelled data."""
     accuracy, score = measurement.accuracy, measurement.labelled
     facts = (
         ("verdict", accuracy.verdict or "not judged"),
@@ -119,7 +119,7 @@ def accuracy_badge(cell: CellRecord, measurement: Measurement) -> Badge:
 
 
 def grade_badge(cell: CellRecord) -> Badge | None:
-    """The grade with its one number, and behind it what it rests on; None where nothing counts."""
+    """Return the grade with its one number and its evidence; None if nothing counts."""
     graded, own, m = grade_of(cell), p50_grade(cell), cell.measurement
     if graded is None or m is None:
         return None
@@ -156,7 +156,7 @@ def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
 
 
 def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
-    """The view of a cell in a table; `baseline` is the cell over which its speed-up is taken."""
+    """Return the view of a cell in a table; `baseline` is the cell over which its speed-up is taken."""
     m = cell.measurement
     counted = counted_latency(cell)
     p50 = P50.read(cell)

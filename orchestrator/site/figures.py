@@ -16,7 +16,7 @@ from runtime.model.facts import ModelFacts, Port
 
 
 def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
-    """A metric of a cell; where it is missing, a dash with the mark of the reason."""
+    """Return a metric of a cell; if it is missing, a dash with the mark of the reason."""
     m = cell.measurement
     if m is None:
         return Figure(text.NOTHING)
@@ -27,7 +27,7 @@ def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
 
 
 def with_interval(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
-    """A metric of a cell together with its interval, where the registry has one for it.
+    """Return a metric of a cell together with its interval, if the registry has one for it.
 
     A missing interval is a dash with its mark; below a missing figure there is none.
     """
@@ -45,7 +45,7 @@ def figures(shown: Iterable[Metric], cell: CellRecord, notes: Footnotes) -> tupl
 
 
 def chips(cell: CellRecord) -> tuple[Chip, ...]:
-    """The figures that the matrix shows below the latency."""
+    """Return the figures that the matrix shows below the latency."""
     shown = (metric for metric in metrics.METRICS if metric.chip and metric.read(cell) is not None)
     return tuple(Chip(m.key, m.full_text(cell), f"{m.label}: {m.help}") for m in shown)
 
@@ -60,7 +60,7 @@ def setting_rows(settings: Mapping[str, str]) -> Facts:
 
 
 def json_object(value: str) -> dict[str, object]:
-    """The object that a text holds as JSON; empty for any other text."""
+    """Parse the JSON object in a text; empty for any other text."""
     try:
         loaded = json.loads(value)
     except (ValueError, RecursionError):
@@ -74,7 +74,7 @@ counted, and `farm model info` names them."""
 
 
 def file_facts(found: ModelFacts | None) -> Facts:
-    """The facts of a file; none where the farm does not have it."""
+    """Return the facts of a file; none where the farm does not have it."""
     if found is None:
         return ()
     operators = sum(one.count for one in found.operators)
@@ -94,7 +94,7 @@ def file_facts(found: ModelFacts | None) -> Facts:
 
 
 def origin_facts(found: ModelOrigin | None) -> Facts:
-    """Where a model comes from, and its licence; nothing where the campaign does not say."""
+    """Return the source of a model and its licence; nothing where the campaign does not say."""
     if found is None:
         return ()
     return (("source", found.source), ("licence", found.licence or "not known"))

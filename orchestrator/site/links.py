@@ -15,7 +15,7 @@ _PLAIN_ID = re.compile(r"[0-9a-z][0-9a-z-]{3,63}")
 
 
 def slug(identifier: str) -> str:
-    """A file stem for an id: the id itself where it is plain, else 16 hex digits of its sha256."""
+    """Return a file stem for an id: the id itself if it is plain, else 16 hex digits of its sha256."""
     return identifier if _PLAIN_ID.fullmatch(identifier) else digest(identifier)
 
 
@@ -26,17 +26,17 @@ def digest(*parts: str) -> str:
 
 
 def campaign_page(campaign_id: str) -> str:
-    """The page of a campaign."""
+    """Return the page of a campaign."""
     return f"campaigns/{slug(campaign_id)}.html"
 
 
 def model_page(campaign_id: str, model: str) -> str:
-    """The page of a model in a campaign."""
+    """Return the page of a model in a campaign."""
     return f"models/{digest(campaign_id, model)}.html"
 
 
 def cell_page(cell_id: str) -> str:
-    """The permanent page of a cell."""
+    """Return the permanent page of a cell."""
     return f"cells/{slug(cell_id)}.html"
 
 
@@ -46,7 +46,7 @@ def cell_data(cell_id: str) -> str:
 
 
 def campaign_data(campaign_id: str, suffix: str) -> str:
-    """A campaign's results, `suffix` json or csv."""
+    """Return the file of a campaign's results, `suffix` json or csv."""
     return f"data/{slug(campaign_id)}.{suffix}"
 
 

@@ -46,7 +46,9 @@ _RowKey = tuple[str, str]
 
 
 def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matrix:
-    """The matrix of a campaign; rows and columns in the order of its cells, the baseline's columns first."""
+    """Build the matrix of a campaign; rows and columns in the order of its cells, the baseline's columns
+    first.
+    """
     baselines = Baselines.among(campaign.baseline, cells)
     column_keys = _column_keys(campaign, cells)
     by_row: dict[_RowKey, dict[_ColumnKey, CellRecord]] = {}
@@ -66,7 +68,7 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
 
 
 def _unmeasured(rows: Sequence[Row]) -> tuple[Unmeasured, ...]:
-    """The cells without a counted number, grouped by state and reason in order of first appearance."""
+    """Return the cells without a counted number, grouped by state and reason in order of first appearance."""
     groups: dict[tuple[StatusView, str], list[Link]] = {}
     for row in rows:
         for view in row.cells:
@@ -137,7 +139,7 @@ def _view(
     column: _ColumnKey,
     said: set[tuple[_ColumnKey, str]],
 ) -> CellView | None:
-    """The view of a cell. `said` has the reasons of the rows above, by column, and gets its own."""
+    """Return the view of a cell. `said` has the reasons of the rows above, by column, and gets its own."""
     if cell is None:
         return None
     baseline = baselines.of(cell)
@@ -150,7 +152,7 @@ def _view(
 
 
 def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:
-    """A logarithmic scale that holds every counted p50 and interval of a row."""
+    """Return a logarithmic scale that holds every counted p50 and interval of a row."""
     counted = [latency for cell in cells if (latency := counted_latency(cell)) is not None]
     values = [v for latency in counted for v in (latency.p50, *(latency.ci95 or ())) if v]
     return log_scale(values, _BAR_MARGIN, BAR_WIDTH - _BAR_MARGIN) if values else None

@@ -1,4 +1,4 @@
-"""What stands in the tables of pages, as frozen values with their final text; all else templates read from
+"""The rows of the pages' tables, as frozen values with their final text; all else templates read from
 the records themselves, through the filters of `build`.
 
 `href` is always relative to the site's root; a template prefixes the path to the root.
@@ -81,7 +81,7 @@ class HistogramRow:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How each process's samples are distributed, on one axis: `width` units, `height` px."""
+    """The distributions of the processes' samples, on one axis: `width` units, `height` px."""
 
     width: int
     height: int

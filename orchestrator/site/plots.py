@@ -119,7 +119,7 @@ def bounds(processes: Sequence[ProcessSamples]) -> Bounds | None:
 
 
 def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter | None:
-    """Samples in the order of measurement, one panel per process, warm-up apart. `p50` in ms."""
+    """Plot samples in the order of measurement, one panel per process, warm-up apart. `p50` in ms."""
     limits = bounds(processes)
     if limits is None:
         return None
@@ -172,7 +172,7 @@ def _panel(process: ProcessSamples, left: float, width: float, scale: Scale, nam
 
 
 def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) -> tuple[str, tuple[str, ...]]:
-    """A path of dots in order, in units, and the x of those above the axis, in per cent."""
+    """Return a path of dots in order, in units, and the x of those above the axis, in per cent."""
     inside: dict[tuple[float, float], None] = {}
     above: dict[float, None] = {}
     room = width - 2 * _PANEL_PAD

@@ -33,7 +33,7 @@ _FILE_MODE = 0o644
 
 @contextmanager
 def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
-    """A new, empty folder to fill; on leaving without an error it takes the place of `target`.
+    """Yield a new, empty folder to fill; on leaving without an error it takes the place of `target`.
 
     One build at a time: a second one waits. Leftovers of killed builds are removed. `marker` is the path
     of a file inside that identifies a folder of this kind: any other folder that is not empty is refused.

@@ -22,7 +22,7 @@ do not fill the axis."""
 
 
 def sustained_view(cell: CellRecord) -> SustainedView | None:
-    """What a cell's sustained pass says; None where there was none."""
+    """Return the view of a cell's sustained pass; None if there was none."""
     found = sustained_of(cell)
     if found is None:
         return None

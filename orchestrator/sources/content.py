@@ -1,4 +1,4 @@
-"""What a source may be: a model, or labelled data. Anything else is refused before it is in the store.
+"""Checks that a source is a model, or labelled data. Anything else is refused before it is in the store.
 
 A campaign file may come from a stranger and is submitted with its submitter's rights, often an
 administrator's. It can name any file that they can read, so what is no model is neither stored, nor sent to
@@ -24,12 +24,16 @@ _QUERY: Final = re.compile(r"(://[^\s'\"?#]*\?)[^\s'\"#,}\]]+")
 
 
 def without_credentials(text: str) -> str:
-    """The text without the users, passwords and queries of its addresses; a query may hold a signature."""
+    """Return the text without the users, passwords and queries of its addresses; a query may hold a
+    signature.
+    """
     return _QUERY.sub(r"\1removed", _USER.sub("", text))
 
 
 def origins_of(campaign: Campaign, files: Mapping[str, str]) -> dict[str, ModelOrigin]:
-    """The origin of each model by its id. `files`: the sha256 of each model's file, as far as it is known."""
+    """Return the origin of each model by its id. `files`: the sha256 of each model's file, as far as it is
+    known.
+    """
     licences = _licences()
     return {
         entry.id: ModelOrigin(_source(entry), licences.get(files.get(entry.id, "")))
@@ -38,14 +42,14 @@ def origins_of(campaign: Campaign, files: Mapping[str, str]) -> dict[str, ModelO
 
 
 def _source(entry: ModelEntry) -> str:
-    """As the user wrote it; a file of the command line as the equivalent campaign file names it."""
+    """Return the source as the user wrote it, a file of the command line as a campaign file would name it."""
     if entry.place is None:
         return f"./{Path(entry.source).name}"
     return without_credentials(entry.source)
 
 
 def _licences() -> Mapping[str, str]:
-    """The licence of every file that the zoo knows, by sha256."""
+    """Return the licence of every file that the zoo knows, by sha256."""
     try:
         return {model.sha256: model.licence for model in zoo_models().values()}
     except FarmError:

@@ -24,7 +24,8 @@ def with_data(
     note: Callable[[str], None],
     web: Web,
 ) -> tuple[Campaign, tuple[StoredModel, ...]]:
-    """The campaign whose plans name the labelled data in the store, and its models; `checked`: its sources.
+    """Return the campaign whose plans name the labelled data in the store, and its models; `checked`: its
+    sources.
 
     A model whose data cannot be reached becomes `unreachable`. Raises `UsageError` as `resolve_all`, for a
     file that is not a `.npz` with labels, and for one that does not fit its model.

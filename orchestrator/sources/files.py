@@ -38,7 +38,7 @@ _KINDS: Final = (
 
 @contextmanager
 def open_source(path: Path, most_bytes: int) -> Iterator[tuple[io.BufferedReader, str]]:
-    """A user's regular file, opened, and its name for messages, which tells where a link leads.
+    """Open a user's regular file; also yield its name for messages, which tells where a link leads.
 
     Raises `UsageError` for a folder, pipe, socket or device, for a file of the kernel's, for one that cannot
     be read, and for one that is larger than `most_bytes`.
@@ -122,7 +122,7 @@ def _require_users_file(status: os.stat_result, shown: str, most_bytes: int) -> 
 
 
 def _shown(path: Path) -> str:
-    """The path as it was given; where links lead elsewhere, with the file that they lead to."""
+    """Return the path as it was given; if links lead elsewhere, with the file that they lead to."""
     try:
         linked = any(part.is_symlink() for part in (path, *path.parents))
         return f"{path} (a link to {path.resolve()})" if linked else str(path)

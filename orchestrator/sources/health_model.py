@@ -40,7 +40,7 @@ for clocks and caches to show, little enough for the slowest device."""
 
 @cache
 def model() -> bytes:
-    """A `.tflite` file: y = x Wᵀ Wᵀ Wᵀ on x of float32[64, 256], W of float32[256, 256]."""
+    """Build a `.tflite` file: y = x Wᵀ Wᵀ Wᵀ on x of float32[64, 256], W of float32[256, 256]."""
     names = ("x", "h1", "h2", "y")
     tensors = tuple(Tensor(i, name, TensorType.FLOAT32, (_ROWS, _WIDTH)) for i, name in enumerate(names))
     matrix = Tensor(
@@ -58,7 +58,7 @@ def model() -> bytes:
 
 
 def _matrix() -> bytes:
-    """Fixed values of about 1/16 without a pattern: outputs keep the scale of their inputs."""
+    """Return fixed values of about 1/16 without a pattern: outputs keep the scale of their inputs."""
     state, values = 1, array("f")
     for _ in range(_WIDTH * _WIDTH):
         # Park and Miller's generator (1988): the same numbers wherever the file is made.
@@ -69,7 +69,7 @@ def _matrix() -> bytes:
 
 @cache
 def model_sha256() -> str:
-    """The model's hash."""
+    """Return the model's hash."""
     return hashlib.sha256(model()).hexdigest()
 
 

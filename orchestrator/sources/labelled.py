@@ -1,4 +1,4 @@
-"""Tells before anything is measured whether labelled data fits its model: from the headers of its arrays."""
+"""Checks from array headers that labelled data fits its model, before anything is measured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ArrayHeader:
 
 
 def headers(path: Path) -> dict[str, ArrayHeader]:
-    """The arrays of a `.npz` by their names. Raises `ValueError` for one that is no plain array."""
+    """Return the arrays of a `.npz` by their names. Raises `ValueError` for one that is no plain array."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         found = {}

@@ -67,7 +67,7 @@ class Package:
 
 
 def parse_npm(source: str) -> tuple[Package, str]:
-    """The package and the member that a source names. Raises `UsageError` for another form."""
+    """Parse a source into package and member. Raises `UsageError` for another form."""
     found = _SOURCE.fullmatch(source)
     if found is None or len(found["name"]) > 214:
         raise UsageError(f"{source}: expected npm:NAME@VERSION!MEMBER with an exact version, e.g. 1.2.3")
@@ -75,7 +75,7 @@ def parse_npm(source: str) -> tuple[Package, str]:
 
 
 def download_package(package: Package, web: Web, most_bytes: int, note: Callable[[str], None]) -> IO[bytes]:
-    """The package's archive, verified, as an open temporary file without a name.
+    """Download the package's archive, verified, as an open temporary file without a name.
 
     Raises `UsageError` where the registry has no such version or the archive's hash differs,
     `UnreachableError` where it cannot be reached.
@@ -150,7 +150,7 @@ class _Counted:
     source: str
 
     def read(self, size: int, /) -> bytes:
-        """Raises `UsageError` past the limit."""
+        """Read from the stream. Raises `UsageError` past the limit."""
         block = self.stream.read(size)
         self.left -= len(block)
         if self.left < 0:
@@ -159,7 +159,7 @@ class _Counted:
 
 
 def _listed(package: Package, web: Web) -> tuple[str, bytes]:
-    """The registry's URL of the archive, and its sha512."""
+    """Return the registry's URL of the archive, and its sha512."""
     what = f"npm:{package}"
     url = f"{web.registry}/{quote(package.name, safe='@')}/{quote(package.version)}"
     with web.open(url, LARGEST_LISTING_BYTES, what) as body:

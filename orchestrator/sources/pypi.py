@@ -26,7 +26,7 @@ from runtime.common.durable import write_atomically
 
 
 def recall(store: Store, key: str) -> StoredFile | None:
-    """The artifact that this source gave before, where the store still has it."""
+    """Return the artifact that this source gave before, where the store still has it."""
     try:
         entry = json.loads(_path(store, key).read_bytes())
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ class Wheel:
 
 
 def parse_source(source: str, platform: str | None, python: str | None) -> tuple[Wheel, str]:
-    """The wheel and the member that a source names. Raises `UsageError` for another form."""
+    """Parse a source into wheel and member. Raises `UsageError` for another form."""
     found = _SOURCE.fullmatch(source)
     if found is None:
         raise UsageError(f"{source}: expected pypi:NAME==VERSION!MEMBER")
@@ -86,7 +86,7 @@ def parse_source(source: str, platform: str | None, python: str | None) -> tuple
 
 
 def download(wheel: Wheel, folder: Path, note: Callable[[str], None]) -> Path:
-    """The wheel's file in `folder`, which is empty.
+    """Download the wheel's file into `folder`, which is empty.
 
     Raises `UsageError` where the index has no such wheel, `UnreachableError` where it cannot be reached.
     """

@@ -94,7 +94,7 @@ def _resolved(resolver: _Resolver, entry: ModelEntry) -> StoredModel:
 
 
 def not_fetched(model_id: str, origin: str, reason: str) -> StoredModel:
-    """A model of which nothing can be measured, since its file or its labelled data are not there."""
+    """Return a model of which nothing can be measured, since its file or its labelled data are missing."""
     return StoredModel(model_id, "", 0, origin, unreachable=reason)
 
 
@@ -137,7 +137,7 @@ def check_all(
 def problems_of(
     entries: Iterable[ModelEntry], base_dir: Path, most_bytes: int = DEFAULT_MAX_BYTES
 ) -> list[Problem]:
-    """The mistakes in the sources of a campaign file, each with its place, as `check_all` raises them.
+    """Return the mistakes in the sources of a campaign file, each with its place, as `check_all` raises them.
 
     Raises `UsageError` for the first one of an entry without a place.
     """
@@ -153,7 +153,7 @@ def problems_of(
 
 
 def data_source(entry: ModelEntry) -> ModelEntry | None:
-    """A model's labelled data as an entry of its own: it is checked and fetched as a model is."""
+    """Return a model's labelled data as an entry of its own: it is checked and fetched as a model is."""
     if entry.data is None:
         return None
     return ModelEntry(f"data of {entry.id}", entry.data.source, entry.data.sha256, place=entry.place)
@@ -206,7 +206,7 @@ class _Resolver:
         self._folders.close()
 
     def bring(self, entry: ModelEntry) -> StoredFile:
-        """The artifact with the pinned hash where the store has it, else what the source gives."""
+        """Return the artifact with the pinned hash if the store has it, else what the source gives."""
         found = self._store.find(entry.sha256) if entry.sha256 else None
         found = found or self._fetch(entry)
         # Whatever the store had already may be of another kind: labelled data, or an agent's samples.
@@ -273,7 +273,7 @@ class _Resolver:
 
     @contextmanager
     def _tried_once(self, archive: Wheel | Package) -> Iterator[None]:
-        """A download that is not tried again for the next model: each try waits for its time limit."""
+        """Guard a download that is not tried again for the next model: each try waits for its time limit."""
         if archive in self._unreachable:
             raise self._unreachable[archive]
         try:

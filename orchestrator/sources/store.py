@@ -63,20 +63,20 @@ class Store:
     limits: StoreLimits | None = None
 
     def find(self, sha256: str) -> StoredFile | None:
-        """The artifact; None where the store lacks it. Raises `ValueError` for anything but a sha256."""
+        """Find the artifact; None if the store lacks it. Raises `ValueError` for anything but a sha256."""
         path = artifact_path(self.root, sha256)
         if path.is_symlink() or not path.is_file():
             return None
         return StoredFile(sha256, path.stat().st_size)
 
     def path(self, sha256: str) -> Path:
-        """Where the artifact lies. Raises `FarmError` where the store lacks it."""
+        """Return the path of the artifact. Raises `FarmError` if the store lacks it."""
         if self.find(sha256) is None:
             raise FarmError(f"the store {self.root} has no artifact {sha256}; submit the campaign again")
         return artifact_path(self.root, sha256)
 
     def open(self, sha256: str) -> BinaryIO:
-        """The artifact's bytes. Raises `FileNotFoundError`; `ValueError` for anything but a sha256."""
+        """Open the artifact. Raises `FileNotFoundError`; `ValueError` for anything but a sha256."""
         path = artifact_path(self.root, sha256)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -150,7 +150,9 @@ class Store:
         return StoredFile(sha256, size)
 
     def identity(self) -> str:
-        """The random name of this store, unlike any other's; made by the first call. Raises `FarmError`."""
+        """Return the random name of this store, unlike any other's; made by the first call. Raises
+        `FarmError`.
+        """
         path = self.root / "identity"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -168,7 +170,9 @@ class Store:
         return folder / sha256
 
     def size_of_incoming(self, sha256: str) -> int:
-        """How many bytes of such a file have arrived. Raises `ValueError` for anything but a sha256."""
+        """Return the number of bytes of such a file that have arrived. Raises `ValueError` for anything but a
+        sha256.
+        """
         try:
             return self.incoming(sha256).stat().st_size
         except FileNotFoundError:
@@ -222,7 +226,7 @@ class Store:
 
 
 def too_large(what: str, most_bytes: int, size_bytes: int | None = None) -> TooLargeError:
-    """The error for a file above the limit, with its size where it is known."""
+    """Build the error for a file above the limit, with its size if it is known."""
     found = "" if size_bytes is None else f": it has {size_bytes}"
     return TooLargeError(
         f"{what}: larger than {most_bytes} bytes{found}; that is the limit of the store (FARM_ARTIFACT_BYTES)"
@@ -230,7 +234,7 @@ def too_large(what: str, most_bytes: int, size_bytes: int | None = None) -> TooL
 
 
 def wrong_hash(what: str, expected: str, found: str) -> UsageError:
-    """The error for content with another sha256 than was pinned or announced."""
+    """Build the error for content with another sha256 than was pinned or announced."""
     return UsageError(
         f"{what}: wrong sha256\n  expected {expected}\n  found    {found}\n"
         "the content differs from what was pinned; check the source, or pin the new hash"

@@ -65,7 +65,7 @@ class Web:
 
     @contextmanager
     def open(self, url: str, most_bytes: int, what: str) -> Iterator[Body]:
-        """The content behind a URL, redirects followed. `what` names it in messages.
+        """Open the content behind a URL, redirects followed. `what` names it in messages.
 
         Raises `UsageError` for content that is missing or forbidden, `UnreachableError` where the network
         fails.
@@ -87,7 +87,7 @@ class Web:
         raise UsageError(f"{what}: more than {MOST_REDIRECTS} redirects")
 
     def _checked(self, parts: SplitResult, what: str) -> list[str]:
-        """The addresses of a host. Raises where one of them is not allowed."""
+        """Return the addresses of a host. Raises if one of them is not allowed."""
         host = str(parts.hostname)
         try:
             addresses = resolved(parts)
@@ -137,7 +137,7 @@ class Body:
 
 
 def parse_url(url: str, what: str) -> SplitResult:
-    """The parts of an `https:` URL. Raises `UsageError`."""
+    """Return the parts of an `https:` URL. Raises `UsageError`."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -165,7 +165,7 @@ def resolved(parts: SplitResult) -> list[str]:
 
 
 def private_among(addresses: Iterable[str]) -> str | None:
-    """The first address that is not public; None where all are.
+    """Return the first address that is not public; None if all are.
 
     One is enough to refuse a host: which one a connection took would be up to the name server.
     """
@@ -236,7 +236,7 @@ def _mapped(what: str) -> Iterator[None]:
 
 
 def _length(answer: http.client.HTTPResponse, most_bytes: int, what: str) -> int | None:
-    """The size that an answer announces, or None. Raises `UsageError` for any answer but content."""
+    """Return the size that an answer announces, or None. Raises `UsageError` for any answer but content."""
     if answer.status != 200:
         raise UsageError(f"{what}: the server answers {answer.status} {answer.reason}")
     if answer.headers.get("content-encoding", "identity") != "identity":
@@ -247,7 +247,7 @@ def _length(answer: http.client.HTTPResponse, most_bytes: int, what: str) -> int
 
 
 def target_of(parts: SplitResult) -> str:
-    """What is asked of the server: path and query."""
+    """Return the target of a request: path and query."""
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 

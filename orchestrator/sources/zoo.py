@@ -30,7 +30,7 @@ class ZooModel:
 
 
 def zoo_folder() -> Path:
-    """The zoo's folder. Raises `FarmError` where this installation has none."""
+    """Return the zoo's folder. Raises `FarmError` if this installation has none."""
     folder = zoo.zoo_folder()
     if folder is None:
         raise FarmError("this installation has no zoo; use a checkout of the repository")
@@ -57,7 +57,7 @@ def zoo_models() -> dict[str, ZooModel]:
 
 
 def zoo_model(name: str) -> ZooModel:
-    """The model of that name. Raises `UsageError` with the closest one."""
+    """Return the model of that name. Raises `UsageError` with the closest one."""
     models = zoo_models()
     if name not in models:
         raise UsageError(f"zoo:{name}: no such model in the zoo{suggestion(name, models)}")
@@ -65,7 +65,7 @@ def zoo_model(name: str) -> ZooModel:
 
 
 def zoo_models_like(pattern: str | None) -> list[ZooModel]:
-    """The models by name whose name has the pattern in it, or matches it as a glob; all without one.
+    """Return the models by name whose name has the pattern in it, or matches it as a glob; all without one.
 
     Raises `UsageError` with the closest name where there is none.
     """

@@ -84,7 +84,9 @@ class Users:
         return list({entry.name: entry for entry in found}.values())
 
     def with_token(self, token: str) -> User | None:
-        """The user of a token; None: nobody ever had it. Raises `UsageError` for one that is over."""
+        """Return the user of a token; None if nobody ever had it. Raises `UsageError` for one that is
+        over.
+        """
         name, _, secret = token.partition(".")
         if not secret:
             return None
@@ -102,7 +104,7 @@ class Users:
 
 
 def authority_id(authority: str) -> str:
-    """The digits that name a CA (PEM text) at the end of a token."""
+    """Return the digits that name a CA (PEM text) at the end of a token."""
     return hashlib.sha256(authority.encode()).hexdigest()[:AUTHORITY_DIGITS]
 
 

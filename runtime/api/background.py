@@ -61,7 +61,9 @@ class Route:
     def _check_types(
         self, kind: str, pairs: Sequence[tuple[str, int]], buffers: Sequence[TensorBuffer]
     ) -> None:
-        """A caller's buffer of OpenCL holds the tensor's own type; host memory is bytes, as in LiteRT."""
+        """Check that a caller's buffer of OpenCL holds the tensor's own type; host memory is bytes, as in
+        LiteRT.
+        """
         for (name, index), buffer in zip(pairs, buffers, strict=True):
             if buffer.buffer_type == HOST_MEMORY:
                 continue
@@ -75,7 +77,9 @@ class Route:
 
 
 def route_of(planned: PlannedSubgraph, signature: Signature) -> Route | None:
-    """How one partition runs all of a signature in the background; None where none does."""
+    """Return the route by which one partition runs all of a signature in the background; None if none
+    does.
+    """
     whole, execution = planned.whole(), planned.execution
     if whole is None or execution is None:
         return None
@@ -96,18 +100,20 @@ def route_of(planned: PlannedSubgraph, signature: Signature) -> Route | None:
 
 
 def fillings(inputs: Sequence[TensorBuffer]) -> list[Event]:
-    """The runs that fill the inputs of another: it needs their results."""
+    """Return the runs that fill the inputs of another run, which needs their results."""
     return [event for event in dict.fromkeys(b.event for b in inputs) if event is not None]
 
 
 def uses(outputs: Sequence[TensorBuffer]) -> list[Event]:
-    """The runs that fill or read the outputs of another: it only begins when they have ended."""
+    """Return the runs that fill or read the outputs of another run, which begins only when they have
+    ended.
+    """
     events = (event for b in outputs for event in (b.event, b.reader))
     return [event for event in dict.fromkeys(events) if event is not None]
 
 
 def attach(event: Event, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]) -> None:
-    """The run takes over the events of its inputs, and gives its own to its outputs."""
+    """Take over the events of the inputs, and give the run's own event to its outputs."""
     for buffer in inputs:
         buffer.event, buffer.reader = None, event
     for buffer in outputs:
@@ -115,14 +121,16 @@ def attach(event: Event, inputs: Sequence[TensorBuffer], outputs: Sequence[Tenso
 
 
 def buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:
-    """The buffer for an input or output. Raises `StatusError` where there is none; `kind` is in its text."""
+    """Return the buffer for an input or output. Raises `StatusError` if there is none; `kind` is in its
+    text.
+    """
     if name not in buffers:
         raise StatusError(f"no buffer for {kind} {name!r}", MISSING_INPUT)
     return buffers[name]
 
 
 def buffer_dtype(tensor: Tensor) -> np.dtype[Any]:
-    """The dtype of a tensor's elements in a buffer. Raises `StatusError` for strings."""
+    """Return the dtype of a tensor's elements in a buffer. Raises `StatusError` for strings."""
     if tensor.type is TensorType.STRING:
         raise StatusError(f"tensor {tensor.name!r}: strings have no buffer", UNSUPPORTED)
     found: np.dtype[Any] = np.dtype(public_dtype(tensor))

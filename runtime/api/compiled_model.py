@@ -137,11 +137,13 @@ class CompiledModel:
 
     @property
     def delegation(self) -> DelegationReport | None:
-        """Which operators of the first signature the delegate runs; None on the CPU alone."""
+        """The report on the first signature's operators: which of them the delegate runs; None on the CPU
+        alone.
+        """
         return self._planned(0).report
 
     def is_fully_accelerated(self) -> bool:
-        """True where no operator fell back from the accelerator that was asked for."""
+        """Return True if no operator fell back from the accelerator that was asked for."""
         if not self._accelerators & HardwareAccelerator.GPU:
             return True
         report = self.delegation
@@ -152,7 +154,7 @@ class CompiledModel:
         return {s.key: {"inputs": names(s.inputs), "outputs": names(s.outputs)} for s in self._signatures}
 
     def get_num_signatures(self) -> int:
-        """The number of signatures; a model without one has a placeholder, which counts."""
+        """Return the number of signatures; a model without one has a placeholder, which counts."""
         return len(self._signatures)
 
     def get_signature_by_index(self, index: int) -> dict[str, Any]:
@@ -188,20 +190,20 @@ class CompiledModel:
         return self._requirements("Output", output_index, signature_index)
 
     def create_input_buffers(self, signature_index: int) -> list[TensorBuffer]:
-        """A buffer for each input, in order."""
+        """Create a buffer for each input, in order."""
         return [self._buffer(signature_index, i) for _, i in self._at(signature_index).inputs]
 
     def create_output_buffers(self, signature_index: int) -> list[TensorBuffer]:
-        """A buffer for each output, in order."""
+        """Create a buffer for each output, in order."""
         return [self._buffer(signature_index, i) for _, i in self._at(signature_index).outputs]
 
     def create_input_buffer_by_name(self, signature_key: str, input_name: str) -> TensorBuffer:
-        """A buffer for one input. Raises RuntimeError for unknown names."""
+        """Create a buffer for one input. Raises RuntimeError for unknown names."""
         index = self._index(signature_key)
         return self._buffer(index, tensor_named("Input", self._at(index).inputs, input_name))
 
     def create_output_buffer_by_name(self, signature_key: str, output_name: str) -> TensorBuffer:
-        """A buffer for one output. Raises RuntimeError for unknown names."""
+        """Create a buffer for one output. Raises RuntimeError for unknown names."""
         index = self._index(signature_key)
         return self._buffer(index, tensor_named("Output", self._at(index).outputs, output_name))
 
@@ -230,7 +232,7 @@ class CompiledModel:
     def resize_input_tensor_by_name(
         self, signature_key: str, input_name: str, dims: Sequence[int], strict: bool = True
     ) -> None:
-        """As `resize_input_tensor`. Raises ValueError for unknown names."""
+        """Resize an input as `resize_input_tensor` does. Raises ValueError for unknown names."""
         index = self.get_signature_index(signature_key)
         if index < 0:
             raise ValueError(f"Unknown signature: {signature_key}")
@@ -301,7 +303,9 @@ class CompiledModel:
         return event
 
     def _route(self, signature_index: int) -> Route | None:
-        """How a delegate runs the whole signature in the background; None where it cannot."""
+        """Return the route by which a delegate runs the whole signature in the background; None if it
+        cannot.
+        """
         if not self._delegates or self.profiler.is_profiling:
             return None
         signature = self._at(signature_index)
@@ -449,7 +453,7 @@ def _load(path: Path) -> Model:
 def _delegates(
     accelerators: HardwareAccelerator, options: Options, context: object
 ) -> tuple[PartitionDelegate, ...]:
-    """The delegate of the accelerators: none for the CPU alone, or where it may replace an absent GPU."""
+    """Return the accelerators' delegate: none for the CPU alone, or if it may replace an absent GPU."""
     if not accelerators:
         raise StatusError("No acceleration provided.")
     if accelerators & HardwareAccelerator.NPU:

@@ -9,7 +9,7 @@ from runtime.plan.subgraph import PlannedSubgraph
 
 
 def memory_of(planned: PlannedSubgraph, index: int) -> Array:
-    """The run's own memory of a tensor. Raises `StatusError` for one without values."""
+    """Return the run's own memory of a tensor. Raises `StatusError` for one without values."""
     found = planned.array(index)
     if found is None:
         raise StatusError(f"tensor {planned.subgraph.tensors[index].name!r} has no values", RUNTIME_FAILURE)

@@ -23,7 +23,9 @@ class EnvironmentOptions:
 
 
 class Environment:
-    """What models are compiled in; also a context manager. No model can be compiled in a closed one."""
+    """The environment for compiling models; also a context manager. No model can be compiled in a closed
+    one.
+    """
 
     def __init__(self, options: EnvironmentOptions | None = None) -> None:
         self._options = options or EnvironmentOptions()

@@ -31,7 +31,7 @@ class Event:
 
     @classmethod
     def create_from_opencl_event(cls, event: object) -> Event:
-        """The event of a command that the caller has enqueued, a `pyopencl.Event`.
+        """Create an event of a command that the caller has enqueued, a `pyopencl.Event`.
 
         Raises RuntimeError for anything else.
         """
@@ -41,7 +41,7 @@ class Event:
 
     @property
     def completion(self) -> Completion:
-        """What a delegate waits for."""
+        """The object that a delegate waits for."""
         return self if self._completion is None else self._completion
 
     @property
@@ -72,7 +72,7 @@ class Event:
             self.wait()
 
     def is_signaled(self) -> bool:
-        """True once the run has ended, with or without an error."""
+        """Return True once the run has ended, with or without an error."""
         return self._signaled.is_set() if self._completion is None else self._completion.is_signaled()
 
     def signal(self, error: BaseException | None = None) -> None:

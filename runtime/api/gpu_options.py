@@ -90,7 +90,7 @@ class GpuOptions:
     madvise_original_shared_tensors: bool = False
 
     def for_delegate(self) -> dict[str, Any]:
-        """The same as options of our `gpu` delegate.
+        """Convert the options to those of our `gpu` delegate.
 
         Raises `DelegateError` for a value that LiteRT does not know, for what this delegate cannot do, and
         where `delegate_options` says something else.

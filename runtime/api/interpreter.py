@@ -135,7 +135,7 @@ class Interpreter:
 
     @property
     def delegation(self) -> DelegationReport | None:
-        """Which operators the delegates run, and why not more; None without a delegate."""
+        """The report on the operators that the delegates run, and why not more; None without a delegate."""
         return self._primary.report
 
     def allocate_tensors(self) -> None:
@@ -211,11 +211,11 @@ class Interpreter:
         return [operator_details(subgraph, o) for o in subgraph.operators]
 
     def _get_op_details(self, op_index: int) -> dict[str, Any]:
-        """The dictionary of one operator of the primary subgraph."""
+        """Return the dictionary of one operator of the primary subgraph."""
         return self._get_ops_details()[op_index]
 
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> dict[str, Any]:
-        """The dictionary of one tensor."""
+        """Return the dictionary of one tensor."""
         return self._details(self._tensor(tensor_index, subgraph_index).index, subgraph_index)
 
     def _get_full_signature_list(self) -> dict[str, dict[str, dict[str, int]]]:
@@ -226,7 +226,7 @@ class Interpreter:
         }
 
     def _native_handle(self) -> int:
-        """A number that stands for this interpreter; no native object is behind it."""
+        """Return a number that stands for this interpreter; no native object is behind it."""
         return id(self)
 
     def _details(self, index: int, subgraph_index: int) -> dict[str, Any]:
@@ -253,8 +253,8 @@ class Interpreter:
         self._bound.bind(tensor, self._primary, buffer)
 
     def set_allow_buffer_handle_output(self, allow_buffer_handle_output: bool) -> None:
-        """True leaves the results of outputs with a buffer there alone: `get_tensor` cannot read them before
-        `ensure_tensor_data_is_readable`. False, as at first: `invoke` also copies them to the interpreter.
+        """Set whether outputs with a buffer stay there alone. True: `get_tensor` cannot read them before
+        `ensure_tensor_data_is_readable`. False, the default: `invoke` also copies them to the interpreter.
         """
         self._bound.leaves_outputs = allow_buffer_handle_output
 
@@ -288,7 +288,7 @@ class Interpreter:
         np.copyto(target, array)
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> Array:
-        """A copy of a tensor. Intermediates are defined only with `experimental_preserve_all_tensors`.
+        """Return a copy of a tensor. Intermediates are defined only with `experimental_preserve_all_tensors`.
 
         Raises ValueError where it has no values, RuntimeError where memory does not suffice for a copy.
         """
@@ -299,7 +299,7 @@ class Interpreter:
             raise OutOfMemoryError(f"tensor {tensor_index}: no memory for a copy: {error}") from error
 
     def tensor(self, tensor_index: int) -> Callable[[], Array]:
-        """A function that gives a writable view of the tensor; hold the function, not the view."""
+        """Return a function that gives a writable view of the tensor; hold the function, not the view."""
 
         def view() -> Array:
             array = np.asarray(self._array(tensor_index).data)
@@ -336,7 +336,7 @@ class Interpreter:
         self._program.reset_variables()
 
     def num_subgraphs(self) -> int:
-        """The number of subgraphs of the model."""
+        """Return the number of subgraphs of the model."""
         return len(self._model.subgraphs)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
@@ -350,7 +350,7 @@ class Interpreter:
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """A callable for a signature; the key may be left out where the model has exactly one."""
+        """Return a callable for a signature; the key may be left out if the model has exactly one."""
         signatures = {s.key: s for s in self._model.signatures}
         if signature_key is None:
             if len(signatures) != 1:
@@ -444,7 +444,7 @@ class SignatureRunner:
 
 
 def _int32(index: int) -> int:
-    """An index as LiteRT's bindings accept it. Raises TypeError for anything but a 32-bit integer."""
+    """Check an index as LiteRT's bindings do. Raises TypeError for anything but a 32-bit integer."""
     found = operator.index(index)
     if not -(1 << 31) <= found < 1 << 31:
         raise TypeError(f"incompatible function arguments: {index} is no 32-bit integer")

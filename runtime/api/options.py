@@ -32,7 +32,7 @@ class Options:
 
     @classmethod
     def create(cls) -> Options:
-        """The defaults: the CPU."""
+        """Create the default options: the CPU."""
         return cls()
 
     @property

@@ -45,7 +45,7 @@ class TensorBuffer:
 
     @classmethod
     def create_from_host_memory(cls, data_array: Array) -> TensorBuffer:
-        """A buffer over the array's own memory; a copy where that is not aligned to 64 bytes.
+        """Create a buffer over the array's own memory; a copy if that is not aligned to 64 bytes.
 
         Raises ValueError for anything but a C-contiguous array of a dtype that tensors have.
         """
@@ -60,13 +60,13 @@ class TensorBuffer:
 
     @classmethod
     def create_managed(cls, dtype: DTypeLike, shape: tuple[int, ...]) -> TensorBuffer:
-        """A zeroed buffer that holds `shape` elements of `dtype`, with room for a device's vectors behind."""
+        """Create a zeroed buffer of `shape` elements of `dtype`, with room for a device's vectors behind."""
         kind = np.dtype(dtype)
         return cls(HostStorage.managed(math.prod(shape) * kind.itemsize), kind, shape)
 
     @classmethod
     def create_from_cl_buffer(cls, buffer: object, dtype: DTypeLike, shape: tuple[int, ...]) -> TensorBuffer:
-        """A buffer over a `pyopencl.Buffer`, which holds `shape` elements of `dtype` at its start.
+        """Create a buffer over a `pyopencl.Buffer`, which holds `shape` elements of `dtype` at its start.
 
         The model must run in its context (`CompiledModel.opencl_context`). Reading and writing here map it.
 
@@ -78,7 +78,8 @@ class TensorBuffer:
 
     @classmethod
     def create_from_svm(cls, memory: object, dtype: DTypeLike, shape: tuple[int, ...]) -> TensorBuffer:
-        """A buffer over shared virtual memory: a `pyopencl.SVM`, an `SVMAllocation`, or an array in one.
+        """Create a buffer over shared virtual memory: a `pyopencl.SVM`, an `SVMAllocation`, or an array in
+        one.
 
         Raises RuntimeError for anything else, or for one that is too small.
         """
@@ -99,17 +100,17 @@ class TensorBuffer:
 
     @classmethod
     def create_from_gl_buffer(cls, *_: object, **__: object) -> NoReturn:
-        """Raises RuntimeError with the reason why OpenGL's objects cannot be shared on this machine."""
+        """Raise RuntimeError with the reason why OpenGL's objects cannot be shared on this machine."""
         raise StatusError(_gl("a buffer"), UNSUPPORTED)
 
     @classmethod
     def create_from_gl_texture(cls, *_: object, **__: object) -> NoReturn:
-        """Raises RuntimeError with the reason why OpenGL's objects cannot be shared on this machine."""
+        """Raise RuntimeError with the reason why OpenGL's objects cannot be shared on this machine."""
         raise StatusError(_gl("a texture"), UNSUPPORTED)
 
     @classmethod
     def from_dlpack(cls, tensor: Any) -> TensorBuffer:
-        """A buffer over the memory of another library's tensor; a copy where that is not aligned.
+        """Create a buffer over the memory of another library's tensor; a copy if that is not aligned.
 
         Raises ValueError as `create_from_host_memory`, BufferError for memory of another device.
         """
@@ -131,7 +132,7 @@ class TensorBuffer:
         return _DLPACK_CPU, 0
 
     def __dlpack__(self, **how: Any) -> Any:
-        """The memory itself, once no run is writing it, as DLPack's capsule.
+        """Return the memory itself, once no run is writing it, as DLPack's capsule.
 
         Raises BufferError for memory of OpenCL, or a dtype that DLPack cannot name.
         """
@@ -152,7 +153,7 @@ class TensorBuffer:
             memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def read(self, num_elements: int, output_dtype: DTypeLike) -> Array:
-        """The first `num_elements` as a flat array. Waits for the run that fills the buffer.
+        """Return the first `num_elements` as a flat array. Waits for the run that fills the buffer.
 
         Raises ValueError for a dtype without a tensor type, RuntimeError beyond the buffer's end.
         """
@@ -167,7 +168,9 @@ class TensorBuffer:
 
     @contextmanager
     def lock(self, who: str = "Lock") -> Iterator[Array]:
-        """The bytes themselves, uint8, once no run is writing them. Raises RuntimeError once destroyed."""
+        """Yield the bytes themselves, uint8, once no run is writing them. Raises RuntimeError once
+        destroyed.
+        """
         storage = self._existing(who)
         self.wait()
         with storage.lock() as memory:

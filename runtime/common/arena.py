@@ -52,7 +52,7 @@ def assign(lifetimes: Mapping[Key, Lifetime], alignment: int) -> Arena[Key]:
 
 
 def aligned(size: int, alignment: int) -> int:
-    """What a buffer of `size` units takes in an arena: at least one piece of `alignment` units."""
+    """Return the space of a buffer of `size` units in an arena: at least one piece of `alignment` units."""
     return -(-max(size, 1) // alignment) * alignment
 
 

@@ -11,7 +11,7 @@ DISTRIBUTION: Final = "delegate-farm"
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this Python's installation.
+    """Return the command that adds an extra to this Python's installation.
 
     A clone or a wheel is named by its path, as pip recorded it (PEP 610): a package index may not have it.
     """

@@ -1,4 +1,4 @@
-"""How long each stage of a start takes, told by the code that does its work.
+"""Times the stages of a start; the code that does the work marks them.
 
 `with stage("compile"):` stands around the work; who measures a start opens the model within `clocked`. Where
 nobody measures, a stage costs one look at a context variable.
@@ -77,7 +77,7 @@ def clocked(clock: StageClock) -> Iterator[StageClock]:
 
 @contextmanager
 def stage(name: Stage) -> Iterator[None]:
-    """The block is the work of this stage."""
+    """Mark the block as the work of this stage."""
     clock = _clock.get()
     if clock is None:
         yield

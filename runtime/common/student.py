@@ -73,7 +73,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction by Lentz's method."""
+    """Evaluate the continued fraction by Lentz's method."""
     c = 1.0
     d = 1.0 / (1.0 - (a + b) * x / (a + 1.0) or _TINY)
     value = d

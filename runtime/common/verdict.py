@@ -1,4 +1,4 @@
-"""Say what a figure is worth, and what a ratio says: one grade, one verdict, for every reader.
+"""Grades a figure and judges a ratio: one grade, one verdict, for every reader.
 
 A figure is known to H = h + b: h is the half width of its interval, b (the *allowance*) the share of the
 timed rounds that others took although no round was disturbed enough to be repeated. Both are natural

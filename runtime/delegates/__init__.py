@@ -1,1 +1,1 @@
-"""How a model is run other than by the numpy kernels: protocols, partitioner, registry, delegates."""
+"""Runs models other than by the numpy kernels: protocols, partitioner, registry, delegates."""

@@ -1,4 +1,4 @@
-"""Runs in the background: what a compiled partition may offer besides `invoke`, and how they end."""
+"""The optional runs in the background of a compiled partition, and their ends."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Completion(Protocol):
         """The `pyopencl.Event` that stands for it on a device; None where the host alone knows of it."""
 
     def is_signaled(self) -> bool:
-        """True once it has ended, with or without an error."""
+        """Return True once it has ended, with or without an error."""
 
     def wait(self, timeout_ms: int = -1) -> None:
         """Return when it has ended; -1 waits for ever. Raises its error, or TimeoutError."""
@@ -81,7 +81,7 @@ class RunSlot(Protocol):
 
 @runtime_checkable
 class AsynchronousModel(Protocol):
-    """What a loaded model may have besides the methods of `LoadedModel`."""
+    """A loaded model that also runs in the background, beside the methods of `LoadedModel`."""
 
     def run_slots(self, count: int) -> Sequence[RunSlot] | NotStarted:
         """Memory for so many runs in flight, until the model is resized or closed; or why there are none."""

@@ -68,7 +68,7 @@ class PartitionDelegate(Protocol):
     max_delegated_partitions: int
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None where this delegate runs the operator; else the reason."""
+        """Return None if this delegate runs the operator; else the reason."""
 
     def compile(self, partition: Partition) -> CompiledPartition:
         """Prepare a partition for invoke. Raises `DelegateError` with the device's message."""
@@ -79,21 +79,21 @@ class PartitionDelegate(Protocol):
 
 @runtime_checkable
 class SmallestPartition(Protocol):
-    """What a delegate may say besides: a partition of fewer operators is left to the CPU."""
+    """A delegate that leaves partitions of fewer operators than this to the CPU."""
 
     min_nodes_per_partition: int
 
 
 @runtime_checkable
 class KeepsPlans(Protocol):
-    """What a delegate may say besides: how many plans of earlier input shapes an interpreter keeps ready."""
+    """A delegate that states how many plans of earlier input shapes an interpreter keeps ready."""
 
     kept_plans: int
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
-    """What `supports` may look at: the subgraph with inferred static shapes and constant values.
+    """The facts that `supports` may read: the subgraph with inferred static shapes and constant values.
 
     Operators in `late` have shapes that are known at run time only, so no delegate is asked about them; those
     in `ordered` (variables, random numbers, control flow) keep the file's order among themselves.
@@ -108,8 +108,9 @@ class GraphFacts:
 
 
 class CostModel(Protocol):
-    """What a delegate's operators and partitions cost, estimated from shapes alone: never timed, so that a
-    file gives one report."""
+    """The costs of a delegate's operators and partitions, estimated from shapes alone: never timed, so that a
+    file gives one report.
+    """
 
     def saved_ns(self, graph: GraphFacts, operator: Operator) -> float:
         """Nanoseconds that the delegate needs less than the CPU path; negative where it needs more."""
@@ -120,14 +121,14 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class CostAware(Protocol):
-    """What a delegate may say besides: what its operators cost. None: every partition is worth its run."""
+    """A delegate that states the costs of its operators. None: every partition is worth its run."""
 
     cost_model: CostModel | None
 
 
 @runtime_checkable
 class CountsMemory(Protocol):
-    """What a delegate may say besides: the bytes that the models it has open hold on its device."""
+    """A delegate that counts the bytes that its open models hold on its device."""
 
     @property
     def device_bytes(self) -> int:
@@ -137,7 +138,7 @@ class CountsMemory(Protocol):
 
 @runtime_checkable
 class Titled(Protocol):
-    """What a delegate may say besides: its name in LiteRT's messages, as in `GPU delegate`."""
+    """A delegate with a name for LiteRT's messages, as in `GPU delegate`."""
 
     title: str
 

@@ -1,4 +1,4 @@
-"""What a check of a device's operators found, and how a delegate keeps it.
+"""The result of a check of a device's operators, and its storage by a delegate.
 
 `runtime.tools.operator_check` compares every operator of a delegate with the CPU path on one device. What
 differs there is not delegated to that device any more.
@@ -23,10 +23,12 @@ class Conformance:
 
 @runtime_checkable
 class Checkable(Protocol):
-    """What a delegate may have besides: it keeps, for its device, what a check has found there."""
+    """A delegate that keeps, for its device, the result of a check of its operators."""
 
     def conformance(self) -> Conformance | None:
-        """What an earlier check of the device found with the same kernels; None where there was none."""
+        """Return the result of an earlier check of the device with the same kernels; None if there was
+        none.
+        """
 
     def keep_conformance(self, found: Conformance) -> None:
         """Keep what a check found, for models that are opened from now on."""

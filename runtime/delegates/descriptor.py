@@ -1,4 +1,4 @@
-"""What a delegate declares before it is imported: its name, its devices, its options.
+"""The declaration of a delegate, read before it is imported: its name, its devices, its options.
 
 The entry points of the group `delegate_farm.delegates` name one `DelegateDescriptor` each. The probe, the
 campaign file and the measuring processes read the descriptor; nothing else registers a delegate. A module
@@ -98,7 +98,7 @@ class Option:
         return f"{words[self.value_type]} {given}".rstrip()
 
     def refusal(self, value: object) -> str | None:
-        """None for an allowed value, else what is expected instead."""
+        """Return None for an allowed value, else what is expected instead."""
         # Python counts a bool among the integers: `threads: true` would pass for 1.
         taken = (int, float) if self.value_type is float else (self.value_type,)
         fits = isinstance(value, taken) and isinstance(value, bool) == (self.value_type is bool)
@@ -113,7 +113,7 @@ class Option:
 
 
 def threads_option(default: int | None = None) -> Option:
-    """The option `threads`. The farm enforces it by CPU affinity, whatever the delegate does with it.
+    """Declare the option `threads`. The farm enforces it by CPU affinity, whatever the delegate does with it.
 
     `default`: the count of threads where none is given; None for one per CPU that the process may use.
     """

@@ -1,4 +1,4 @@
-"""What a delegate may tell of one run by its device's own clock: how long it computed, how late it began.
+"""The times of one run by a delegate's device's own clock: how long it computed, how late it began.
 
 Events of a device tell more than a clock of the host can, and asking for them costs time: who asks does so in
 runs of their own, never in those whose latency is measured.
@@ -33,7 +33,7 @@ class NotTold:
 
 @runtime_checkable
 class DeviceTimedPartition(Protocol):
-    """What a compiled partition may have besides `invoke`."""
+    """A compiled partition that also returns its device's times of a run."""
 
     def device_time(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> DeviceTime | NotTold:
         """Run once like `invoke`, with events that carry times; without times, outputs are undefined."""
@@ -41,7 +41,7 @@ class DeviceTimedPartition(Protocol):
 
 @runtime_checkable
 class DeviceTimedModel(Protocol):
-    """What a loaded model may have besides the methods of `LoadedModel`."""
+    """A loaded model that also returns its device's times, beside the methods of `LoadedModel`."""
 
     def device_time(self) -> DeviceTime | NotTold:
         """Run once on the inputs as they are; without such times, outputs are undefined."""

@@ -1,4 +1,4 @@
-"""Groups operators by who runs them, in an order in which each group needs only earlier ones.
+"""Groups operators by the delegate that runs them, in an order in which each group needs only earlier ones.
 
 The order is LiteRT's (`graph_info.cc`): an epoch takes the kind of its first ready operator and absorbs every
 ready operator of that kind.

@@ -40,7 +40,9 @@ class LiteRtOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> LiteRtOptions:
-        """Raises `DelegateError` naming the option. Default threads: the CPUs this process may use."""
+        """Check the options. Raises `DelegateError` naming the option. Default threads: the CPUs this process
+        may use.
+        """
         unknown = sorted(set(options) - {"threads", "resolver"})
         if unknown:
             raise DelegateError(f"litert: unknown option {unknown[0]!r}; it takes threads and resolver")
@@ -54,7 +56,7 @@ class LiteRtOptions:
 
 
 def litert_version() -> str | None:
-    """The installed version of ai-edge-litert; None where it is not installed. Imports nothing."""
+    """Return the installed version of ai-edge-litert; None if it is not installed. Imports nothing."""
     try:
         return version("ai-edge-litert")
     except PackageNotFoundError:

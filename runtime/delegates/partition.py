@@ -40,7 +40,7 @@ class FailedPartition:
 
 @dataclass(frozen=True, slots=True)
 class DelegationReport:
-    """How much of a model the delegates run. A constant operator folded for them counts as delegated.
+    """The part of a model that the delegates run. A constant operator folded for them counts as delegated.
 
     `title` is the delegate's name in the text, which has the layout of LiteRT's warning; empty where there
     are several.
@@ -169,7 +169,7 @@ def _assignment(
 
 
 def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, ...]) -> Partition:
-    """These operators with what a delegate must know of them."""
+    """Build the partition of these operators with the facts that a delegate needs."""
     touched = {t for o in operators for t in (*o.inputs, *o.outputs) if t >= 0}
     widened = {
         o.inputs[0]

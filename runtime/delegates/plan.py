@@ -1,4 +1,4 @@
-"""How a delegate would run a partition, as plain data; a delegate that can say it has a planner.
+"""The plan of a partition's run by a delegate, as plain data; a delegate that can make it has a planner.
 
 Nothing here is compiled, allocated or timed. `runtime.tools.model_plan` shows it.
 """
@@ -169,7 +169,7 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What a delegate makes of a partition.
+    """A delegate's plan of a partition.
 
     `operators` are the model's in this partition; `removed` are those of them that are in no node.
     `inputs` and `outputs` are indices of tensors. `shortage` says what the device lacks to hold it.
@@ -200,16 +200,16 @@ class Planner(PartitionDelegate, Protocol):
     device: PlannedDevice
 
     def plan(self, partition: Partition) -> PartitionPlan:
-        """How it would run a partition. Raises `DelegateError`."""
+        """Plan the run of a partition. Raises `DelegateError`."""
 
 
 class PlannerFactory(Protocol):
-    """What a delegate's implementation may have as `planner`; see docs/delegates.md."""
+    """The type of `planner` of a delegate's implementation, if it has one; see docs/delegates.md."""
 
     def __call__(
         self, options: Mapping[str, Any], device_class: DeviceClass | None, *, is_tuned: bool
     ) -> Planner:
-        """A planner for this machine's device, or for an assumed one of a class.
+        """Create a planner for this machine's device, or for an assumed one of a class.
 
         `is_tuned`: kept times of earlier starts decide where there are such. Raises `DelegateError`.
         """

@@ -1,4 +1,4 @@
-"""Kernels that are compiled before a model asks for them, and how a delegate offers that.
+"""The interface by which a delegate compiles kernels before a model needs them.
 
 `runtime.tools.priming` lets a delegate compile what given models need on its device; nothing is packed, timed
 or run, and a model that is opened later finds its kernels.
@@ -13,7 +13,9 @@ from runtime.delegates.base import Partition
 
 @dataclass(frozen=True, slots=True)
 class Primed:
-    """How many kernels were kept already, and how many are new; `failures` says why others are not there."""
+    """The number of kernels that were kept already, and of new ones; `failures` says why others are
+    missing.
+    """
 
     device: str
     known: int
@@ -23,7 +25,7 @@ class Primed:
 
 @runtime_checkable
 class Primable(Protocol):
-    """What a delegate may have besides: it keeps compiled kernels, and takes them from there."""
+    """A delegate that keeps compiled kernels, and takes them from there."""
 
     def prime(self, name: str, partitions: Iterable[Partition]) -> Primed:
         """Compile and keep what partitions need of the delegate's device, the most frequent first.

@@ -1,4 +1,5 @@
-"""Which processor this is, beyond the name that it is sold under: what code suits it, and how fast that runs.
+"""Identifies the processor beyond its sales name: by what decides which code suits it, and how fast that
+runs.
 
 An OpenCL driver names a CPU device by its own compiler's class of processors and by the vendor's text, which
 on virtual machines is often no more than "AMD EPYC". What was measured or compiled on one such processor does
@@ -27,7 +28,9 @@ class Processor:
 
 @cache
 def processor(cpuinfo: Path = _CPUINFO) -> Processor:
-    """This host's processor, as the kernel describes it; without such a file the machine's name alone."""
+    """Return this host's processor, as the kernel describes it; without such a file the machine's name
+    alone.
+    """
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What a delegate may tell of one run: the time of each of its kernels, with the operators that it runs."""
+"""The time of each of a delegate's kernels in one run, with the operators that it runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class KernelTime:
 
 @runtime_checkable
 class ProfiledPartition(Protocol):
-    """What a compiled partition may have besides `invoke`."""
+    """A compiled partition that also times each of its kernels."""
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Sequence[KernelTime]:
         """Run once like `invoke`, but wait for each kernel; the kernels' times, in order.

@@ -25,7 +25,7 @@ def delegate_names() -> tuple[str, ...]:
 
 
 def delegate_descriptor(name: str) -> DelegateDescriptor:
-    """The descriptor that the entry point `name` names; its implementation is not imported.
+    """Return the descriptor that the entry point `name` names; its implementation is not imported.
 
     Raises `DelegateError` for an unknown name (listing the known ones), for a name that two packages
     register, for a package that cannot be imported, and for an entry point that names no descriptor.
@@ -43,7 +43,7 @@ def delegate_descriptor(name: str) -> DelegateDescriptor:
 
 
 def delegate_distribution(name: str) -> Distribution | None:
-    """The installed package that brings the delegate, None where its metadata is not found.
+    """Return the installed package that brings the delegate, None if its metadata is not found.
 
     Raises `DelegateError` as `delegate_descriptor`.
     """

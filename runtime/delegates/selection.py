@@ -1,4 +1,4 @@
-"""Chooses among the operators that a delegate supports those that it shall run.
+"""Chooses, among the operators that a delegate supports, those that it will run.
 
 LiteRT keeps the largest partitions (`max_delegated_partitions`). Before that, a delegate that says what an
 operator costs (`base.CostAware`) loses the groups of operators that cost more than they save: those too small
@@ -54,7 +54,7 @@ class Border:
             self._readers[tensor].add(-1)
 
     def tensors(self, operators: Sequence[Operator]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Inputs without constants, and outputs; each sorted by tensor index, as LiteRT does."""
+        """Return inputs without constants, and outputs; each sorted by tensor index, as LiteRT does."""
         inside = {o.index for o in operators}
         read = {t for o in operators for t in o.inputs if t >= 0}
         made = {t for o in operators for t in o.outputs}
@@ -119,7 +119,7 @@ class _Planner:
         return self.costs.entry_ns(self.facts, *self.border.tensors(group))
 
     def loses(self, group: Group) -> bool:
-        """True for a group that costs more than it saves where it is a partition of its own."""
+        """Return True for a group that costs more than it saves if it is a partition of its own."""
         return self.saved_ns(group) < self.entry_ns(group)
 
 
@@ -132,7 +132,7 @@ def select(
     folded: frozenset[int],
     grouping: Grouping,
 ) -> Selection:
-    """The partitions of the delegate at position `number`, which supports the operators `wanted`.
+    """Select the partitions of the delegate at position `number`, which supports the operators `wanted`.
 
     `owner` holds the operators that earlier delegates took. A graph that one partition would run whole is
     never divided.
@@ -154,7 +154,7 @@ def select(
 
 
 def _without_losses(planner: _Planner, plan: _Plan, reasons: dict[int, str]) -> _Plan:
-    """The plan without the groups that cost more than they save, as estimated; a better one or the same."""
+    """Drop the groups that cost more than they save, as estimated; return a better plan or the same."""
     for _ in range(MOST_ROUNDS):
         losing = [group for part in plan.parts for group in _connected(part) if planner.loses(group)]
         better, losses = _best(planner, plan, losing[:MOST_TRIALS])
@@ -169,7 +169,7 @@ def _without_losses(planner: _Planner, plan: _Plan, reasons: dict[int, str]) -> 
 
 
 def _best(planner: _Planner, plan: _Plan, losing: Sequence[Group]) -> tuple[_Plan, dict[int, float]]:
-    """A plan without some of the groups, and what each of these would cost in it, in nanoseconds.
+    """Return a plan without some of the groups, and the cost of each of these in it, in nanoseconds.
 
     All are left out or none, whichever saves more; then each changes sides where that saves more. A group is
     named by its first operator.
@@ -205,7 +205,7 @@ def _why(delegate: PartitionDelegate, group: Group, loss: float) -> str:
 
 
 def _connected(part: Group) -> list[Group]:
-    """The operators of a partition that hand each other values, group by group, in the partition's order."""
+    """Return the operators of a partition that hand each other values, by group, in the partition's order."""
     made_by = {t: o.index for o in part for t in o.outputs}
     leader = {o.index: o.index for o in part}
 

@@ -1,4 +1,4 @@
-"""Memory of tensors that belongs to a caller: what a delegate reads and writes in place, or copies.
+"""Memory of tensors that belongs to a caller: a delegate reads and writes it in place, or copies it.
 
 `Storage` is the protocol; host memory is here, and a backend of a delegate has storages of its own.
 """
@@ -30,12 +30,12 @@ class Storage(Protocol):
         """The bytes that the caller gives."""
 
     def lock(self) -> AbstractContextManager[Array]:
-        """The bytes as a host array of uint8, which is the memory itself or is written back to it."""
+        """Return the bytes as a host array of uint8, which is the memory itself or is written back to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where memory lies in the process, and the bytes from there that may be overwritten, and be read.
+    """The address of memory in the process, and the bytes from there that may be overwritten, and be read.
 
     Kernels work with whole vectors, the last of which may end behind the tensor.
     """
@@ -67,7 +67,7 @@ class HostStorage:
 
     @contextmanager
     def lock(self) -> Iterator[Array]:
-        """The memory itself."""
+        """Yield the memory itself."""
         yield self.memory
 
 
@@ -80,7 +80,7 @@ def readable_bytes(address: int, size: int) -> int:
 
 
 def _readable(memory: Array, room: int) -> int:
-    """As `readable_bytes`, or to the end of the array of which this one is a part."""
+    """Return `readable_bytes`, or the bytes to the end of the array of which this one is a part."""
     owner: Array = memory
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

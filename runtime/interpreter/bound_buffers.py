@@ -1,4 +1,4 @@
-"""Memory of the caller's that an `Interpreter` reads and fills in the place of its own.
+"""Memory of the caller's that an `Interpreter` reads and fills in place of its own.
 
 A quantised tensor takes a buffer of its own type, or one of float32 with the real numbers. These are rounded
 to the tensor's levels on the way in.
@@ -27,7 +27,7 @@ _REAL = np.dtype(np.float32)
 
 
 class BoundBuffer(Protocol):
-    """What a `TensorBuffer` is to an interpreter."""
+    """The interface of a `TensorBuffer` to an interpreter."""
 
     @property
     def storage(self) -> Storage:
@@ -160,7 +160,7 @@ class BoundBuffers:
         return [(index, self._buffers[index]) for index in indices if index in self._buffers]
 
     def _storages(self, planned: PlannedSubgraph, indices: Sequence[int]) -> list[Storage]:
-        """The buffers, and where there is none the interpreter's own memory."""
+        """Return the buffers, or the interpreter's own memory where there is none."""
         return [
             self._buffers[index].storage
             if index in self._buffers and not self._is_real(planned, index)
@@ -177,7 +177,7 @@ def _memory(planned: PlannedSubgraph, index: int) -> Array:
 
 
 def _is_real(tensor: Tensor, buffer: BoundBuffer) -> bool:
-    """True for a buffer of real numbers on a tensor of levels that one scale stands for."""
+    """Return True for a buffer of real numbers on a tensor of levels that one scale stands for."""
     known = tensor.quantization
     is_affine = known is not None and len(known.scales) == 1 and known.scales[0] > 0
     return buffer.dtype == _REAL and tensor.type in _LEVELS and is_affine
@@ -189,5 +189,5 @@ def _affine(tensor: Tensor) -> tuple[float, int]:
 
 
 def _shaped(memory: Array, dtype: np.dtype[Any], like: Array) -> Array:
-    """The first bytes of memory as an array of this type, of the shape of another."""
+    """Return the first bytes of memory as an array of this type, of the shape of another."""
     return memory[: like.size * dtype.itemsize].view(dtype).reshape(like.shape)

@@ -13,7 +13,7 @@ _PACKED = frozenset({TensorType.INT4, TensorType.UINT4, TensorType.INT2})
 
 
 def tensor_details(tensor: Tensor, shape: Shape, subgraph: Subgraph) -> dict[str, Any]:
-    """The dictionary that `Interpreter` gives for a tensor of `subgraph` whose current shape is `shape`."""
+    """Return `Interpreter`'s dictionary for a tensor of `subgraph` whose current shape is `shape`."""
     current = np.array(shape, np.int32)
     return {
         "name": tensor.name,
@@ -28,7 +28,7 @@ def tensor_details(tensor: Tensor, shape: Shape, subgraph: Subgraph) -> dict[str
 
 
 def operator_details(subgraph: Subgraph, operator: Operator) -> dict[str, Any]:
-    """The dictionary that `Interpreter._get_ops_details` gives for an operator."""
+    """Return the dictionary that `Interpreter._get_ops_details` gives for an operator."""
 
     def types(indices: tuple[int, ...]) -> list[Any]:
         return [public_dtype(subgraph.tensors[i]) for i in indices if i != -1]
@@ -44,7 +44,9 @@ def operator_details(subgraph: Subgraph, operator: Operator) -> dict[str, Any]:
 
 
 def public_dtype(tensor: Tensor) -> Any:
-    """The numpy type in which a caller sets and gets the tensor: `bytes_` for strings, else as in `value`."""
+    """Return the numpy type in which a caller sets and gets the tensor: `bytes_` for strings, else as in
+    `value`.
+    """
     dtype = dtype_of(tensor.type)
     return np.bytes_ if dtype is None or tensor.type is TensorType.STRING else dtype.type
 
@@ -130,7 +132,7 @@ def _quantization_parameters(q: Quantization | None, subgraph: Subgraph) -> dict
 
 
 def _block_parameters(q: Quantization, blocks: BlockQuantization, subgraph: Subgraph) -> dict[str, Any]:
-    """The constants that hold one scale for each block, flat; empty for several quantised dimensions."""
+    """Return the constants with one scale for each block, flat; empty for several quantised dimensions."""
     several = bool(blocks.quantized_dimensions)
 
     def values(index: int, default: type) -> Array:

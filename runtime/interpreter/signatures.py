@@ -10,7 +10,7 @@ PLACEHOLDER_KEY = "<placeholder signature>"
 
 
 def ordered_signatures(model: Model) -> tuple[Signature, ...]:
-    """The model's signatures in the order of their subgraphs' tensors, or one made of tensor names."""
+    """Return the model's signatures in the order of their subgraphs' tensors, or one made of tensor names."""
     if not model.signatures:
         primary = model.subgraphs[0]
         return (
@@ -35,12 +35,14 @@ def _place(order: Sequence[int], index: int) -> int:
 
 
 def names(pairs: Sequence[tuple[str, int]]) -> list[str]:
-    """The names of (name, tensor index) pairs, in order."""
+    """Return the names of (name, tensor index) pairs, in order."""
     return [name for name, _ in pairs]
 
 
 def tensor_named(kind: str, pairs: Sequence[tuple[str, int]], name: str) -> int:
-    """The tensor of an input or output. Raises `StatusError` for an unknown name; `kind` begins its text."""
+    """Return the tensor of an input or output. Raises `StatusError` for an unknown name; `kind` begins its
+    text.
+    """
     for found, index in pairs:
         if found == name:
             return index

@@ -1,4 +1,4 @@
-"""Whether a result agrees with its reference (the rules are described in docs/measuring.md).
+"""Judges whether a result agrees with its reference (the rules are described in docs/measuring.md).
 
 Each output of each input set is judged on its own, by every rule of `bounds.py`: the norm of its errors, the
 largest single one, norms of slices, mean and slope. What is allowed is a floor that follows from the
@@ -95,9 +95,9 @@ Outputs = Sequence[Sequence[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What outputs are judged by: the reference's, and those of honest runs by their names.
+    """The standard for outputs: the reference's, and those of honest runs by their names.
 
-    What is computed of the runs is kept: outputs of several processes are judged by the same.
+    Figures of the runs are kept: outputs of several processes are judged by the same.
     """
 
     references: Outputs

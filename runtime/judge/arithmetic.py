@@ -1,4 +1,4 @@
-"""What a model computes with, and whether it keeps state: both decide how its outputs can be judged."""
+"""Classifies a model's arithmetic and finds its state: both decide how its outputs can be judged."""
 
 from __future__ import annotations
 

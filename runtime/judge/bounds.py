@@ -1,4 +1,4 @@
-"""How far a right output may be from its reference: what several honest runs show, and a floor besides.
+"""Bounds the distance of a right output from its reference: by several honest runs, and a floor besides.
 
 Honest runs (`Draws`) are other kernels, other thread counts, moved inputs, rounded weights. An output may be
 off by `FACTORS` times what the worst of them is, in every figure; of slices, those of the same place count.
@@ -50,7 +50,7 @@ best classes are nearly equal, a rounding decides."""
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What is allowed beside what the draws show, each in the unit of its figure."""
+    """The tolerance beside that of the draws, each in the unit of its figure."""
 
     rms: float
     largest: float
@@ -92,7 +92,7 @@ def _unit(figure: str, scale: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """How far an output is off by one rule, in bounds of that rule; at most 1 where it holds."""
+    """The error of an output by one rule, in bounds of that rule; at most 1 if the rule holds."""
 
     ratio: float
     text: str

@@ -1,4 +1,4 @@
-"""Wrong outputs that lie near the right one: what an output must be told from before it may pass.
+"""Wrong outputs near the right one, from which an output must differ before it may pass.
 
 A tolerance says how far from the reference an output may be. Where an output hardly depends on the inputs, is
 flat, or has a coarse rule, a wrong one lies within that tolerance, too. So an output passes only where it is

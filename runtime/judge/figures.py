@@ -1,4 +1,5 @@
-"""How far an output is from its reference: as a whole, at its worst place, in its slices, systematically.
+"""Measures an output's distance from its reference: overall, at its worst place, in its slices,
+systematically.
 
 All arrays are real, dequantised and of the output's shape; errors are y - r.
 """

@@ -1,4 +1,6 @@
-"""Latencies below the device's peak rate: a call that returned before the device had computed."""
+"""Finds latencies below what the device's peak rate allows: the call returned before the device had
+computed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Device:
 
     @classmethod
     def opencl_gpu(cls, compute_units: int, clock_mhz: int) -> Device:
-        """A GPU as OpenCL describes it."""
+        """Describe a GPU by its OpenCL properties."""
         flops = compute_units * clock_mhz * 1e6 * _FLOPS_PER_UNIT_CYCLE
         return cls(flops if flops > 0 else None)
 

@@ -36,7 +36,7 @@ bounds."""
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How outputs are compared.
+    """The way in which outputs are compared.
 
     `floats` and `quantised` are judged by every figure; of a `norm` the norm alone counts, of a `cosine` the
     two figures named there. `tolerance` is that of the norm, the smallest cosine, or 0. `draws`: the honest

@@ -33,7 +33,7 @@ bring back into the caches what another arm's slice has put out."""
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """What one process measured; times in ns in the order of measurement.
+    """The measurement of one process; times in ns in the order of measurement.
 
     `start_ns` has the start of each timed invoke on CLOCK_MONOTONIC; invoke i ran input set i mod
     `input_sets`.
@@ -98,7 +98,7 @@ class Session:
 
     @property
     def run_ns(self) -> int:
-        """How long an invoke takes, by the second half of the warm-up, else by the first invoke."""
+        """The time of an invoke in ns, by the second half of the warm-up, else by the first invoke."""
         steady = self._warmup_ns[len(self._warmup_ns) // 2 :]
         return int(np.median(steady)) if len(steady) else self._begun.first_ns
 
@@ -226,15 +226,15 @@ class _Begun:
         return cls(start, pool, loop, first_ns, first_outputs)
 
     def new_loop(self) -> Loop:
-        """A loop over the same model and inputs, which counts its invokes by itself."""
+        """Return a loop over the same model and inputs, which counts its invokes by itself."""
         return Loop(self.start.opened.model, self.pool)
 
     def peak_bytes(self) -> int:
-        """The peak of memory until now, without the bytes of the input pool."""
+        """Return the peak of memory until now in bytes, without the input pool."""
         return max(self.start.peak_bytes, memory.peak_bytes() - self.pool.nbytes)
 
     def steady_bytes(self) -> int:
-        """What is resident now, without the bytes of the input pool."""
+        """Return the resident memory now in bytes, without the input pool."""
         return memory.resident_bytes() - self.pool.nbytes
 
     def remembers(
@@ -265,7 +265,9 @@ class _Begun:
         facts: Mapping[str, str] | None = None,
         **measured: Any,
     ) -> ProcessResult:
-        """What this process measured: `measured` are the fields that differ between kinds of processes."""
+        """Build the result of this process: `measured` are the fields that differ between kinds of
+        processes.
+        """
         start, opened = self.start, self.start.opened
         return ProcessResult(
             init_ns=start.init_ns,

@@ -1,4 +1,5 @@
-"""A pass of its own: how long the device computes in an invoke, and how late it begins, by its own events.
+"""Measures, in a pass of its own and by the device's events, how long an invoke computes and how late it
+begins.
 
 It follows the last timed slice of a process, and nothing of it is in the samples: a queue whose events carry
 times is slower than one whose events do not.

@@ -1,4 +1,4 @@
-"""Whether a delegate does, while it is timed, what it is timed for.
+"""Checks that a delegate does the work for which it is timed, while it is timed.
 
 Outputs are read inside the timed region, and judged. What is left: a delegate that remembers the answers to
 inputs which it has seen is right and fast, and one that returns from `invoke` before it has computed leaves
@@ -47,7 +47,7 @@ class Waited:
 
     @property
     def wait_ns(self) -> int:
-        """How long the outputs were waited for, beyond the time that copying them takes."""
+        """The time spent waiting for the outputs, beyond the time that copying them takes, in ns."""
         return max(0, self.read_ns - self.again_ns)
 
 

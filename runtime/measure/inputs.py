@@ -34,7 +34,7 @@ class InputSpecNeededError(FarmRuntimeError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class InputRule:
-    """How to fill one input: `shape` resizes it; values lie in [low, high) (integers: low..high)."""
+    """The way to fill one input: `shape` resizes it; values lie in [low, high) (integers: low..high)."""
 
     shape: tuple[int, ...] | None = None
     seed: int = 0
@@ -153,7 +153,9 @@ def _is_quantised(detail: Mapping[str, Any]) -> bool:
 
 
 def _how_to_give_a_range(name: str) -> str:
-    """What to write in a campaign file, and on the command line. JSON's quotes are YAML's, for any name."""
+    """Explain how to set a range, in a campaign file and on the command line. JSON's quotes are YAML's, for
+    any name.
+    """
     entry = f"inputs: {{{json.dumps(name, ensure_ascii=False)}: {{random: {{range: [0, 999]}}}}}}"
     option = f"--input {shlex.quote(f'{name}=0..999')}"
     return f"with the largest index in place of 999, give the model `{entry}`, or the command `{option}`"

@@ -39,7 +39,7 @@ class NotDelegatedError(DelegateError):
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """How to open models on one delegate. Making it imports everything that `open` needs."""
+    """Opens models on one delegate. Making it imports everything that `open` needs."""
 
     kind: str
     options: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Outputs of every input set, once and in order, on a model that was opened for it: how references are made.
+"""Computes the outputs of every input set, once and in order, on a freshly opened model: makes references.
 
 A model may keep state between invokes: only a fresh one, fed in the same order, as the cold process does,
 gives what the reference gave. Such a model is asked again after `LATER` steps: what a state loses or gathers

@@ -1,4 +1,4 @@
-"""Models and inputs that are moved by less than an honest delegate moves them: what a yardstick is made of.
+"""Moves models and inputs by less than an honest delegate does, to make a yardstick.
 
 A network may amplify a rounding. How far shows where its inputs, or constants, are moved by a little, and
 where its weights are rounded to a narrow type.

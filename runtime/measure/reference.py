@@ -37,7 +37,7 @@ from runtime.model.schema import TensorType
 
 
 class ReferenceKind(StrEnum):
-    """What computed outputs: LiteRT's kernels of a kind, or our own.
+    """The origin of computed outputs: LiteRT's kernels of a kind, or our own.
 
     `THREADS` is XNNPACK with several; `MOVED` has its inputs, or its weights, moved by a millionth, on the
     reference kernels, or on XNNPACK where the model computes in floats; the others are XNNPACK with weights

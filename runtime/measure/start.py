@@ -1,4 +1,4 @@
-"""What opening a model takes, stage by stage, in time and memory, and why some of it cannot be seen."""
+"""Measures the opening of a model, stage by stage, in time and memory; says why a stage cannot be seen."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Start:
         return delegate.device_bytes if isinstance(delegate, CountsMemory) else None
 
     def memory_bytes(self, steady_bytes: int | None) -> dict[str, int]:
-        """The growth of memory at each stage as far as it is known, and the bytes on the device.
+        """Return the growth of memory at each known stage, and the bytes on the device.
 
         `steady_bytes`: what was resident after the last timed slice, None where there was none.
         """

@@ -1,5 +1,5 @@
-"""When a warm-up has reached the steady state: windows of ten runs whose medians stay the same, as Georges et
-al. (2007) look for it.
+"""Decides when a warm-up has reached the steady state: windows of ten runs whose medians stay the same, as
+Georges et al. (2007) do.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""How many runs a model finishes in a second while so many of them are in flight, counted and never derived.
+"""Counts the runs that a model finishes in a second while so many of them are in flight.
 
 A run is end to end, as a timed invoke is: from the inputs in host memory to all outputs read into it.
 """
@@ -132,8 +132,8 @@ def _slots(opened: Opened, in_flight: int) -> Sequence[RunSlot] | NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """What runs alone gave for each input set, and the rule by which others must agree: bit by bit, or by
-    tolerances where already two of them differ.
+    """The outputs of runs alone for each input set, and the rule by which others must agree: bit by bit, or
+    by tolerances if two of them differ already.
     """
 
     expected: Expected
@@ -154,6 +154,6 @@ class _Alone:
         )
 
     def difference(self, k: int, outputs: tuple[Array, ...]) -> str | None:
-        """How outputs for input set `k` differ from those of a run alone; None where they agree."""
+        """Describe how outputs for input set `k` differ from those of a run alone; None if they agree."""
         found = judge(self.expected, [outputs], self.rule, sets=[k])
         return found.note if found.verdict == "fail" else None

@@ -1,4 +1,4 @@
-"""How a process warms up: one process looks for the steady state, the others make as many runs."""
+"""Plans the warm-up: one process looks for the steady state, the others make as many runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Calibration:
 
     @classmethod
     def of(cls, plan: WarmUp, needed: int, run_ns: float, steady_state: str) -> Calibration:
-        """The calibration of a process that was steady after `needed` runs of `run_ns`.
+        """Return the calibration of a process that was steady after `needed` runs of `run_ns`.
 
         The plan's counts are the least ones, and its time bounds them.
         """
@@ -62,7 +62,7 @@ class Calibration:
         return cls(min(runs, plan.most_runs, max(1, int(plan.longest_s / run_s))), steady_state)
 
     def facts(self) -> dict[str, str]:
-        """What the report of the process says of it."""
+        """Return the facts for the report of the process."""
         return {"warmup_runs": str(self.warmup_runs), "steady_state": self.steady_state}
 
 

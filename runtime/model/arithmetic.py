@@ -69,7 +69,7 @@ def _transposed_with_bias(
 
 
 def _convolution_3d(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
-    """Filters are `[D, H, W, I, O]`."""
+    """Count the products of a 3-D convolution. Filters are `[D, H, W, I, O]`."""
     return math.prod(_shape(outputs, 0)) * math.prod(_shape(inputs, 1)[:-1])
 
 

@@ -18,7 +18,7 @@ double with each level, and their operators would fill the memory. Chosen far ab
 
 
 def with_decompositions(model: Model) -> Model:
-    """The model without those composites whose decompositions can take their places.
+    """Replace the composites of a model by their decompositions, where these can take their places.
 
     Tensors keep their indices, those of decompositions get new ones behind them; operators are numbered anew.
     Subgraphs must not call each other in a circle.
@@ -46,7 +46,7 @@ class _Target:
 
 
 def _size(model: Model, subgraph: Subgraph, sizes: dict[int, int]) -> int:
-    """How many operators a subgraph has with all decompositions in place."""
+    """Count the operators of a subgraph with all decompositions in place."""
     if subgraph.index not in sizes:
         inner = (_decomposition(model, operator) for operator in subgraph.operators)
         sizes[subgraph.index] = sum(1 if one is None else _size(model, one, sizes) for one in inner)
@@ -108,7 +108,7 @@ def _is_alike(one: Tensor, other: Tensor) -> bool:
 
 
 def _places(target: _Target, operator: Operator, inner: Subgraph) -> dict[int, int]:
-    """Where each tensor of a decomposition lies in the target; those within it are appended."""
+    """Map each tensor of a decomposition to its index in the target; those within it are appended."""
     where = dict(zip(inner.inputs, operator.inputs, strict=True))
     where |= dict(zip(inner.outputs, operator.outputs, strict=True))
     fresh = [tensor.index for tensor in inner.tensors if tensor.index not in where]
@@ -121,7 +121,7 @@ def _places(target: _Target, operator: Operator, inner: Subgraph) -> dict[int, i
 
 
 def _requantized(quantization: Quantization | None, where: Mapping[int, int]) -> Quantization | None:
-    """The quantisation with the tensors of its blocks' scales where they are now."""
+    """Return the quantisation with the present indices of its blocks' scales."""
     if quantization is None or quantization.blocks is None:
         return quantization
     blocks = quantization.blocks

@@ -41,7 +41,7 @@ class SignatureFacts:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCount:
-    """How often an operator occurs in one version."""
+    """The number of occurrences of an operator in one version."""
 
     name: str
     version: int

@@ -17,7 +17,7 @@ _SAMPLE_BYTES: Final = 64
 
 
 def fingerprint(model: Model) -> str | None:
-    """The sha256 of a model's bytes and of its weights in other files; None where it has no bytes."""
+    """Return the sha256 of a model's bytes and of its weights in other files; None if it has no bytes."""
     if model.source is None:
         return None
     digest = hashlib.sha256()
@@ -29,7 +29,7 @@ def fingerprint(model: Model) -> str | None:
 
 
 def sample(model: Model) -> str | None:
-    """A hash of the size of a model's bytes and of a few of them; None where it has none.
+    """Hash the size of a model's bytes and a few of them; None if it has none.
 
     It takes less than a millisecond, and tells models apart whose weights differ nearly everywhere.
     """

@@ -207,7 +207,9 @@ def _tables() -> dict[str, tuple[OptionsTable, list[str]]]:
 
 
 def options_table(name: str) -> OptionsTable:
-    """The table called `name`, such as "Conv2DOptions". Raises KeyError for a name the schema lacks."""
+    """Return the table called `name`, such as "Conv2DOptions". Raises KeyError for a name the schema
+    lacks.
+    """
     return _tables()[name][0]
 
 
@@ -217,7 +219,7 @@ def _table_of_operator() -> dict[BuiltinOperator, OptionsTable]:
 
 
 def operator_options(opcode: BuiltinOperator) -> OptionsTable | None:
-    """The options table of an operator, or None where its options have no field."""
+    """Return the options table of an operator, or None where its options have no field."""
     return _table_of_operator().get(opcode)
 
 

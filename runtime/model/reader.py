@@ -232,7 +232,7 @@ def _option(table: Table, field: OptionField) -> Any:
 
 
 def enum_of(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
-    """A number of the file as a member of `kind`. Raises `ModelFormatError` with the table and the field."""
+    """Convert a number of the file to a member of `kind`. Raises `ModelFormatError` with table and field."""
     try:
         return kind(value)
     except ValueError:
@@ -253,7 +253,7 @@ def _with_empty_constants(tensors: tuple[Tensor, ...], computed: set[int]) -> tu
 
 
 def quantization_of(table: Table) -> Quantization | None:
-    """A table `QuantizationParameters`; None where it holds none. Raises `ModelFormatError`."""
+    """Read a table `QuantizationParameters`; None if it holds none. Raises `ModelFormatError`."""
     scales = table.numbers(2, "scale", "f") or ()
     zero_points = table.numbers(3, "zero_point", "q") or ()
     kind = enum_of(QuantizationDetails, table.scalar(4, "details_type", "B"), table, "details_type")
@@ -300,7 +300,7 @@ def _index_vector(table: Table, slot: int, name: str) -> Sequence[int]:
 
 
 def signature_of(table: Table) -> Signature:
-    """A table `SignatureDef`. Raises `ModelFormatError`."""
+    """Read a table `SignatureDef`. Raises `ModelFormatError`."""
     return Signature(
         key=table.string(2, "signature_key") or "",
         subgraph_index=table.scalar(4, "subgraph_index", "I"),

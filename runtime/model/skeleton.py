@@ -93,7 +93,7 @@ def restore_structure(data: bytes) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a skeleton holds: the size of the file, its holes, and the bytes between them."""
+    """The contents of a skeleton: the size of the file, its holes, and the bytes between them."""
 
     size: int
     seed: int

@@ -30,13 +30,15 @@ class ModelBytes:
             self.content.obj.madvise(mmap.MADV_DONTNEED)
 
     def chunks(self) -> Iterator[memoryview]:
-        """The bytes in order. The memory of a mapped file is released behind them."""
+        """Yield the bytes in order. The memory of a mapped file is released behind them."""
         for start in range(0, len(self.content), _CHUNK):
             yield self.content[start : start + _CHUNK]
             self.release()
 
 
 def file_state(descriptor: int) -> tuple[int, ...]:
-    """What `ModelBytes.file` holds of an open file. A write changes it, also one that sets the times back."""
+    """Return the value of `ModelBytes.file` for an open file. A write changes it, also one that sets the
+    times back.
+    """
     found = os.fstat(descriptor)
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

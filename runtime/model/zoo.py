@@ -1,4 +1,4 @@
-"""Where the zoo lies: the skeletons of published networks that come with the farm.
+"""Finds the zoo: the skeletons of published networks that come with the farm.
 
 In a checkout it is `examples/zoo`; a wheel installs the same folder as `share/delegate-farm/zoo`.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def zoo_folder() -> Path | None:
-    """The folder with `index.json` and the skeletons; None where this installation has none."""
+    """Return the folder with `index.json` and the skeletons; None if this installation has none."""
     checkout = Path(__file__).resolve().parents[2] / "examples" / "zoo"
     installed = Path(sys.prefix) / "share" / "delegate-farm" / "zoo"
     return next((folder for folder in (checkout, installed) if (folder / "index.json").is_file()), None)

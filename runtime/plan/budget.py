@@ -18,7 +18,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 @cache
 def machine_bytes() -> int:
-    """The memory of this machine, or of the container that limits it."""
+    """Return the memory of this machine, or of the container that limits it, in bytes."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _CGROUP_LIMITS:
         with suppress(OSError, ValueError):
@@ -48,5 +48,7 @@ class MemoryBudget:
 
 
 def out_of_memory(error: MemoryError) -> OutOfMemoryError:
-    """The error for a caller whose allocation the system refused: this process cannot hold the model."""
+    """Build the error for a caller whose allocation the system refused: this process cannot hold the
+    model.
+    """
     return OutOfMemoryError(f"the model needs more memory than is available: {error}")

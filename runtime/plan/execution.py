@@ -43,7 +43,7 @@ class Step:
 
 
 def cpu_step(operator: Operator) -> Step:
-    """An operator that stays on the CPU."""
+    """Return the step of an operator that stays on the CPU."""
     return Step(tuple(i for i in operator.inputs if i >= 0), operator.outputs, operator=operator)
 
 
@@ -176,7 +176,7 @@ class Execution:
             raise unsupported(operator, unforeseen(error)) from error
 
     def _timed(self, position: int, times: list[StepTime]) -> Kernel:
-        """The run of a step that notes what it took."""
+        """Return a kernel that runs a step and appends its time to `times`."""
         step, run, profile = self._steps[position], self._runs[position], self._profiles[position]
         operators = (step.operator,) if step.partition is None else step.partition.operators
         indices = tuple(operator.index for operator in operators if operator is not None)
@@ -194,7 +194,9 @@ class Execution:
         return timed
 
     def _rest(self) -> Execution:
-        """The execution of operators that waited for this one's values, kept while those stay the same."""
+        """Return the execution of operators that waited for this one's values, kept while those stay the
+        same.
+        """
         values = self.values
         made = (i for o in values.ready if o.index in values.open_ended for i in o.outputs)
         shapes = {i: self.arrays[i].shape for i in made}
@@ -207,7 +209,7 @@ class Execution:
         return self._after.execution
 
     def whole(self) -> tuple[CompiledPartition, Step] | None:
-        """The one partition that is all there is to run, with its step; else None."""
+        """Return the only partition and its step, if there is nothing else to run; else None."""
         if self.values.pending or len(self._steps) != 1 or len(self._compiled) != 1:
             return None
         return self._compiled[0], self._steps[0]
@@ -285,7 +287,7 @@ def _invocation(
 
 
 def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena[int]) -> dict[int, Array]:
-    """A view of the arena for each tensor; strings are arrays of objects of their own."""
+    """Return a view of the arena for each tensor; strings are arrays of objects of their own."""
     memory = np.zeros(arena.size + ALIGNMENT, np.uint8)
     base = -memory.ctypes.data % ALIGNMENT
     objects = lives.keys() - arena.offsets.keys()
@@ -312,7 +314,9 @@ def reset_variables(subgraph: Subgraph, arrays: Mapping[int, Array]) -> None:
 def _lifetimes(
     values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
 ) -> dict[int, Lifetime]:
-    """The tensors' lifetimes: those that later segments read are kept, with `preserve_all` every tensor."""
+    """Return the tensors' lifetimes: those that later segments read are kept, with `preserve_all` every
+    tensor.
+    """
     touched = [(step.inputs, step.outputs) for step in steps]
     read_later = {i for o in values.pending for i in o.inputs}
     kept = {i for pair in touched for side in pair for i in side} if preserve_all else read_later

@@ -32,7 +32,7 @@ larger, and a file of a few bytes (a FILL) holds memory that no run needs at onc
 
 @dataclass(slots=True)
 class GraphValues:
-    """What planning knows of a subgraph's tensors, by tensor index.
+    """The planner's knowledge about a subgraph's tensors, by tensor index.
 
     `folded` are the operators whose results are in `constants`; `missing` holds, by operator index, why the
     CPU path cannot run an operator (its outputs then have the shapes that the file declares). `ready` are
@@ -77,13 +77,15 @@ class GraphValues:
         scratch: Scratch | None = None,
         sink: Callable[[int, Array], None] | None = None,
     ) -> OpContext:
-        """An operator with its inputs and outputs, bound where `arrays` has them."""
+        """Return an operator with its inputs and outputs, bound where `arrays` has them."""
         inputs = tuple(None if i < 0 else self.value(i, arrays.get(i)) for i in operator.inputs)
         outputs = tuple(self.value(i, arrays.get(i)) for i in operator.outputs)
         return OpContext(operator, inputs, outputs, scratch, self.graph, sink)
 
     def facts(self) -> GraphFacts:
-        """What a delegate may look at. Types that numpy holds in another form have the dtype `object`."""
+        """Return the facts that a delegate may read. Types that numpy holds in another form have the dtype
+        `object`.
+        """
         unknown = np.dtype(object)
         dtypes = {
             t.index: unknown if t.type in RAW_BITS | HANDLES else dtype_of(t.type) or unknown
@@ -163,7 +165,7 @@ def _walk(values: GraphValues, operators: Sequence[Operator]) -> None:
 
 
 def _settle(values: GraphValues, operator: Operator, spec: OpSpec | None) -> bool:
-    """True where the operator can run in this segment."""
+    """Return True if the operator can run in this segment."""
     # Without a CPU kernel it keeps the shapes that the file declares: a delegate may run it.
     if spec is None:
         return True

@@ -34,7 +34,7 @@ class KeptPlans:
             self._plans.pop(next(iter(self._plans))).execution.close()
 
     def take(self, shapes: Mapping[int, Shape]) -> KeptPlan | None:
-        """The plan for these input shapes, which is the caller's from now on; None where there is none."""
+        """Remove and return the plan for these input shapes, now the caller's own; None if there is none."""
         return self._plans.pop(_key(shapes), None)
 
     def close(self) -> None:

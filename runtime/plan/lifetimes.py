@@ -1,4 +1,4 @@
-"""Computes from which step to which each tensor needs memory, by the order of the steps alone."""
+"""Computes the steps during which each tensor needs memory, by the order of the steps alone."""
 
 from __future__ import annotations
 

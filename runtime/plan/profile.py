@@ -1,4 +1,4 @@
-"""A profile: what the kernels of a run took, and what of it each operator and each type of operator took."""
+"""A profile: the times of the kernels of a run, and of each operator and type of operator."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ModelProfile:
 
     @property
     def caution(self) -> str:
-        """What the figures are not, in a sentence."""
+        """The limits of the figures, in a sentence."""
         return (
             f"The sum of the rows, {self.sum_ns / 1e6:.3f} ms, is not the latency of a run, "
             f"{self.run_ns / 1e6:.3f} ms: each kernel was run by itself and waited for, and copies between "
@@ -181,7 +181,7 @@ def _operators(
 
 
 def _types(operators: Sequence[OperatorTime], total: float) -> tuple[TypeTime, ...]:
-    """The types of operators that took time, the slowest first."""
+    """Return the types of operators that took time, the slowest first."""
     found: dict[str, list[float]] = defaultdict(list)
     for operator in operators:
         if operator.place != "none":
@@ -191,7 +191,7 @@ def _types(operators: Sequence[OperatorTime], total: float) -> tuple[TypeTime, .
 
 
 def _work(operator: Operator, graph: Subgraph, shapes: Mapping[int, tuple[int, ...]]) -> int:
-    """An estimate by which a kernel's time is divided: products, and an operation for each result."""
+    """Estimate the work by which a kernel's time is divided: products, and an operation for each result."""
     results = sum(prod(shapes[tensor]) for tensor in operator.outputs if tensor in shapes)
     return max(1, 2 * operator_macs(operator, graph, shapes) + results)
 

@@ -1,4 +1,4 @@
-"""LiteRT's profiler of a compiled model: what the runs between start and stop took, event by event."""
+"""LiteRT's profiler of a compiled model: the times of the runs between start and stop, event by event."""
 
 from __future__ import annotations
 
@@ -55,14 +55,16 @@ class Profiler:
         self._runs = []
 
     def noting(self, graph: Subgraph) -> list[StepTime] | None:
-        """Where a run that begins now writes its times; None while the profiler is off."""
+        """Return the list to which a run that begins now appends its times; None while the profiler is
+        off.
+        """
         if not self._is_on:
             return None
         self._runs.append((graph, []))
         return self._runs[-1][1]
 
     def get_num_events(self) -> int:
-        """The number of events."""
+        """Return the number of events."""
         return len(self.get_events())
 
     def get_events(self) -> tuple[ProfiledEvent, ...]:
@@ -70,7 +72,7 @@ class Profiler:
         return tuple(self._events())
 
     def get_profile_summary(self) -> str:
-        """The tags by time, the slowest first: how often, microseconds of one, and the share of all."""
+        """Return a table of the tags, slowest first: count, microseconds of one, and the share of all."""
         times: dict[str, list[float]] = defaultdict(list)
         for event in self._events():
             times[event.tag].append(event.elapsed_time_us)

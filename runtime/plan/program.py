@@ -1,4 +1,4 @@
-"""Holds all subgraphs of a model, planned on demand, and what they share: resources and threads.
+"""Holds all subgraphs of a model, planned on demand, and their shared resources and threads.
 
 Control flow reaches other subgraphs through `GraphServices`, which this module passes to the operators: no
 operator imports the plan.
@@ -84,7 +84,7 @@ class Program:
         return self._planned[index]
 
     def run(self, index: int, inputs: Sequence[Array]) -> list[Array]:
-        """Outputs of a subgraph, as views that stay valid until it runs again."""
+        """Return the outputs of a subgraph, as views that stay valid until it runs again."""
         planned = self.subgraph(index)
         for tensor, array in zip(planned.subgraph.inputs, inputs, strict=True):
             planned.resize(tensor, array.shape)

@@ -37,13 +37,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Analysis:
-    """What is known between assigning the operators and binding them; holds every folded constant."""
+    """The intermediate plan between assigning the operators and binding them; holds every folded constant."""
 
     values: GraphValues
     assignments: tuple[Assignment, ...]
 
     def steps(self) -> list[Step]:
-        """The steps in order: each operator of the CPU, each partition as a whole."""
+        """Return the steps in order: each operator of the CPU, each partition as a whole."""
         steps: list[Step] = []
         late = {o.index for o in self.values.pending}
         for assignment in self.assignments:
@@ -101,7 +101,7 @@ class PlannedSubgraph:
         return self.execution is not None and self._planned == self.shapes
 
     def shape(self, index: int) -> Shape:
-        """Current shape of a tensor: as planned, else as resized or as in the file."""
+        """Return the current shape of a tensor: as planned, else as resized or as in the file."""
         if index in self.shapes:
             return self.shapes[index]
         return self._inferred.get(index, self.subgraph.tensors[index].shape)
@@ -202,7 +202,7 @@ class PlannedSubgraph:
         return True
 
     def _bind(self) -> Execution | None:
-        """The execution; None where it must be planned again.
+        """Build the execution; return None if it must be planned again.
 
         That is where a kernel turned out to need values that are computed at run time, and where a delegate
         could not compile a partition.
@@ -289,7 +289,9 @@ class PlannedSubgraph:
         return self._constants.get(index) if found is None else found
 
     def whole(self) -> tuple[CompiledPartition, Step] | None:
-        """The one partition that runs the whole subgraph, with its step; None where there is more to run."""
+        """Return the one partition that runs the whole subgraph, with its step; None if there is more to
+        run.
+        """
         return None if self.execution is None else self.execution.whole()
 
     def reset_variables(self) -> None:

@@ -1,1 +1,1 @@
-"""Measuring and judging: samples, timed invokes, agreement with the reference."""
+"""The tools that read, plan, profile, cut and check a model on a delegate, and their command-line verbs."""

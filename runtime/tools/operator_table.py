@@ -1,4 +1,4 @@
-"""`docs/operators.md` from the registries: every operator, its types, and what runs them.
+"""Writes `docs/operators.md` from the registries: every operator, its types, and its runners.
 
 python -m runtime.tools.operator_table docs/operators.md     writes the file
 """

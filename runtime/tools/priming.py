@@ -1,4 +1,4 @@
-"""Lets a delegate compile what models need, before any of them is opened: given ones, or the zoo's."""
+"""Lets a delegate compile the kernels of models before any is opened: of given ones, or of the zoo's."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from runtime.plan.program import Program
 
 
 def networks() -> tuple[Path, ...]:
-    """The skeletons of the zoo, the smallest first. Raises `DelegateError` where there is none."""
+    """Return the skeletons of the zoo, the smallest first. Raises `DelegateError` if there is none."""
     folder = zoo_folder()
     if folder is None:
         raise DelegateError("this installation has no zoo of networks; name model files instead")
@@ -37,7 +37,7 @@ def prime_device(delegate: str, options: Mapping[str, Any], files: Sequence[Path
 
 
 def _name(files: Sequence[Path]) -> str:
-    """A hash of the files' contents, in their order."""
+    """Hash the files' contents, in their order."""
     found = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:
@@ -46,7 +46,7 @@ def _name(files: Sequence[Path]) -> str:
 
 
 def _partitions(delegate: PartitionDelegate, files: Sequence[Path]) -> Iterator[Partition]:
-    """What the delegate takes of each model, one model in memory at a time."""
+    """Yield the partitions that the delegate takes of each model, one model in memory at a time."""
     for file in files:
         planned = Program(_structure(file), (delegate,)).subgraph(0)
         try:
@@ -59,7 +59,7 @@ def _partitions(delegate: PartitionDelegate, files: Sequence[Path]) -> Iterator[
 
 
 def _structure(file: Path) -> Model:
-    """The model of a file, where it is a skeleton with zeros for weights, of which no kernel depends."""
+    """Read the model of a file; a skeleton gets zeros for weights, on which no kernel depends."""
     with file.open("rb") as stream:
         head = stream.read(4096)
     if not is_skeleton(head):

@@ -42,7 +42,7 @@ StartAgent = Callable[..., EmbeddedAgent]
 
 @pytest.fixture(scope="session")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A command that answers as this host's probe did, without the time it takes."""
+    """Return a command that answers as this host's probe did, without the time it takes."""
     answer = tmp_path_factory.mktemp("probe") / "answer.json"
     answer.write_text(probe().model_dump_json())
     return ["/bin/sh", "-c", 'cat "$0"', str(answer)]
@@ -75,12 +75,14 @@ def shared_agent(
 
 @pytest.fixture
 def agent(shared_agent: EmbeddedAgent) -> EmbeddedAgent:
-    """An agent that has the tiny model, and may have made its references for an earlier test of the file."""
+    """Return an agent that has the tiny model, and may have made its references for an earlier test of the
+    file.
+    """
     shared_agent.seen.clear()
     return shared_agent
 
 
 @pytest.fixture
 def stored(tmp_path: Path, tiny: Path) -> tuple[str, int]:
-    """The tiny model in the store of `start_agent`: its sha256 and size."""
+    """Put the tiny model into the store of `start_agent`; return its sha256 and size."""
     return put_model(tmp_path / "store", tiny)

@@ -112,7 +112,7 @@ class EmbeddedAgent:
         self._socket.sendall(data)
 
     def expect(self, kind: type[M], where: Callable[[M], bool] = lambda _m: True) -> M:
-        """The next message of a kind; whatever comes before it is kept in `seen`."""
+        """Return the next message of a kind; whatever comes before it is kept in `seen`."""
         while line := self._lines.readline():
             message = decode_for_orchestrator(line)
             self.seen.append(message)
@@ -167,7 +167,7 @@ def put_model(store: Path, model: Path) -> tuple[str, int]:
 
 
 def job(model: tuple[str, int], delegate: str = "litert", device: str = "host-cpu", **fields: Any) -> JobSpec:
-    """A job with a fresh id and a brief plan."""
+    """Build a job with a fresh id and a brief plan."""
     values: dict[str, Any] = {
         "attempt_id": uuid.uuid4().hex,
         "attempt_no": 1,

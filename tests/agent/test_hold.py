@@ -32,7 +32,7 @@ def environment(leases: Path, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def taken(leases: Path) -> Iterator[None]:
-    """An attempt on a GPU holds its device."""
+    """Hold the device of a GPU, as an attempt does."""
     lease = try_lease(leases, "host-cpu/gpu-0")
     assert lease is not None
     yield

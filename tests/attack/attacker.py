@@ -1,4 +1,4 @@
-"""What an attacker with an agent's credentials writes: envelopes, and messages as they lie in Redis."""
+"""Writes as an attacker with an agent's credentials: envelopes, and messages as they lie in Redis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 def queued(
     envelope: object, queue: str = ingest_queue(ROGUE), task: str = INGEST_TASK, **properties: Any
 ) -> bytes:
-    """A message in the form that Kombu gives it in Redis."""
+    """Build a message in the form that Kombu gives it in Redis."""
     call = [[envelope], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
     return wrapped(json.dumps(call).encode(), queue, task, **properties)
 
@@ -38,7 +38,7 @@ def queued(
 def wrapped(
     body: bytes, queue: str = ingest_queue(ROGUE), task: str = INGEST_TASK, **properties: Any
 ) -> bytes:
-    """As `queued`, around any body."""
+    """Build a message like `queued`, around any body."""
     name = str(uuid.uuid4())
     own = {
         "correlation_id": name,
@@ -59,13 +59,13 @@ def wrapped(
 
 
 def signed(key: SigningKey, body: str) -> str:
-    """An envelope around any body, whatever the product would refuse to sign."""
+    """Seal any body, even one that the product would refuse to sign."""
     signature = base64.urlsafe_b64encode(key.sign(SIGNED + body.encode())).decode().rstrip("=")
     return f"1.{key.public.key_id}.{signature}.{body}"
 
 
 def head(sender_id: str, message: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    """The fields of an envelope's body; `changes` replace some, None takes one out."""
+    """Return the fields of an envelope's body; `changes` replace some, None takes one out."""
     now = time.time()
     fields = {
         "v": 1,
@@ -87,7 +87,7 @@ def nested(depth: int, kind: str = "list") -> str:
 
 
 def hello(agent_id: str, **changes: Any) -> dict[str, Any]:
-    """A hello without devices; `changes` replace its fields."""
+    """Build a hello without devices; `changes` replace its fields."""
     fields = {
         "type": "hello",
         "protocol": PROTOCOL_VERSION,
@@ -100,7 +100,7 @@ def hello(agent_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def device(agent_id: str, tail: str = "cpu", **changes: Any) -> dict[str, Any]:
-    """A device of a hello."""
+    """Build a device of a hello."""
     fields = {
         "device_id": f"{agent_id}.{tail}",
         "kind": "cpu",
@@ -152,7 +152,7 @@ def sender(lab: AttackLab, name: str) -> Iterator[Sender]:
 
 
 def witness_is_heard(lab: AttackLab, seconds: float = PROMPT_S) -> None:
-    """A hello of another agent, sent now, is applied within so long."""
+    """Check that a hello of another agent, sent now, is applied within so long."""
     host = f"host-{next(_numbers)}"
     with sender(lab, WITNESS) as good:
         good.say(hello(WITNESS, host=host))
@@ -161,7 +161,7 @@ def witness_is_heard(lab: AttackLab, seconds: float = PROMPT_S) -> None:
 
 
 def introduce(lab: AttackLab, said: Sender) -> None:
-    """The farm knows this agent, from a hello without devices; what it knew before is replaced."""
+    """Make this agent known to the farm, by a hello without devices; what it knew before is replaced."""
     name = said.credentials.agent_id
     said.say(hello(name))
     known = f"SELECT 1 FROM agent WHERE agent_id = '{name}' AND host = 'h'"
@@ -191,5 +191,5 @@ def to_agent(lab: AttackLab, name: str, *messages: bytes) -> None:
 
 
 def for_agent(name: str, envelope: object) -> bytes:
-    """As it lies in an agent's queue."""
+    """Build a message as it lies in an agent's queue."""
     return queued(envelope, agent_queue(name), MESSAGE_TASK)

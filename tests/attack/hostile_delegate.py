@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def attempt(action: Callable[[], object]) -> str:
-    """What an action gave, or `refused` and the kind of error."""
+    """Return what an action gave, or `refused` and the kind of error."""
     try:
         return f"got {action()}"[:80]
     except BaseException as error:  # noqa: BLE001  # whatever stops it is the answer
@@ -54,7 +54,7 @@ def connect(address: tuple[str, int] | str) -> str:
 
 
 def called(name: str, *arguments: object) -> str:
-    """A function of libc that must fail."""
+    """Call a function of libc that must fail."""
     if getattr(_LIBC, name)(*arguments) != 0:
         raise OSError(ctypes.get_errno(), name)
     return name
@@ -70,7 +70,7 @@ def opened_to_all(path: str) -> str:
 
 
 def kept(name: str, *size: int) -> str:
-    """What lives longer than this process."""
+    """Try to leave something that lives longer than this process."""
     if getattr(_LIBC, name)(os.getpid(), *size, 0o1600) < 0:
         raise OSError(ctypes.get_errno(), name)
     return name
@@ -84,7 +84,7 @@ def large_file() -> str:
 
 
 def fork_bomb() -> int:
-    """How many children there can be at once."""
+    """Return the number of children that can exist at once."""
     children: list[int] = []
     try:
         while len(children) < FORKS:

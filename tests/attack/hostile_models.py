@@ -46,7 +46,7 @@ def relu(inputs: int = 0, outputs: int = 1, index: int = 0) -> Operator:
 
 
 def calls_itself() -> bytes:
-    """The body of a WHILE is the graph that contains it."""
+    """Build a WHILE whose body is the graph that contains it."""
     options = {"cond_subgraph_index": 0, "body_subgraph_index": 0}
     return model(graph(Operator(0, BuiltinOperator.WHILE, 1, (0,), (1,), options)))
 
@@ -91,7 +91,7 @@ def long_chain(operators: int) -> bytes:
 
 
 def weights_elsewhere(group: str) -> bytes:
-    """A constant whose bytes lie in another file of the host."""
+    """Build a constant whose bytes lie in another file of the host."""
     weights = replace(tensor(1, "w"), external_buffer=1)
     operator = Operator(0, BuiltinOperator.ADD, 1, (0, 1), (2,))
     found = Subgraph(0, "main", (tensor(0), weights, tensor(2)), (0,), (2,), (operator,))
@@ -99,7 +99,7 @@ def weights_elsewhere(group: str) -> bytes:
 
 
 def beyond(place: int, value: bytes = b"\xff\xff\xff\x7f") -> bytes:
-    """A good file with one offset that leads out of it."""
+    """Return a good file with one offset that leads out of it."""
     good = unary_model(size=8)
     return good[:place] + value + good[place + 4 :]
 

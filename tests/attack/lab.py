@@ -95,7 +95,7 @@ class AttackLab(TrustedLab):
             return connection.execute(query).fetchall()
 
     def invite(self, name: str, valid: timedelta = timedelta(hours=1)) -> str:
-        """A one-time token for this name."""
+        """Return a one-time token for this name."""
         config = LabConfig.load(FarmHome(self.home), self.environment)
         database = Database.connect(self.environment["FARM_DATABASE_URL"])
         try:
@@ -104,7 +104,7 @@ class AttackLab(TrustedLab):
             database.close()
 
     def user(self, name: str) -> str:
-        """The token of a new user with the usual scopes."""
+        """Return the token of a new user with the usual scopes."""
         database = Database.connect(self.environment["FARM_DATABASE_URL"])
         try:
             return Users(database).add(name, replace=True)
@@ -120,7 +120,7 @@ class AttackLab(TrustedLab):
         return applicant.accept(invitation, answer.json())
 
     def http(self, token: str | None = None, **options: Any) -> httpx.Client:
-        """A client of the endpoint."""
+        """Return a client of the endpoint."""
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         chosen = {"timeout": 30.0, "verify": self.trusting} | options
         return httpx.Client(base_url=self.url, headers=headers, trust_env=False, **chosen)
@@ -149,7 +149,7 @@ class AttackLab(TrustedLab):
         return json.loads(told.stdout)
 
     def measure(self, device: str = f"{VICTIM}.host-cpu") -> None:
-        """A model that runs: the lab does what it is there for."""
+        """Measure a model that runs: the lab does its normal work."""
         (cell,) = self.submit({"honest": unary_model()}, device)
         assert cell["status"] == "done", f"{cell['reason']}: {self.last_words()}"
 
@@ -157,7 +157,7 @@ class AttackLab(TrustedLab):
         return "\n".join(service.tail() for service in self.services)
 
     def peak_bytes(self, service: Server) -> int:
-        """The most memory that the process ever had."""
+        """Return the most memory that the process ever had, in bytes."""
         for line in Path(f"/proc/{service.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -173,7 +173,7 @@ class AttackLab(TrustedLab):
 
 @contextmanager
 def attack_lab(folder: Path, postgres: PostgresCluster) -> Iterator[AttackLab]:
-    """A lab of its own. Its folder is open to every user: what closes a file is the lab's own doing."""
+    """Start a lab of its own. Its folder is open to every user: closing a file is the lab's own doing."""
     authority = Authority(folder)
     pair = authority.issue()
     broker = RedisServer(

@@ -1,4 +1,5 @@
-"""What a run of the attacks found, as `benchmarks/results/attack.md`: `ATTACK_REPORT` names the file.
+"""Writes the findings of a run of the attacks to `benchmarks/results/attack.md`: `ATTACK_REPORT` names the
+file.
 
 A row's attack is the name of its test, what holds is the test's docstring, the boundary is its file.
 """
@@ -78,7 +79,7 @@ class Record:
             self.outcomes.append(Outcome(place, holds, result, seconds))
 
     def text(self) -> str:
-        """The report in Markdown: one row per test function, whose forms are counted together."""
+        """Return the report in Markdown: one row per test function, whose forms are counted together."""
         by_place: dict[str, list[Outcome]] = defaultdict(list)
         for outcome in self.outcomes:
             by_place[outcome.place].append(outcome)

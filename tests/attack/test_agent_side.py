@@ -21,7 +21,7 @@ SHA = "5" * 64
 
 
 def job(**changes: object) -> dict[str, object]:
-    """A job of the farm for a device of the agent."""
+    """Build a job of the farm for a device of the agent."""
     name = str(uuid.uuid4())
     fields = {
         "type": "job",
@@ -41,13 +41,13 @@ def job(**changes: object) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def farm_key(lab):
-    """The farm's own: what a job is signed with."""
+    """Return the farm's own key, with which jobs are signed."""
     return SigningKey.read((lab.home / "keys" / "farm.key").read_text().strip())
 
 
 @pytest.fixture
 def runs(lab):
-    """What the agent has run: nothing may be added by an attack."""
+    """Return a counter of the agent's runs: no attack may add one."""
     log = lab.state / "runs.log"
 
     def lines() -> int:
@@ -79,7 +79,7 @@ def journaled(lab) -> list:
 
 
 def test_jobs_that_the_farm_did_not_sign(lab, farm_key, runs):
-    """None of them runs: neither unsigned ones, nor those of another key, another agent, or another time."""
+    """No such job runs: no unsigned one, and none of another key, another agent, or another time."""
     other, ran, known = SigningKey.new(), runs(), journaled(lab)
     genuine = sealed(farm_key, job())
     version, key_id, _, body = genuine.split(".", 3)

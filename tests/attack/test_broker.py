@@ -141,7 +141,7 @@ MALFORMED = {
 
 @pytest.fixture(scope="module")
 def users(lab):
-    """The attacker's two users at the broker."""
+    """Return clients of the attacker's two users at the broker."""
     found = lab.credentials_of(ROGUE).broker_url
     clients = [lab.as_user(found), lab.as_user(for_ingest(found))]
     yield clients
@@ -227,7 +227,7 @@ def test_twenty_thousand_messages_of_garbage(lab):
 
 
 def bomb(size: int) -> bytes:
-    """A message whose body says that it is compressed, and becomes a thousand times as large."""
+    """Build a message whose body claims to be compressed, and becomes a thousand times as large."""
     body = base64.b64encode(zlib.compress(bytes(size), 9))
     plain = queued("x").replace(b'"headers": {', b'"headers": {"compression": "application/x-gzip", ')
     return re.sub(rb'"body": "[^"]*"', b'"body": "%s"' % body, plain)

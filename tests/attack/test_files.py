@@ -20,7 +20,7 @@ NOBODY = "65534"
 
 @pytest.fixture
 def somebody():
-    """Runs a command as a user without rights; what it says."""
+    """Return a function that runs a command as a user without rights, and returns its output."""
     if os.geteuid() != 0:
         absent("acting as another user needs root")
     setpriv = shutil.which("setpriv") or absent("no setpriv on this machine")
@@ -39,7 +39,7 @@ def somebody():
 
 @pytest.fixture(scope="module")
 def used(lab):
-    """The lab once it has measured something: there are models, results, logs and a site."""
+    """Return the lab once it has measured something: there are models, results, logs and a site."""
     if not lab.rows("SELECT 1 FROM attempt WHERE state = 'done' LIMIT 1"):
         lab.measure()
     return lab

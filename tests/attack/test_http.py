@@ -62,7 +62,7 @@ def tokens(lab):
 
 
 def raw(lab, sent: bytes, *, more: bytes = b"", limit_s: float = 5.0) -> bytes:
-    """What the endpoint answers to these bytes before it closes, or says nothing for a second."""
+    """Return the endpoint's answer to these bytes, until it closes or is silent for a second."""
     host, received = lab.address[0], b""
     plain = socket.create_connection(lab.address, timeout=limit_s)
     with lab.trusting.wrap_socket(plain, server_hostname=host) as line:

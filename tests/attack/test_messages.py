@@ -29,7 +29,7 @@ MARK = "taken-in"
 
 
 def about(attempt_id: str, kind: str, **fields: object) -> dict[str, object]:
-    """A message about an attempt."""
+    """Build a message about an attempt."""
     return {"type": kind, "attempt_id": attempt_id, "epoch": 1} | fields
 
 
@@ -138,7 +138,7 @@ def cells(lab) -> list:
 
 
 def test_hellos_of_any_size_or_content(lab, rogue):
-    """None of them is stored, not in part either, and nobody else's devices change."""
+    """No such hello is stored, not even in part, and nobody else's devices change."""
     before = devices_of_others(lab)
     for form, message in REFUSED.items():
         rogue.say(message)
@@ -148,7 +148,7 @@ def test_hellos_of_any_size_or_content(lab, rogue):
 
 
 def test_texts_of_any_size_or_content(lab, rogue):
-    """What is stored of them is short, and holds no character that a terminal obeys."""
+    """The stored form of such texts is short, and holds no character that a terminal obeys."""
     rogue.say(*TRIMMED.values())
     all_is_handled(lab, rogue)
     stored = lab.rows(f"SELECT host, version FROM agent WHERE agent_id = '{ROGUE}'")

@@ -73,7 +73,7 @@ def test_files_that_lie(lab, delegate):
 
 @pytest.mark.attack
 def test_names_on_every_delegate(lab):
-    """As above, by LiteRT."""
+    """The same names are harmless with LiteRT."""
     cells = lab.submit({name: make() for name, make in QUICK.items()}, DEVICE, "litert")
     held(lab, cells)
     lab.measure()

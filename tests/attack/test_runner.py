@@ -68,7 +68,7 @@ class Installed:
         lab.until(lambda: lab.heard_at(HOST), "the agent with the delegate")
 
     def measure(self) -> dict:
-        """The result of one cell by the delegate."""
+        """Return the result of one cell by the delegate."""
         (self.lab.folder / "0.tflite").write_bytes(unary_model())
         text = CAMPAIGN.replace("MODELS", "  - {id: m, source: 0.tflite}").replace("KIND", "hostile")
         (self.lab.folder / "models.yaml").write_text(text.replace("DEVICE", f"{HOST}.host-cpu"))
@@ -90,7 +90,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def found(lab):
-    """What the delegate's tries gave, by name, with the facts of its result."""
+    """Return the outcomes of the delegate's tries, by name, with the facts of its result."""
     folder = lab.folder / "stranger"
     venv.create(folder, with_pip=False)
     packages = folder / f"lib/python{sysconfig.get_python_version()}/site-packages"
@@ -114,7 +114,7 @@ def found(lab):
 
 
 def targets(lab, installed: Installed) -> dict[str, dict]:
-    """What the delegate is after."""
+    """Return the targets of the delegate."""
     state, agent = installed.state, installed.agent.pid
     return {
         "read": {
@@ -147,7 +147,9 @@ def targets(lab, installed: Installed) -> dict[str, dict]:
 
 
 def open_ways(found: dict[str, str], kind: str) -> dict[str, str]:
-    """Tries of one kind that were not refused, unless the result itself says that this kernel cannot."""
+    """Return Tries of one kind that were not refused, unless the result itself says that this kernel
+    cannot.
+    """
     assert any(name.startswith(kind) for name in found), "it was not tried"
     said = FACTS.get(kind)
     if said and said in found["without"]:
@@ -158,7 +160,7 @@ def open_ways(found: dict[str, str], kind: str) -> dict[str, str]:
 
 
 def test_reading_credentials_and_other_processes(found):
-    """None of it can be opened: credentials, journal, keys, passwords, environments, memory."""
+    """No such file or memory can be opened: credentials, journal, keys, passwords, environments."""
     assert open_ways(found, "read ") == {}
 
 

@@ -21,7 +21,7 @@ LIMIT_S = 60
 
 @pytest.fixture
 def stranger(lab, tmp_path):
-    """Runs `farm` on the server, in a folder that somebody else filled."""
+    """Return a function that runs `farm` on the server, in a folder that somebody else filled."""
 
     def farm(*arguments: str, cwd: Path = tmp_path, **environment: str) -> subprocess.CompletedProcess[str]:
         return run("farm", *arguments, cwd=cwd, env=lab.environment | environment, timeout=LIMIT_S)
@@ -34,7 +34,7 @@ def stored(lab) -> set[Path]:
 
 
 def make_files(folder: Path) -> None:
-    """What is no model, and ways to what is not this user's to give."""
+    """Write files that are no models, and paths to files that this user may not give away."""
     os.mkfifo(folder / "fifo")
     (folder / "folder.tflite").mkdir()
     (folder / "link.tflite").symlink_to("/etc/shadow")

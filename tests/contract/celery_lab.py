@@ -49,7 +49,7 @@ class CeleryLab(Lab):
         return f"{AGENT_ID}.{name}"
 
     def plug(self, *devices: Device) -> None:
-        """The machine is started again, so that its agent looks anew."""
+        """Plug in devices and restart the machine, so that its agent looks for devices again."""
         super().plug(*devices)
         if self.services:
             self.services.pop().kill()

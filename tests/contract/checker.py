@@ -19,7 +19,7 @@ from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
 
 
 def truth(home: FarmHome) -> list[dict[str, Any]]:
-    """Starts and ends of runners, in the order in which they were written."""
+    """Return the starts and ends of runners, in the order in which they were written."""
     path = home.agent / "truth.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -111,7 +111,7 @@ def _every_run_is_an_attempt(lines: list[dict[str, Any]], attempts: list[tables.
 
 
 def alive_agents(home: FarmHome) -> list[int]:
-    """Processes that work in this home's agent folder."""
+    """Return the processes that work in this home's agent folder."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -23,7 +23,7 @@ REPRESENTATIVE = {
 
 
 def pytest_generate_tests(metafunc):
-    """A test of the contract runs on every pairing, or on those that its module names in `PAIRINGS`."""
+    """Run a test of the contract on every pairing, or on those that its module names in `PAIRINGS`."""
     if "lab" not in metafunc.fixturenames:
         return
     chosen = []
@@ -35,7 +35,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def lab(request, tmp_path, monkeypatch):
-    """A farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
+    """Yield a farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
     monkeypatch.setattr(loop, "RETURN_PATIENCE_S", 0.3)
     monkeypatch.setattr(lifecycle, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))
     monkeypatch.setattr(running, "STEP_S", 0.2)

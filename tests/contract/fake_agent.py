@@ -186,7 +186,7 @@ class FakeAgent:
         self.send(JobStarted(attempt_id=job.attempt_id, epoch=job.epoch))
 
     def taken(self) -> set[str]:
-        """Attempts that this agent has ever begun: none of them is begun again."""
+        """Return the attempts that this agent has ever begun: it begins none of them again."""
         path = self.state / "truth.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return {json.loads(line)["attempt_id"] for line in lines}
@@ -246,7 +246,7 @@ class FakeAgent:
             self.send(result)
 
     def made(self, job: JobSpec) -> tuple[ReferenceRecord, ...]:
-        """A reference, from an attempt that is to `refer`."""
+        """Return a reference, if the attempt is to `refer`."""
         if job.delegate_options.get("behave") != "refer":
             return ()
         file = self.samples()

@@ -49,7 +49,7 @@ class Driver:
     errors: str = ""
 
     def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first event that fits; fails where the process ends before."""
+        """Return the first event that fits; fail if the process ends before."""
         for text in self.out:
             self.lines.append(json.loads(text))
             if wanted(self.lines[-1]):
@@ -60,7 +60,7 @@ class Driver:
         return self.until(lambda line: line["kind"] == kind)
 
     def until_started(self, delegate: str) -> str:
-        """The id of this delegate's cell, once its runner has started."""
+        """Return the id of this delegate's cell, once its runner has started."""
         found = self.until(lambda line: line["kind"] == "started" and line["delegate"] == delegate)
         return str(found["cell"])
 
@@ -105,18 +105,18 @@ class Lab:
     """Whether the farm hands on what its one agent says of references: its own child's word counts."""
 
     def device_id(self, name: str) -> str:
-        """What the farm calls a device of the agent."""
+        """Return the farm's name for a device of the agent."""
         return name
 
     def plug(self, *devices: Device) -> None:
-        """What the agent has from its next start on."""
+        """Set the devices that the agent has from its next start on."""
         self.home.agent.mkdir(parents=True, exist_ok=True)
         text = json.dumps([device.model_dump(mode="json") for device in devices])
         (self.home.agent / "devices.json").write_text(text)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to use this farm."""
+        """The environment with which a process uses this farm."""
         chosen = {"FARM_HOME": str(self.home.root)}
         if self.config.database_url is not None:
             chosen["FARM_DATABASE_URL"] = self.config.database_url

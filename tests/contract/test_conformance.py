@@ -1,4 +1,6 @@
-"""What a campaign promises, whatever carries its messages. One suite for every dispatcher and database."""
+"""A campaign keeps its promises, whatever carries its messages. One suite for every dispatcher and
+database.
+"""
 
 from __future__ import annotations
 

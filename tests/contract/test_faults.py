@@ -1,4 +1,4 @@
-"""What a campaign survives. After each fault the invariants hold, and nothing measured is lost."""
+"""A campaign survives faults. After each fault the invariants hold, and nothing measured is lost."""
 
 from __future__ import annotations
 

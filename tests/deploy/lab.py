@@ -77,7 +77,7 @@ class DeployedLab:
         return self.run("ansible-playbook", book, "--vault-password-file", password, *options)
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A program of this environment, in the folder of the playbooks."""
+        """Run a program of this environment, in the folder of the playbooks."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = os.environ | {
             "PATH": path,
@@ -99,7 +99,7 @@ class DeployedLab:
         return self.server.ssh(" ".join(["farm", *arguments]), check=check).stdout
 
     def cells(self) -> list[dict[str, Any]]:
-        """The cells of the last campaign."""
+        """Return the cells of the last campaign."""
         found = json.loads(self.farm("results", "--json", check=False) or "[]")
         assert isinstance(found, list)
         return found
@@ -113,7 +113,7 @@ class DeployedLab:
 
 
 def changed(ran: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """How many tasks changed something, by machine, from the recap of a playbook's run."""
+    """Return the number of tasks that changed something, by machine, from the recap of a playbook's run."""
     lines = ran.stdout.rpartition("PLAY RECAP")[2].splitlines()
     recaps = [line.split() for line in lines if "changed=" in line]
     return {

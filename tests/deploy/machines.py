@@ -45,7 +45,7 @@ def required() -> None:
 
 
 def base() -> Path:
-    """The file system of which every machine is a copy; made once for these packages."""
+    """Return the file system of which every machine is a copy; made once for these packages."""
     packages = hashlib.sha256(f"{PRESENT}/{FETCHED}".encode()).hexdigest()[:8]
     root = BASE / f"base-{packages}"
     if not root.is_dir():
@@ -80,7 +80,7 @@ class Machine:
         return BASE / "running" / self.name
 
     def make(self) -> None:
-        """A fresh copy, not booted."""
+        """Make a fresh copy, not booted."""
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.parent.mkdir(parents=True, exist_ok=True)
         _run("cp", "-a", "--reflink=auto", str(base()), str(self.root))
@@ -170,7 +170,7 @@ def remove_network() -> None:
 
 
 def _mirror() -> str:
-    """The mirror of this host's own packages."""
+    """Return the mirror of this host's own packages."""
     for path in Path("/etc/apt/sources.list.d").glob("*.sources"):
         for line in path.read_text().splitlines():
             if line.startswith("URIs:"):

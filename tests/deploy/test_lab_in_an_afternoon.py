@@ -40,7 +40,7 @@ delegates:
 
 @pytest.fixture(scope="session")
 def former(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the commit before this one."""
+    """Make a checkout of the commit before this one."""
     folder = tmp_path_factory.mktemp("former") / "checkout"
     subprocess.run(
         ["git", "-C", str(REPOSITORY), "worktree", "add", "--detach", str(folder), "HEAD~1"],

@@ -12,7 +12,7 @@ from tests.deploy.machines import Machine
 
 @pytest.fixture(scope="module")
 def unbooted(tmp_path_factory: pytest.TempPathFactory) -> DeployedLab:
-    """A lab of two machines that nobody boots."""
+    """Return a lab of two machines that nobody boots."""
     folder = tmp_path_factory.mktemp("unbooted")
     addresses = {"lab-server": "192.0.2.1", "rack-1": "192.0.2.2"}
     server, agent = (

@@ -62,7 +62,7 @@ class Campaign:
         return json.loads(ran.stdout)
 
     def cell(self, model: str, delegate: str) -> dict:
-        """The one result of a model on a delegate."""
+        """Return the one result of a model on a delegate."""
         (found,) = [r for r in self.results if (r["model"], r["delegate"]) == (model, delegate)]
         return found
 
@@ -116,7 +116,7 @@ QUIET = (
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser without a window, that says nothing to the outside of its own accord.
+    """Open a browser without a window, that sends nothing of its own accord.
 
     Of one module: while it is open, an event loop runs in this thread, and others could start none.
     """

@@ -87,7 +87,7 @@ def _commands_of(page: str) -> Iterator[Command]:
 
 
 def _command(line: str) -> str:
-    """A line without prompt, comment and folder of its program; empty where it is no command."""
+    """Strip a line of prompt, comment and folder of its program; empty if it is no command."""
     line = _COMMENT.sub("", line)
     begun = _BEFORE.match(line)
     assert begun is not None
@@ -99,7 +99,7 @@ def _command(line: str) -> str:
 
 @dataclass(frozen=True)
 class Verb:
-    """What the parser of `farm` or `farm-agent` knows of a command: the verb, and the words behind it."""
+    """A command as the parser of `farm` or `farm-agent` knows it: the verb, and the words behind it."""
 
     path: str
     parser: Any
@@ -144,5 +144,5 @@ def verb_of(words: list[str]) -> Verb:
 
 @cache
 def _parser(program: str) -> Any:
-    """The parser of `farm` or `farm-agent`, which takes long to make."""
+    """Return the parser of `farm` or `farm-agent`, which takes long to make."""
     return orchestrator.cli.parser() if program == "farm" else typer.main.get_command(agent.cli.app)

@@ -1,4 +1,4 @@
-"""What the demo promises, checked on a real campaign of some of its models, and exhaustively on all."""
+"""The demo's promises, checked on a real campaign of some of its models, and exhaustively on all."""
 
 from __future__ import annotations
 

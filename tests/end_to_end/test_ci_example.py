@@ -26,7 +26,7 @@ EXAMPLE = REPOSITORY / "examples/ci"
 
 
 def model(width: int) -> bytes:
-    """A matrix product of 64 rows by `width` x `width` numbers."""
+    """Build a matrix product of 64 rows by `width` x `width` numbers."""
     weights = np.full((width, width), 1 / width, np.float32)
     tensors = (
         Tensor(0, "input", TensorType.FLOAT32, (64, width)),
@@ -81,7 +81,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def built(project: Project) -> Project:
-    """The project, whose model has been submitted and is fast enough."""
+    """Return the project, whose model has been submitted and is fast enough."""
     (project.folder / "model.tflite").write_bytes(model(width=64))
     ran = project.submitted()
     assert ran.returncode == 0, ran.stderr

@@ -80,7 +80,7 @@ class Installed:
         return self.run("-c", "from orchestrator.cli import main; main()", *arguments)
 
     def manifest(self, delegate: str = "{kind: elementwise}") -> str:
-        """A campaign file with this delegate beside the others."""
+        """Write a campaign file with this delegate beside the others."""
         path = self.folder / "models.yaml"
         path.write_text(MANIFEST.format(delegate=delegate), encoding="utf-8")
         return str(path)
@@ -108,7 +108,7 @@ def installed(tmp_path_factory) -> Installed:
 
 @pytest.fixture(scope="module")
 def measured(installed) -> list[dict]:
-    """The objects of `farm results --format json` after the campaign."""
+    """Return the objects of `farm results --format json` after the campaign."""
     ran = installed.farm("submit", installed.manifest())
     assert ran.returncode == 0, ran.stdout + ran.stderr
     ran = installed.farm("results", "--format", "json")

@@ -174,7 +174,7 @@ class Reader:
 
 
 def write_files(folder: Path) -> None:
-    """What the manual's commands read beside the campaign's own files."""
+    """Write the files that the manual's commands read beside the campaign's own."""
     for name, text in (("bench.log", LOG), *((f, json.dumps(j)) for f, j in REPORTS.items())):
         (folder / name).write_text(text, encoding="utf-8")
     everyday = (REPOSITORY / "docs/everyday.md").read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ delegates:
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory) -> dict[str, dict]:
-    """The results by delegate."""
+    """Return the results by delegate."""
     if openvino_version() is None:
         absent("openvino is not installed: pip install 'openvino>=2026.4'")
     folder = tmp_path_factory.mktemp("peers")

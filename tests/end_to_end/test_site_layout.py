@@ -71,7 +71,7 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module", params=SCREENS, ids=lambda screen: f"{screen[0]}-{screen[1]}")
 def screen(chromium: Browser, request) -> Iterator[Page]:
-    """A page on each screen, which the tests of a screen share."""
+    """Open a page on each screen, which the tests of a screen share."""
     width, scheme = request.param
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     yield context.new_page()

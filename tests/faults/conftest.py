@@ -65,7 +65,7 @@ def lab_postgres(lab_network, short_folder):
 
 @pytest.fixture
 def lab_redis(lab_network, short_folder):
-    """A Redis of this scenario alone, on the machine `services`."""
+    """Start a Redis of this scenario alone, on the machine `services`."""
     needs.redis_server()
     node = lab_network.nodes["services"]
     folder = Path(tempfile.mkdtemp(prefix="redis-", dir=short_folder))
@@ -84,7 +84,7 @@ def seed(request):
 
 @pytest.fixture
 def fault_lab(tmp_path, lab_network, lab_postgres, lab_redis, seed):
-    """A lab that has not been started. Healed and gone afterwards."""
+    """Return a lab that has not been started. Healed and removed afterwards."""
     name = lab_postgres.new_database()
     lab = FaultLab(tmp_path, lab_network, lab_redis, seed, lab_postgres, name)
     yield lab
@@ -95,7 +95,7 @@ def fault_lab(tmp_path, lab_network, lab_postgres, lab_redis, seed):
 
 @pytest.fixture
 def sqlite_lab(tmp_path, lab_network, lab_redis, seed):
-    """As `fault_lab`, with its database in the server's home."""
+    """Return a lab like `fault_lab`, with its database in the server's home."""
     lab = FaultLab(tmp_path, lab_network, lab_redis, seed)
     yield lab
     lab_network.heal()

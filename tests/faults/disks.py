@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of this size (as `mount -o size=` has it) at `folder`, gone afterwards."""
+    """Mount a file system of this size (as `mount -o size=` has it) at `folder`, removed afterwards."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
     try:

@@ -20,7 +20,9 @@ _PROBE = "farm-fault-probe"
 
 
 def absent() -> tuple[str, ...]:
-    """What this kernel, or this user, has not got, with the scenarios whose further form it takes."""
+    """List the features that this kernel, or this user, lacks, with the scenarios whose further form they
+    prevent.
+    """
     known = (
         (has_control_groups(), "4: no writable control groups of version 2"),
         (has_memory_groups(), "5: no control groups that limit memory"),
@@ -60,7 +62,7 @@ def has_memory_groups() -> bool:
 
 @contextmanager
 def memory_group(limit_bytes: int) -> Iterator[Path]:
-    """A control group of either version that has no more memory than this, gone at the end.
+    """Make a control group of either version that has no more memory than this, removed at the end.
 
     Raises `OSError` where there can be none.
     """
@@ -88,7 +90,7 @@ def memory_group(limit_bytes: int) -> Iterator[Path]:
 
 
 def inside(folder: Path) -> tuple[str, ...]:
-    """What to put before a command so that it runs in a control group."""
+    """Return the prefix that runs a command in a control group."""
     return ("sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh")
 
 
@@ -97,7 +99,7 @@ WITHOUT_GROUPS = ("unshare", "--mount", "sh", "-c", 'umount --lazy --all --types
 
 
 def _remove(folder: Path, limit_s: float = 10.0) -> None:
-    """The dead leave a group a little later than they die."""
+    """Remove a group: the dead leave it a little later than they die."""
     deadline = time.monotonic() + limit_s
     while True:
         try:

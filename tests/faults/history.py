@@ -72,7 +72,7 @@ def evidence(folder: Path, runs: Sequence[Run]) -> Evidence:
 
 
 def owe(journal: Path, attempt_id: str) -> None:
-    """The agent's journal has a result that nobody has acknowledged."""
+    """Add a result that nobody has acknowledged to the agent's journal."""
     with sqlite3.connect(journal) as database:
         database.execute("INSERT INTO attempt VALUES (?, 'spooled', '{}', '{}')", (attempt_id,))
     database.close()

@@ -154,7 +154,7 @@ class FaultLab:
         *,
         real: bool = False,
     ) -> AgentMachine:
-        """An enrolled agent that does not run yet, on its own machine or on `node`.
+        """Add an enrolled agent that does not run yet, on its own machine or on `node`.
 
         `real`: with the product's runner on the CPU of this machine, which such agents share.
         """
@@ -177,7 +177,7 @@ class FaultLab:
         return agent
 
     def add_copy(self, name: str, node: str) -> AgentMachine:
-        """A copy of an agent's disk on another machine: its name and its secrets, silicon of its own."""
+        """Copy an agent's disk to another machine: its name and its secrets, silicon of its own."""
         original, folder = self.agents[name], self.folder / f"copy-of-{name}"
         own = {"FARM_AGENT_STATE": str(folder / "state"), "FARM_LEASES": str(folder / "leases")}
         own[DEVICES_VARIABLE] = str(folder / "devices.json")
@@ -191,11 +191,11 @@ class FaultLab:
         return copy
 
     def call(self, *arguments: str, limit_s: float = BOUND_S) -> subprocess.CompletedProcess[str]:
-        """A `farm` command on the server's machine."""
+        """Run a `farm` command on the server's machine."""
         return self._call(self.server, ["farm", *arguments], limit_s)
 
     def farm(self, *arguments: str, limit_s: float = BOUND_S) -> Any:
-        """A `farm` command that must end well; its JSON."""
+        """Run a `farm` command that must end well; return its JSON."""
         done = self.call(*arguments, "--json", limit_s=limit_s)
         assert done.returncode == 0, f"farm {' '.join(arguments)}: {done.stderr or done.stdout}"
         return json.loads(done.stdout)
@@ -213,7 +213,7 @@ class FaultLab:
         self.at_rest |= {machine.pid: machine.held() for machine in self.machines if machine.running}
 
     def start_farm(self, *arguments: str) -> subprocess.Popen[str]:
-        """A `farm` command that nobody waits for."""
+        """Start a `farm` command that nobody waits for."""
         return self._start([str(ENTRY), "farm", *arguments])
 
     def stop_links(self, name: str, number: signal.Signals) -> None:
@@ -249,7 +249,7 @@ class FaultLab:
         model_bytes: int = 20,
         **delegates: dict[str, Any],
     ) -> subprocess.Popen[str]:
-        """As `submit`, without waiting for it."""
+        """Submit as `submit` does, without waiting for the end."""
         self.campaign_count += 1
         wanted = {
             "name": f"campaign-{self.campaign_count}",
@@ -262,7 +262,7 @@ class FaultLab:
         return self._start([str(SUBMIT), json.dumps(wanted)])
 
     def until_running(self, agent: str = "agA", limit_s: float = BOUND_S) -> truth.Fact:
-        """A measurement that runs on this agent now."""
+        """Wait for a measurement on this agent, and return it."""
         found: list[truth.Fact] = until(self.agents[agent].running_attempts, f"{agent} measures", limit_s)
         return found[0]
 

@@ -43,7 +43,7 @@ def fake_devices(name: str, count: int = 2) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Held:
-    """What a process has: open files and connections, and memory."""
+    """The open files, connections and memory of a process."""
 
     descriptors: int
     resident_bytes: int
@@ -94,7 +94,7 @@ class Machine:
         self.server = Server(self.node.command(command), self.log, environment)
 
     def held(self) -> Held:
-        """What its process has now. Raises `OSError` where there is none."""
+        """Return what its process holds now. Raises `OSError` if there is none."""
         folder = Path(f"/proc/{self.pid}")
         pages = int((folder / "statm").read_text().split()[1])
         return Held(len(list((folder / "fd").iterdir())), pages * os.sysconf("SC_PAGESIZE"))
@@ -141,32 +141,32 @@ class AgentMachine(Machine):
         super().start(**more)
 
     def plug_in(self, *devices: Device) -> None:
-        """What the next probe finds."""
+        """Set the devices that the next probe finds."""
         self.folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps([device.model_dump(mode="json") for device in devices])
         (self.folder / "devices.json").write_text(text)
 
     def device_ids(self) -> set[str]:
-        """What the farm calls its devices."""
+        """Return the farm's names of its devices."""
         chosen = self.folder / "devices.json"
         if not chosen.exists():
             return {f"{self.name}.{REAL_CPU}"}
         return {f"{self.name}.{device['device_id']}" for device in json.loads(chosen.read_text())}
 
     def running_attempts(self) -> list[truth.Fact]:
-        """Attempts whose runner lives now, by its own word."""
+        """Return the attempts whose runner lives now, by its own word."""
         found = truth.facts([self.state])
         ended = {fact.attempt_id for fact in found if fact.event == "completed"}
         started = [fact for fact in found if fact.event == "started" and fact.attempt_id not in ended]
         return [fact for fact in started if Path(f"/proc/{fact.pid}").exists()]
 
     def link_pids(self) -> list[int]:
-        """The processes that speak with the broker for this agent."""
+        """Return the processes that talk to the broker for this agent."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [pid for pid in map(int, children) if b"agent.link" in _command_line(pid)]
 
     def forget(self) -> None:
-        """A machine that was installed anew: its state is gone."""
+        """Delete the machine's state, as a new installation does."""
         shutil.rmtree(self.state)
 
 
@@ -178,7 +178,7 @@ def _command_line(pid: int) -> bytes:
 
 
 def plain_environment() -> dict[str, str]:
-    """As a login shell has it: no setting of a farm."""
+    """Return the environment of a login shell: no setting of a farm."""
     kept = ("PATH", "HOME", "LANG", "TMPDIR")
     chosen = {name: os.environ[name] for name in kept if name in os.environ}
     ours = ("FAULT_CLOCK", "FAULT_DEVICES", "FAULT_MUTATION", "FAULT_PROTOCOL", "FAULT_RUNNER")

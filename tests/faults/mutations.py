@@ -27,8 +27,9 @@ def apply(name: str) -> None:
 
 
 def without_claim() -> None:
-    """The agent's journal forgets an attempt that has ended, and its epoch, and its link what it opened: a
-    repeated job runs again."""
+    """Let the agent's journal forget an ended attempt with its epoch, and its link what it opened: a repeated
+    job runs again.
+    """
     from agent import serve_lab
     from agent.attempt.journal import Journal
     from agent.wire.envelope import Freshness
@@ -54,7 +55,7 @@ def without_claim() -> None:
 
 
 def without_flock() -> None:
-    """A device's lock is granted to everybody who asks."""
+    """Grant a device's lock to everybody who asks."""
     from agent.attempt import lease, running
 
     def granted(_folder: Any, exclusion_group: str) -> Any:
@@ -80,7 +81,7 @@ def without_epoch() -> None:
 
 
 def drop_unique_indexes(database: Database) -> None:
-    """The database takes two live attempts of a device, and two counted results of a cell."""
+    """Let the database take two live attempts of a device, and two counted results of a cell."""
     with database.write() as session:
         for name in ("live_cell", "live_device", "live_group"):
             session.connection().exec_driver_sql(f"DROP INDEX IF EXISTS uq_attempt_{name}")

@@ -1,4 +1,4 @@
-"""What a run of the scenarios found, as `benchmarks/results/faults.md`: `FAULT_REPORT` names the file.
+"""Writes the findings of the scenarios to `benchmarks/results/faults.md`: `FAULT_REPORT` names the file.
 
 Nothing is written by a run that left scenarios out.
 """
@@ -96,7 +96,7 @@ class Record:
         return {outcome.number for outcome in self.outcomes} >= set(range(1, SCENARIOS + 1))
 
     def text(self) -> str:
-        """The report in Markdown."""
+        """Return the report in Markdown."""
         by_number: dict[int, list[Outcome]] = defaultdict(list)
         for outcome in self.outcomes:
             by_number[outcome.number].append(outcome)
@@ -155,7 +155,7 @@ def _mutation(outcome: Outcome) -> str:
 
 
 def _absent() -> str:
-    """The further forms that were not to be had; each scenario has a form that was run."""
+    """List the further forms that could not be run; each scenario has a form that was run."""
     found = forms.absent()
     if not found:
         return "Further forms (control groups, `netem`): all were run."
@@ -185,7 +185,7 @@ def _held(passed: bool) -> str:
 
 
 def machine() -> str:
-    """Where and with what this was."""
+    """Describe the machine and the programs of this run."""
     redis = _first_line(needs.redis_server(), "--version").split("v=")[-1].split()[0]
     postgres = _first_line(str(needs.postgres_binaries() / "postgres"), "--version").split()[2]
     celery = metadata.version("celery")

@@ -105,7 +105,7 @@ def _hang(_folder: Path) -> Any:
 
 
 def _hungry(_folder: Path) -> tuple[str, dict[str, str] | None]:
-    """Takes memory, and uses it, until it is stopped; two gigabytes say that nobody does."""
+    """Take memory, and use it, until stopped; two gigabytes mean that nobody stops it."""
     hoard = []
     while len(hoard) < 128:
         hoard.append(b"x" * (16 << 20))

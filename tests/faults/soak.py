@@ -41,7 +41,7 @@ DELEGATES = {
 
 @contextmanager
 def standing_lab(folder: Path, seed: int) -> Iterator[FaultLab]:
-    """A lab of its own, gone at the end."""
+    """Start a lab of its own, removed at the end."""
     network = Network(folder)
     for name in ("services", "server", "agA", "agB"):
         network.add(name)
@@ -85,7 +85,7 @@ def soak(lab: FaultLab, minutes: float) -> tuple[Counter[str], list[str]]:
 
 
 def _submit(lab: FaultLab) -> None:
-    """A campaign; where the database is just away, the next round submits."""
+    """Submit a campaign; if the database is away just now, the next round submits."""
     submitting = lab.start_submitting(lab.chance.randrange(2, 5), **DELEGATES)
     _told, errors = submitting.communicate(timeout=60)
     if submitting.returncode != 0:
@@ -93,7 +93,7 @@ def _submit(lab: FaultLab) -> None:
 
 
 def report(lab: FaultLab, minutes: float, happened: Counter[str], broken: list[str]) -> str:
-    """The result as Markdown."""
+    """Return the result as Markdown."""
     cells, attempts = lab.view.counts(), lab.view.reasons()
     faults = "\n".join(f"| {name} | {count} |" for name, count in sorted(happened.items()))
     ends = "\n".join(f"| {state} | {reason} | {n} |" for (state, reason), n in sorted(attempts.items()))

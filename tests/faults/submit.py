@@ -22,7 +22,7 @@ from tests.orchestrator.asked import ModelOnDisk, asked
 
 
 def main() -> int:
-    """As the `farm` command does: what is expected to go wrong is one line and an exit code."""
+    """Run as the `farm` command does: an expected failure is one line and an exit code."""
     try:
         submit(json.loads(sys.argv[1]))
     except FarmError as error:

@@ -15,7 +15,7 @@ WORK = {"seconds": 0.3}
 
 @pytest.fixture
 def redis_disk(tmp_path):
-    """A file system of 8 MB."""
+    """Mount a file system of 8 MB."""
     with small_disk(tmp_path / "redis-disk", "8m") as folder:
         yield folder
 
@@ -29,7 +29,7 @@ def start_with_a_campaign(lab, models=8, **how):
 
 
 def ended_as_it_began(lab, running):
-    """A measurement that a fault of the broker did not touch."""
+    """Return whether the measurements ended as they began, untouched by a fault of the broker."""
     return [
         (fact.pid, fact.status)
         for fact in lab.view.facts()
@@ -100,7 +100,7 @@ def read_only(lab):
 
 @contextmanager
 def disk_full(lab):
-    """The append-only file cannot grow."""
+    """Fill the disk: the append-only file cannot grow."""
     ballast = fill(lab.redis.data)
     try:
         yield
@@ -123,7 +123,7 @@ def test_scenario_18_a_redis_that_takes_no_writes_keeps_jobs_in_the_outbox(redis
 
 
 def no_writes(lab) -> str:
-    """What `farm doctor` says of a broker that refuses writes; empty: nothing yet."""
+    """Return `farm doctor`'s message about a broker that refuses writes; empty: nothing yet."""
     done = lab.call("doctor", limit_s=30)
     return done.stdout if done.returncode != 0 and "refuses writes" in done.stdout else ""
 

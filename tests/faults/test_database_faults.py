@@ -16,14 +16,14 @@ WORK = {"seconds": 0.2}
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of 12 MB."""
+    """Mount a file system of 12 MB."""
     with small_disk(tmp_path / "small", "12m") as folder:
         yield folder
 
 
 @pytest.fixture
 def agent_disk(tmp_path):
-    """A file system on which an agent has room to work."""
+    """Mount a file system on which an agent has room to work."""
     with small_disk(tmp_path / "small", "120m") as folder:
         yield folder
 
@@ -120,7 +120,7 @@ def test_scenario_24b_a_full_disk_of_an_agent_refuses_work_and_truncates_nothing
     ballast = fill(agent_disk)
 
     def refused():
-        """A job waits for room, or the agent could not go on and said why."""
+        """Return whether a job waits for room, or the agent could not go on and said why."""
         waits = any("no space left" in attempt.phase for attempt in lab.view.attempts())
         return waits or not agent.running
 

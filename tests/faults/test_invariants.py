@@ -21,14 +21,14 @@ from tests.faults.machines import Held
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """The files of four attempts, and their runs."""
+    """Play four attempts; return their files and their runs."""
     folder = tmp_path_factory.mktemp("played")
     return folder, history.play(folder)
 
 
 @pytest.fixture
 def sound(played, tmp_path):
-    """A copy of them that a test may break."""
+    """Return a copy of them that a test may break."""
     folder, runs = played
     found = history.evidence(shutil.copytree(folder, tmp_path / "history"), runs)
     assert invariants.violations(found) == []
@@ -129,7 +129,7 @@ def a_summary_of_other_samples(found):
 
 
 def a_disturbance_that_is_hidden(found):
-    """The samples say so, the result does not; all hashes and summaries are right."""
+    """Hide a disturbance: the samples show it, the result does not; all hashes and summaries are right."""
     result, truth = found.results["a-1"], found.states[0] / "truth.jsonl"
     old = result.samples_sha256
     samples = json.loads(artifact_path(found.store, old).read_bytes())

@@ -99,7 +99,7 @@ def replay(jobs: Wiretap) -> None:
 
 
 def forged(message: bytes, **changes) -> bytes:
-    """A message as it lies in Redis with another body or other headers."""
+    """Return a message as it lies in Redis with another body or other headers."""
     envelope = json.loads(message)
     body = json.loads(base64.b64decode(envelope["body"]))
     if "task" in changes:
@@ -145,7 +145,7 @@ LOGGED_IN_FULL = 5
 
 
 def refused(log) -> int:
-    """How many messages somebody refused in so many words."""
+    """Count the messages that somebody refused explicitly."""
     return sum(any(words in line for words in REFUSALS) for line in log.read_text().splitlines())
 
 

@@ -54,7 +54,7 @@ def test_scenario_21a_a_way_that_works_in_one_direction_doubles_nothing(fault_la
 
 @contextmanager
 def through_proxy(lab, node):
-    """A proxy delays what goes between this machine and the broker; one packet in ten is lost."""
+    """Delay the traffic between this machine and the broker by a proxy; one packet in ten is lost."""
     middle = lab.network.nodes["middle"]
     proxy = [sys.executable, str(REPOSITORY / "tests/services/proxy.py")]
     way = ["--listen", f"{middle.address}:{REDIS}", "--target", f"{lab.redis.address}:{REDIS}"]
@@ -70,7 +70,7 @@ def through_proxy(lab, node):
 
 @contextmanager
 def through_netem(_lab, node):
-    """The kernel delays and loses what this machine sends."""
+    """Let the kernel delay and lose what this machine sends."""
     node.run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "300ms", "100ms", "loss", "10%")
     try:
         yield

@@ -115,7 +115,9 @@ DAMAGE = {
 
 @contextmanager
 def through_proxy(lab, node, damage):
-    """What this machine fetches from the farm comes through a proxy, damaged half way; gives its log."""
+    """Send this machine's downloads from the farm through a proxy that damages them half way; yield its
+    log.
+    """
     middle, proxy = lab.network.nodes["middle"], [sys.executable, str(REPOSITORY / "tests/services/proxy.py")]
     way = ["--listen", f"{middle.address}:{LISTEN_PORT}"]
     target = ["--target", f"{lab.server_node.address}:{LISTEN_PORT}"]

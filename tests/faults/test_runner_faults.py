@@ -20,7 +20,7 @@ LIMITS = ("rlimit", "group") if forms.has_memory_groups() else ("rlimit",)
 
 
 def leftovers(folder: Path) -> list[int]:
-    """Processes that somebody started for this agent and forgot."""
+    """Return the processes that somebody started for this agent and forgot."""
     mark = str(folder).encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -97,7 +97,7 @@ def test_scenario_04_a_daemon_that_a_runner_left_behind_is_found_and_killed(faul
 
 
 def group_of(pid: int) -> str:
-    """The control group of a process; empty where it is gone."""
+    """Return the control group of a process; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/cgroup").read_text().splitlines()[-1]
     except (OSError, IndexError):
@@ -106,7 +106,7 @@ def group_of(pid: int) -> str:
 
 @pytest.fixture
 def memory(request):
-    """How much an agent and its runners may have, as what goes before its command and its environment."""
+    """Limit the memory of an agent and its runners; yield a prefix of its command, and its environment."""
     if request.param == "rlimit":
         yield (), {"FARM_RUNNER_MEMORY_BYTES": str(256 << 20)}
         return

@@ -1,4 +1,4 @@
-"""What the runners themselves wrote: the ground truth that the database is held against."""
+"""Reads the records of the runners themselves: the ground truth against which the database is checked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def facts(states: Iterable[Path]) -> list[Fact]:
 
 
 def lives(states: Iterable[Path]) -> list[runlog.Interval]:
-    """The lives of all measuring processes of one host, which may have several agents."""
+    """Return the lives of all measuring processes of one host, which may have several agents."""
     found = []
     for state in states:
         found += runlog.intervals(runlog.read(state / "runs.log"))
@@ -48,7 +48,7 @@ def lives(states: Iterable[Path]) -> list[runlog.Interval]:
 
 
 def spooled(state: Path) -> set[str]:
-    """Attempts whose result this agent still owes, as its journal says."""
+    """Return the attempts whose result this agent still owes, by its journal."""
     journal = state / "journal.db"
     if not journal.exists():
         return set()

@@ -1,4 +1,4 @@
-"""What the database and the runners say now, for scenarios that wait for something or look at one cell."""
+"""The present view of database and runners, for scenarios that wait for something or look at one cell."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class View:
         return [cell for cell in self.cells() if cell.state not in ENDED]
 
     def attempts(self, cell_id: str | None = None) -> list[tables.Attempt]:
-        """Attempts, of one cell or all, oldest first."""
+        """Return the attempts, of one cell or all, oldest first."""
         query = select(tables.Attempt).order_by(col(tables.Attempt.attempt_id))
         return self.rows(query if cell_id is None else query.where(tables.Attempt.cell_id == cell_id))
 
@@ -73,7 +73,7 @@ class View:
         return Counter((attempt.state, attempt.reason_code) for attempt in self.attempts())
 
     def facts(self) -> list[truth.Fact]:
-        """What the runners wrote."""
+        """Return the runners' own records."""
         return truth.facts(self.states())
 
     def starts(self) -> Counter[str]:

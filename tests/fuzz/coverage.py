@@ -26,7 +26,7 @@ _SKELETON_BYTES = 1 << 20
 
 
 def one_input(data: bytes) -> None:
-    """A model or a `ModelFormatError`; anything else is libFuzzer's to report."""
+    """Read the data: a model or a `ModelFormatError`; libFuzzer reports anything else."""
     with contextlib.suppress(ModelFormatError):
         if is_skeleton(data) and len(data) < _SKELETON_BYTES:
             data = bytes(restore_skeleton(data))

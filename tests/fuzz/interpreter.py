@@ -29,12 +29,12 @@ LIMITS = Limits(address_bytes=2 << 30, seconds=30.0)
 
 
 def is_runnable(seed: Seed) -> bool:
-    """A model, and small enough to run thousands of times."""
+    """Return True for a model that is small enough to run thousands of times."""
     return seed.is_model and len(seed.data) <= RUNNABLE_BYTES
 
 
 def runs(seeds: list[Seed]) -> Case:
-    """A case: load one mutated file, allocate, feed it random values, invoke."""
+    """Return a case: load one mutated file, allocate, feed it random values, invoke."""
     control_flow.MAX_LOOP_SECONDS = 2.0  # a mutated condition may never fail
     small = [seed for seed in seeds if is_runnable(seed)]
 
@@ -46,7 +46,7 @@ def runs(seeds: list[Seed]) -> Case:
 
 
 def run(data: bytes, number: int) -> None:
-    """Raises `FarmRuntimeError` where the file cannot be run."""
+    """Run the file. Raises `FarmRuntimeError` if it cannot be run."""
     rng = np.random.default_rng(number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

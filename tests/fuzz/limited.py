@@ -65,7 +65,7 @@ def _follow(
     until: float,
     findings: list[Finding],
 ) -> int:
-    """How many cases of the child have ended, the bad one at its end included."""
+    """Count the cases of the child that have ended, including the bad one at its end."""
     ready = pipe.poll(120) and _received(pipe) == "ready"
     if not ready:
         raise RuntimeError("the process that runs the cases did not start")
@@ -86,7 +86,7 @@ def _follow(
 
 
 def _answers(pipe: Connection, child: multiprocessing.process.BaseProcess, seconds: float) -> bool:
-    """False where the case took too long; True where there is a word, or the process died."""
+    """Return False if the case took too long; True if there is an answer, or the process died."""
     begun, waited = _processor_seconds(child), 0.0
     while not pipe.poll(seconds):
         waited += seconds

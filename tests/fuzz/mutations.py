@@ -16,7 +16,7 @@ _DENSE_BYTES = 4096
 
 @contextmanager
 def mutated(seeds: Sequence[Seed], number: int) -> Iterator[tuple[str, memoryview]]:
-    """A mutated file, valid within the block: (what it was made of, its bytes)."""
+    """Yield a mutated file, valid within the block: (what it was made of, its bytes)."""
     rng = random.Random(number)
     seed = seeds[rng.randrange(len(seeds))]
     undo: list[tuple[int, bytes]] = []

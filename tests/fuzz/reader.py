@@ -18,7 +18,7 @@ LIMITS = Limits(address_bytes=256 << 20, seconds=2.0)
 
 
 def reads(seeds: list[Seed]) -> Case:
-    """A case: read one mutated file."""
+    """Return a case: read one mutated file."""
 
     def case(number: int) -> None:
         with mutated(seeds, number) as (_, view), contextlib.suppress(ModelFormatError):

@@ -44,7 +44,7 @@ class Seed:
 
 
 def shared_files() -> list[Path]:
-    """The trained models beside the repository; empty where there are none."""
+    """Return the trained models beside the repository; empty if there are none."""
     return sorted((SHARED / "models" / "vendored").rglob("*.tflite"))
 
 
@@ -57,7 +57,7 @@ def zoo_files() -> list[Path]:
 
 
 def seeds(files: list[Path], corpus: Path | None = None) -> Iterator[Seed]:
-    """A seed for each file; skeletons are restored. Files of a corpus need not be models."""
+    """Yield a seed for each file; skeletons are restored. Files of a corpus need not be models."""
     for path in files:
         data = path.read_bytes()
         yield seed(path.stem, restore_skeleton(data) if path.suffix == ".skel" else bytearray(data))
@@ -66,7 +66,7 @@ def seeds(files: list[Path], corpus: Path | None = None) -> Iterator[Seed]:
 
 
 def operator_seeds() -> Iterator[Seed]:
-    """A seed for each operator, in the types that its kernels tell apart."""
+    """Yield a seed for each operator, in the types that its kernels tell apart."""
     with zipfile.ZipFile(OPERATORS) as archive:
         for name in sorted(archive.namelist()):
             yield seed(name, bytearray(archive.read(name)))

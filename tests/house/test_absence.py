@@ -1,4 +1,4 @@
-"""What a test needs and the machine lacks is said, and fails the run under CI: a skip there would hide it."""
+"""A test says what the machine lacks, and fails the run under CI: a skip there would hide it."""
 
 from __future__ import annotations
 

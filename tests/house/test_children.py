@@ -66,7 +66,9 @@ class Module:
                     yield from (f"{where} {fault}" for fault in _faults_of(node, name))
 
     def _aliases(self) -> dict[str, str]:
-        """What each imported name stands for: `run` for `subprocess.run`, `sp` for `subprocess`."""
+        """Return the full name behind each imported name: `run` for `subprocess.run`, `sp` for
+        `subprocess`.
+        """
         found = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -76,7 +78,7 @@ class Module:
         return found
 
     def _isolated(self) -> set[int]:
-        """The uses of `sys.executable` that start nothing, or that an isolating option follows."""
+        """Return the uses of `sys.executable` that start nothing, or that an isolating option follows."""
         calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
         asked = {id(a) for c in calls if _dotted(c.func, {}).rpartition(".")[2] in PLACES for a in c.args}
         lists = [node.elts for node in ast.walk(self.tree) if isinstance(node, ast.List | ast.Tuple)]

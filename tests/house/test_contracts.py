@@ -34,13 +34,13 @@ BREACHES = {
 
 
 def declared() -> list[str]:
-    """The numbers of the contracts in pyproject.toml, as `C1`."""
+    """Return the numbers of the contracts in pyproject.toml, as `C1`."""
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     return [contract["name"].split()[0] for contract in settings["tool"]["importlinter"]["contracts"]]
 
 
 def copy_of_the_tree(target: Path) -> Path:
-    """The packages' Python files and the settings, in `target`."""
+    """Copy the packages' Python files and the settings to `target`."""
     for package in PACKAGES:
         shutil.copytree(REPOSITORY / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "pyproject.toml", target)

@@ -1,4 +1,4 @@
-"""What one thing costs, as CONTRIBUTING.md says: a copy without its files and lines lacks it alone.
+"""The costs of one thing, as CONTRIBUTING.md lists them: a copy without its files and lines lacks it alone.
 
 What can be removed by these files and lines alone was added by them alone. Two rows are shown by adding:
 `tests/end_to_end/test_foreign_delegate.py` and `tests/orchestrator/results/test_metrics.py`.
@@ -72,7 +72,7 @@ THINGS = {
 
 
 def listed(tree: Path, listing: str) -> frozenset[str]:
-    """What the program finds when it runs on the packages of `tree`."""
+    """Return the names that the program finds when it runs on the packages of `tree`."""
     code = f"import json, sys; sys.path.insert(0, {str(tree)!r})\n{listing}\nprint(json.dumps(names))"
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

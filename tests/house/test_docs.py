@@ -1,4 +1,4 @@
-"""What the documents name exists: files, folders and make targets."""
+"""The files, folders and make targets that the documents name exist."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def normal(distribution: str) -> str:
 
 
 def said(folder, *lines: str, **environment: str) -> dict[str, int]:
-    """The exit codes of command lines where only the packages of the demo are installed."""
+    """Return the exit codes of command lines where only the packages of the demo are installed."""
     more = locked("test.lock") - locked("demo.lock")
     absent = [
         package

@@ -1,4 +1,4 @@
-"""What importing a door must not pull in; static contracts cannot see dynamic imports."""
+"""Importing a door must not pull in certain packages; static contracts cannot see dynamic imports."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_every_reason_is_explained():
 
 
 def checks() -> set[str]:
-    """The names of `Check(...)` in the rooms that examine."""
+    """Return the names of `Check(...)` in the rooms that examine."""
     found = set()
     for path in sorted((REPOSITORY / "orchestrator/doctor").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -46,7 +46,7 @@ into other kernels, `pointwise` the rest."""
 
 
 def _rooms(folder: Path) -> list[Path]:
-    """The kinds of operators that a room of the delegate has."""
+    """Return the kinds of operators that a room of the delegate has."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__")
 
 

@@ -19,6 +19,9 @@ ARITHMETIC = (
 )  # fmt: skip
 """What a numeric constant may be made of: literals, arithmetic, collections of them, other constants."""
 
+CLAUSE = re.compile(r"\W*(What|Which|None|Where|How|Those|As|Whose)\b")
+"""First words of noun clauses, which say something of a thing that the reader does not know yet."""
+
 
 def modules() -> list:
     """Every module but the migrations, which are history."""
@@ -27,7 +30,7 @@ def modules() -> list:
 
 
 def is_numeric(value: ast.expr) -> bool:
-    """True where the value is arithmetic over numbers alone."""
+    """Return True if the value is arithmetic over numbers alone."""
     nodes = list(ast.walk(value))
     literals = [node.value for node in nodes if isinstance(node, ast.Constant)]
     return (
@@ -64,7 +67,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def is_sentence(text: str) -> bool:
-    """True where the first paragraph ends like a sentence, a list's head or a quoted form."""
+    """Return True if the first paragraph ends like a sentence, a list's head or a quoted form."""
     return re.search(r"[.!?:`)]$", text.split("\n\n", maxsplit=1)[0].strip()) is not None
 
 
@@ -95,3 +98,21 @@ def test_the_checks_see_what_they_are_for():
     assert list(unexplained(tree)) == ["B", "_C"]
     assert not is_sentence("shape of the thing")
     assert stray_wraps("A line that was wrapped at the wrong\nplace\nand goes on.") == ["place"]
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "benchmarks", "examples", "tests"])
+def test_no_docstring_begins_with_a_clause(folder):
+    clauses = [
+        f"{path.relative_to(REPOSITORY)}:{line}"
+        for path in sorted((REPOSITORY / folder).rglob("*.py"))
+        for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        if CLAUSE.match(text)
+    ]
+    assert clauses == [], 'a docstring says what the thing is for: "Return why …", not "What …"'
+
+
+@pytest.mark.parametrize("word", ["What", "Which", "None", "Where", "How", "Those", "As", "Whose"])
+def test_a_noun_clause_is_recognised(word):
+    assert CLAUSE.match(f"{word} the thing says.")
+    assert not CLAUSE.match(f"Return {word.lower()} the thing says.")
+    assert not CLAUSE.match(f"{word}ever it says.")

@@ -40,12 +40,12 @@ def manifest() -> dict[str, dict[str, Any]]:
 
 
 def real_model(name: str) -> bytes:
-    """The file of a real model."""
+    """Return the file of a real model."""
     return (collection() / manifest()[name]["file"]).read_bytes()
 
 
 def data_folder(group: str) -> Path:
-    """A group of labelled data."""
+    """Return the folder of a group of labelled data."""
     return collection() / "data" / group
 
 
@@ -57,5 +57,5 @@ def zoo() -> dict[str, dict[str, Any]]:
 
 
 def zoo_model(name: str) -> bytes:
-    """A model of the zoo, restored."""
+    """Return a model of the zoo, restored."""
     return bytes(restore_skeleton((shared_models() / "zoo" / zoo()[name]["skel"]).read_bytes()))

@@ -47,7 +47,7 @@ _AMPLIFIES = 1e-5
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared with what. Distances are relative L2 norms, the largest over the outputs.
+    """A comparison of ours with the reference. Distances are relative L2 norms, the largest over the outputs.
 
     `excess`: where several draws of inputs were needed, by how much ours is further than XNNPACK in the mean,
     less two standard errors.
@@ -171,7 +171,7 @@ def run_ours(data: bytes, rows: Sequence[Sequence[np.ndarray]]) -> list[Outputs]
 
 
 def run_rows(interpreter: object, rows: Sequence[Sequence[np.ndarray]]) -> list[Outputs]:
-    """The same calls for LiteRT's interpreter and for ours."""
+    """Make the same calls for LiteRT's interpreter and for ours."""
     interpreter.allocate_tensors()
     details = interpreter.get_input_details()
     outputs = []
@@ -198,7 +198,7 @@ def _litert(data: bytes, rows: Sequence[Sequence[np.ndarray]], resolver: str) ->
 
 
 def _reference(data: bytes, rows: Sequence[Sequence[np.ndarray]]) -> tuple[str, list[Outputs]]:
-    """The reference kernels; where they refuse the model, XNNPACK."""
+    """Return the outputs of the reference kernels; of XNNPACK if those refuse the model."""
     try:
         return REFERENCE, _litert(data, rows, REFERENCE)
     except (LiteRtError, OracleDiedError):
@@ -206,7 +206,7 @@ def _reference(data: bytes, rows: Sequence[Sequence[np.ndarray]]) -> tuple[str, 
 
 
 def distance(found: list[Outputs], wanted: list[Outputs]) -> float:
-    """The largest relative L2 distance of any output."""
+    """Return the largest relative L2 distance of any output."""
     worst = 0.0
     for a, b in zip(found, wanted, strict=True):
         for y, r in zip(a, b, strict=True):

@@ -17,14 +17,14 @@ from tests.oracle import call_in_litert
 
 
 def both(name: str, inputs: list[np.ndarray]) -> tuple[list[Outputs], list[Outputs]]:
-    """Outputs of one invocation per input: ours, and those of LiteRT's reference kernels."""
+    """Return the outputs of one invocation per input: ours, and those of LiteRT's reference kernels."""
     data, rows = real_model(name), [[value] for value in inputs]
     function = f"{run_rows_in_litert.__module__}:{run_rows_in_litert.__name__}"
     return run_ours(data, rows), call_in_litert(function, data, rows, REFERENCE)
 
 
 def ranked(outputs: list[Outputs], count: int) -> list[list[int]]:
-    """The `count` best classes of each picture, best first; ties by the lower class."""
+    """Return the `count` best classes of each picture, best first; ties by the lower class."""
     return [
         np.argsort(
             -row[0].reshape(-1).astype(np.int64 if row[0].dtype.kind in "iu" else float), kind="stable"

@@ -34,7 +34,7 @@ OPTIONS = {"tuning": "none", "persistent": "off", "cost_aware_partitioning": Fal
 
 
 def long(name: str, *more: Any) -> Any:
-    """A case whose model takes more than a second or two to compile."""
+    """Mark a case whose model takes more than a second or two to compile."""
     return pytest.param(name, *more, marks=pytest.mark.exhaustive)
 
 
@@ -52,7 +52,7 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def taken_whole(data: bytes, gpu: Any, inputs: list[list[np.ndarray]]) -> tuple[list[Outputs], Interpreter]:
-    """Outputs of a model that the delegate takes whole, and the interpreter that ran it."""
+    """Return the outputs of a model that the delegate takes whole, and the interpreter that ran it."""
     interpreter = Interpreter(model_content=data, experimental_delegates=[gpu])
     found = run_rows(interpreter, inputs)
     assert interpreter.delegation is not None

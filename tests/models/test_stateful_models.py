@@ -58,7 +58,7 @@ def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate
 
 
 def _xnnpack(path, sha256):
-    """What LiteRT's XNNPACK gives; None where it does not run the model."""
+    """Return the outputs of LiteRT's XNNPACK; None if it does not run the model."""
     try:
         return make_reference(path, sha256, {}, ReferenceKind.XNNPACK).outputs
     except FarmRuntimeError:

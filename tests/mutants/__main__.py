@@ -67,7 +67,7 @@ def is_noticed(mutant: Mutant, outcome: Outcome) -> bool:
 
 
 def _named(run: Iterable[Mutant]) -> list[tuple[str, ...]]:
-    """The tests that the mutants name, without repetition, by file."""
+    """Return the tests that the mutants name, without repetition, by file."""
     names = sorted({name for mutant in run for name in mutant.tests})
     return [tuple(group) for _, group in groupby(names, key=lambda name: name.partition("::")[0])]
 

@@ -1,4 +1,4 @@
-"""What is taken away: protections picked by hand, and every small change of the functions that decide.
+"""The catalogue of mutants: protections picked by hand, and every small change of the functions that decide.
 
 The catalogue is data. `protections/<area>.toml` names one protection per entry: a sentence, the file, the
 exact text and what replaces it, and the narrow tests that should notice. Such entries are what an author

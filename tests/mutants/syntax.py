@@ -54,7 +54,9 @@ def _find(module: ast.Module, function: str) -> ast.FunctionDef | ast.AsyncFunct
 
 
 def _nodes(function: ast.AST) -> list[ast.AST]:
-    """The nodes that decide, in a fixed order: without annotations, keywords, log calls and errors' texts."""
+    """Return the nodes that decide, in a fixed order: without annotations, keywords, log calls and errors'
+    texts.
+    """
     found: list[ast.AST] = []
     waiting: list[ast.AST] = [function]
     while waiting:

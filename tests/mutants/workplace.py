@@ -43,7 +43,7 @@ _SCRIPTS: Final = {"farm": "orchestrator.cli", "farm-agent": "agent.cli"}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the narrow tests said. `by`: the test that failed first; `output`: what pytest printed last."""
+    """The outcome of the narrow tests. `by`: the test that failed first; `output`: pytest's last lines."""
 
     verdict: Verdict
     by: str = ""
@@ -122,7 +122,7 @@ class Workplace:
             shutil.copy2(REPOSITORY / name, target)
 
     def _make_interpreter(self) -> None:
-        """An environment whose modules are this copy's, and whose packages are those of the running one."""
+        """Make an environment with this copy's modules, and the packages of the running one."""
         home = self.folder / "venv"
         venv.create(home, symlinks=True)
         packages = sysconfig.get_path("purelib", vars={"base": str(home)})

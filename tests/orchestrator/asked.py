@@ -68,7 +68,9 @@ def asked(
     soft_limit_s: float = 900.0,
     priority: int = 0,
 ) -> Campaign:
-    """`delegates`: name -> options; the option `kind` is the delegate kind, else the name is."""
+    """Build a campaign. `delegates`: name -> options; the option `kind` is the delegate kind, else the name
+    is.
+    """
     chosen = delegates or {"cpu": {}}
     plan = plan or MeasurePlan()
     return Campaign(

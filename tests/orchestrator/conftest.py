@@ -20,7 +20,7 @@ def database(tmp_path):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def any_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A farm of either kind with nothing in it."""
+    """Yield a farm of either kind with nothing in it."""
     if request.param == "sqlite":
         opened = new_database(tmp_path)
     else:
@@ -37,7 +37,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def one_server(authority: Authority) -> Iterator[HttpsServer]:
-    """An HTTPS server for the tests of a file; see `server`."""
+    """Start an HTTPS server for the tests of a file; see `server`."""
     opened = HttpsServer(authority.issue("localhost"))
     yield opened
     opened.close()
@@ -45,7 +45,7 @@ def one_server(authority: Authority) -> Iterator[HttpsServer]:
 
 @pytest.fixture
 def server(one_server: HttpsServer, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> HttpsServer:
-    """An HTTPS server that this process trusts, without pages, which nobody has asked for anything yet."""
+    """Return an HTTPS server that this process trusts, without pages and without requests so far."""
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
     for kept in (one_server.pages, one_server.asked, one_server.posted):
         kept.clear()

@@ -37,7 +37,7 @@ from tests.orchestrator.asked import CPU, POCL, asked, model_files
 
 
 def new_database(folder: Path) -> Database:
-    """A farm's database with its tables and no rows."""
+    """Return a farm's database with its tables and no rows."""
     path = folder / "farm.db"
     path.touch(0o600)
     path.write_bytes(_migrated())
@@ -46,7 +46,9 @@ def new_database(folder: Path) -> Database:
 
 @cache
 def _migrated() -> bytes:
-    """The file of a database with the farm's tables, which takes much less time to copy than to migrate."""
+    """Return the file of a database with the farm's tables, which takes much less time to copy than to
+    migrate.
+    """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "farm.db"
         database = Database.connect(path)

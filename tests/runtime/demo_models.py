@@ -35,7 +35,7 @@ def _from_zoo(name: str) -> bytes:
 
 
 def _from_wheel(source: str, entry: dict[str, str]) -> bytes:
-    """The member out of the wheel, kept between runs in the user's temporary folder."""
+    """Read the member out of the wheel, kept between runs in the user's temporary folder."""
     folder = Path(tempfile.gettempdir()) / f"delegate-farm-tests-{getpass.getuser()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     kept = folder / f"{entry['sha256']}.tflite"

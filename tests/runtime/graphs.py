@@ -27,7 +27,7 @@ def several(*parts: tuple[Builder, Sequence[int]], signatures: Sequence[Signatur
 def check_invocations(
     model: bytes, feeds: list[list[np.ndarray]], resolver: str = "BUILTIN_REF"
 ) -> list[list[np.ndarray]]:
-    """Outputs of both interpreters are the same, invocation by invocation; returns ours."""
+    """Check that both interpreters have the same outputs, invocation by invocation; return ours."""
     expected = call_in_litert("tests.runtime.scripts:invoke_each", model, feeds, resolver)
     found = scripts.invoke_each(ours, model, feeds)
     for mine, theirs in zip(found, expected, strict=True):

@@ -41,7 +41,7 @@ def wanted() -> bool:
 
 @contextmanager
 def guard_zones() -> Iterator[list[int]]:
-    """A block in which every recording has zones; the list gets the number of zones of each run."""
+    """Give every recording in the block zones; the list gets the number of zones of each run."""
     runs: list[int] = []
     real_place, real_empty = backend.place_on, recording.aligned_empty
     placed: list[list[tuple[slice, str]]] = []
@@ -105,7 +105,7 @@ def _spread_constants(placement: Placement) -> Placement:
 
 
 def _zones(placement: Placement, graph: Graph, stages: Sequence[Stage]) -> list[tuple[slice, str]]:
-    """The zones of an arena, each with the buffer before it."""
+    """Return the zones of an arena, each with the buffer before it."""
     lives = lifetimes(graph, stages)
     zones, start, before = [], 0, "the start of the arena"
     for key, offset in sorted(placement.arena.offsets.items(), key=lambda item: item[1]):

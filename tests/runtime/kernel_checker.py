@@ -64,7 +64,7 @@ _PLACE = re.compile(r"At line (\d+) \(column \d+\) of (\S+):")
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """What a kernel did wrong, and in which lines of which files of `kernels/`."""
+    """A kernel's fault, and its lines in files of `kernels/`."""
 
     kernel: str
     what: str
@@ -81,14 +81,14 @@ def wanted() -> bool:
 
 @contextmanager
 def compiled_here() -> Iterator[None]:
-    """A block in which this process compiles: the checker's options do not reach processes that compile."""
+    """Compile within this process: the checker's options do not reach processes that compile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KernelLibrary, "_compile", lambda *_: None)
         yield
 
 
 def findings(report: str) -> Counter[Finding]:
-    """What the checker's report says, each finding with how often it was made."""
+    """Parse the checker's report into findings, each with its count."""
     found: Counter[Finding] = Counter()
     for match in _FINDING.finditer(report):
         what = f"{match['what']} in {match['space']} memory" if match["space"] else match["what"]

@@ -64,7 +64,7 @@ class Out:
 
 
 def stored_bytes(value: np.ndarray, tensor_type: TensorType | None = None) -> bytes:
-    """An array as a file's buffer holds it: strings with their offsets, narrow integers packed."""
+    """Return an array as a file's buffer holds it: strings with their offsets, narrow integers packed."""
     if value.dtype == np.object_:
         items = [bytes(v) for v in value.reshape(-1)]
         start = 4 * (len(items) + 2)
@@ -158,7 +158,7 @@ def one_operator(
     options: Mapping[str, Any] | None = None,
     version: int = 1,
 ) -> bytes:
-    """A model of one operator; every operand that is not constant is an input of the model."""
+    """Build a model of one operator; every operand that is not constant is an input of the model."""
     builder = Builder()
     indices = []
     for arg in args:

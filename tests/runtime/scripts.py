@@ -145,7 +145,7 @@ def invoke_each(
 
 
 def put_and_get(litert: Any, model: bytes, values: list[np.ndarray]) -> list[np.ndarray]:
-    """What signature `get` returns after each `put`."""
+    """Return the results of signature `get` after each `put`."""
     interpreter = litert.Interpreter(model_content=model, **_reference(litert))
     put, get = (interpreter.get_signature_runner(key) for key in ("put", "get"))
     found = []
@@ -156,7 +156,7 @@ def put_and_get(litert: Any, model: bytes, values: list[np.ndarray]) -> list[np.
 
 
 def run_and_reset(litert: Any, model: bytes, value: np.ndarray) -> list[np.ndarray]:
-    """Outputs of two invocations, and of one more after the variables were reset."""
+    """Return the outputs of two invocations, and of one more after the variables were reset."""
     interpreter = litert.Interpreter(model_content=model, **_reference(litert))
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], value)
@@ -170,7 +170,7 @@ def run_and_reset(litert: Any, model: bytes, value: np.ndarray) -> list[np.ndarr
 
 
 def read_tensor(litert: Any, model: bytes, index: int) -> tuple[str, np.ndarray]:
-    """The dtype that the details name, and the values."""
+    """Return the dtype that the details name, and the values."""
     interpreter = litert.Interpreter(model_content=model, **_reference(litert))
     interpreter.allocate_tensors()
     dtypes = {d["index"]: d["dtype"].__name__ for d in interpreter.get_tensor_details()}
@@ -180,7 +180,7 @@ def read_tensor(litert: Any, model: bytes, index: int) -> tuple[str, np.ndarray]
 def set_and_read(
     litert: Any, model: bytes, index: int, good: np.ndarray, bad: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """The tensor after it was set, and what happens with a value of a wrong type."""
+    """Return the tensor after it was set, and the errors for a value of a wrong type."""
     interpreter = litert.Interpreter(model_content=model, **_reference(litert))
     interpreter.allocate_tensors()
     interpreter.set_tensor(index, good)

@@ -104,7 +104,7 @@ def test_a_group_that_costs_little_stays_in_a_partition_that_runs_anyway():
 
 
 def few_on_the_gpu() -> bytes:
-    """A small SOFTMAX in front of an operator without kernels."""
+    """Build a small SOFTMAX in front of an operator without kernels."""
     b = Builder()
     x, shape = b.input(np.float32, (2, 8)), (2, 8)
     soft, kept = b.tensor(np.float32, shape), b.tensor(np.float32, shape)

@@ -93,7 +93,7 @@ def test_an_installed_package_registers_by_entry_point(monkeypatch):
 
 
 def __getattr__(name: str) -> object:
-    """Loading `Installed` registers it, as importing a package's module does."""
+    """Register `Installed` when it is loaded, as importing a package's module does."""
     if name != "Installed":
         raise AttributeError(name)
     return custom_operator("TestInstalled", infer=lambda op: (op.input().shape,))(doubling)

@@ -1,4 +1,4 @@
-"""What a file asks for beyond its means: memory that is not there, tensors that a kernel did not foresee."""
+"""Files ask for more than there is: memory that is missing, tensors that a kernel did not foresee."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def growing(mib: int, steps: int = 1) -> bytes:
-    """A chain of NEG on so many MiB, which two arrays hold."""
+    """Build a chain of NEG on so many MiB, which two arrays hold."""
     b = Builder()
     value = b.input(np.float32, (mib * MIB // 4,))
     for _ in range(steps):
@@ -102,7 +102,7 @@ def test_a_process_with_little_memory_gets_a_clean_error():
 
 
 def failing(name: str, where: str) -> bytes:
-    """A custom operator that raises KeyError while it infers, prepares or runs."""
+    """Build a custom operator that raises KeyError while it infers, prepares or runs."""
 
     def infer(op: OpContext) -> tuple[tuple[int, ...], ...]:
         return ({}["infer"] if where == "infer" else op.input().shape,)

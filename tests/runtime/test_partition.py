@@ -224,7 +224,7 @@ def test_the_interpreter_passes_the_switches_on():
 
 
 def half_precision() -> bytes:
-    """A float16 constant widened by DEQUANTIZE, as float16 models have."""
+    """Build a float16 constant widened by DEQUANTIZE, as float16 models have."""
     b = Builder()
     x = b.input(np.float32, (2, 3))
     half = b.constant(np.array([1, 2, 3], np.float16))

@@ -44,8 +44,8 @@ class Authority:
         ended: timedelta = timedelta(days=-1),
         begun: timedelta = timedelta(hours=1),
     ) -> Pair:
-        """A server's certificate for one address or host name, which ended so long ago and began so long
-        before that or before now; by default it ends in a day.
+        """Issue a server's certificate for one address or host name, which ended so long ago and began so
+        long before that or before now; by default it ends in a day.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -20,7 +20,7 @@ from tests.services.redis import RedisServer
 
 @pytest.fixture(scope="session")
 def short_folder() -> Iterator[Path]:
-    """A folder with a short path: the names of unix sockets are limited to 107 bytes."""
+    """Make a folder with a short path: the names of unix sockets are limited to 107 bytes."""
     folder = Path(tempfile.mkdtemp(prefix="farm-"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -28,7 +28,9 @@ def short_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def probe_answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with what this host's probe answers, for agents that need not ask it: it takes a second."""
+    """Return a file with what this host's probe answers, for agents that need not ask it: it takes a
+    second.
+    """
     answer = tmp_path_factory.mktemp("probe") / "answer.json"
     answer.write_text(probe().model_dump_json())
     return answer
@@ -36,7 +38,7 @@ def probe_answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def redis_server(short_folder: Path) -> Iterator[RedisServer]:
-    """A redis-server of this test alone, on a unix socket."""
+    """Start a redis-server of this test alone, on a unix socket."""
     needs.redis_server()
     folder = Path(tempfile.mkdtemp(prefix="redis-", dir=short_folder))
     server = RedisServer(folder).start()
@@ -64,7 +66,7 @@ def postgres_url(postgres: PostgresCluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres: PostgresCluster) -> str:
-    """The name of a database with the farm's tables, to be copied: migrating takes much longer."""
+    """Return the name of a database with the farm's tables, to be copied: migrating takes much longer."""
     name = postgres.new_database()
     database = Database.connect(postgres.socket_url(name))
     migrate(database)
@@ -82,7 +84,7 @@ def migrated_postgres_url(postgres: PostgresCluster, migrated_template: str) -> 
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
-    """An empty network: `network.add("server")` is one machine."""
+    """Make an empty network: `network.add("server")` is one machine."""
     needs.network_namespaces()
     made = Network(tmp_path)
     yield made

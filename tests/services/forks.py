@@ -65,13 +65,13 @@ class Fork:
         self.pid = int(self._text.split(b"\n")[0])
 
     def poll(self) -> int | None:
-        """The exit code, or the negative number of the signal that ended it; None while it runs."""
+        """Return the exit code, or the negative number of the signal that ended it; None while it runs."""
         while self.returncode is None and select.select([self._told], [], [], 0)[0]:
             self._read()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """As `poll`, when it has ended. Raises `subprocess.TimeoutExpired`."""
+        """Wait for the end and return the code as `poll`. Raises `subprocess.TimeoutExpired`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)

@@ -31,14 +31,16 @@ OWN = frozenset({"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYT
 
 
 def folder() -> Path:
-    """Where runs of the suite keep what the next ones need."""
+    """Return the folder in which runs of the suite keep kernels for the next ones."""
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("FARM_TEST_CACHE") or user / "delegate-farm-tests")
 
 
 @cache
 def keeping_compilers(index: int, name: str, working: Path, idle_s: float) -> Compilers:
-    """The children of this process for a device, with their files in `working`, behind what is kept."""
+    """Return the children of this process for a device, with their files in `working`, behind what is
+    kept.
+    """
     made = KeepingCompilers(index, name, working, idle_s, kept=open_cache(folder() / "kernels", LIMIT_BYTES))
     atexit.register(made.close)
     return made
@@ -92,13 +94,13 @@ def _key(form: Form, common: str, kernels: Sequence[Kernel], device: str) -> str
 
 @cache
 def _device(index: int) -> str:
-    """The processor, driver and compiler of a device."""
+    """Describe the processor, driver and compiler of a device."""
     return capabilities(list_devices()[index]).key
 
 
 @cache
 def _product() -> str:
-    """A hash of the files that compile: what an older state of them has made is not taken for theirs."""
+    """Hash the files that compile: the work of an older state of them is not taken for theirs."""
     (package,) = map(Path, opencl.__path__)
     contents = [path.read_bytes() for path in sorted(package.glob("*.py"))]
     return hashlib.sha256(b"\0".join(contents)).hexdigest()

@@ -49,7 +49,7 @@ class Node:
         self._drop("output", "oifname", percent, f"ip daddr {target} " if target else "")
 
     def divert(self, target: str, port: int, to: str) -> None:
-        """Connections to a port of `target` reach the same port of the machine at address `to` instead."""
+        """Divert connections to a port of `target` to the same port of the machine at address `to`."""
         self.run("nft", "add", "table", "ip", "detour")
         self.run("nft", "add chain ip detour output { type nat hook output priority -100; }")
         self.run("nft", f"add rule ip detour output ip daddr {target} tcp dport {port} dnat to {to}")

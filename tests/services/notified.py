@@ -7,7 +7,7 @@ import uuid
 
 
 class Notified:
-    """What a service has said. `environment` is what systemd would start it with."""
+    """The messages of a service. `environment` is the one in which systemd would start it."""
 
     def __init__(self, watchdog_s: float) -> None:
         name = f"farm-test-{uuid.uuid4().hex}"

@@ -18,7 +18,7 @@ _offsets = itertools.count(os.getpid())
 
 
 def free_port() -> int:
-    """A port of the loopback on which nobody listens."""
+    """Return a port of the loopback on which nobody listens."""
     for offset in itertools.islice(_offsets, _PER_WORKER):
         port = _FIRST + _worker * _PER_WORKER + offset % _PER_WORKER
         try:

@@ -84,7 +84,7 @@ class PostgresCluster:
         self.start()
 
     def new_database(self, template: str = "template1") -> str:
-        """An empty database, or a copy of one that nobody is connected to; its name."""
+        """Return an empty database, or a copy of one that nobody is connected to; its name."""
         name = f"farm_{next(_numbers)}"
         with self.connect("postgres") as connection:
             connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
@@ -95,7 +95,7 @@ class PostgresCluster:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def connect(self, database: str) -> psycopg.Connection:
-        """A connection over the socket; every statement is a transaction."""
+        """Open a connection over the socket; every statement is a transaction."""
         return psycopg.connect(
             host=str(self.folder), port=PORT, user=self.user, dbname=database, autocommit=True
         )
@@ -117,7 +117,7 @@ class PostgresCluster:
         return True
 
     def _give_away(self) -> None:
-        """The server's user needs the folder, and a way to it."""
+        """Give the folder, and a way to it, to the server's user."""
         if os.getuid() != 0:
             return
         owner = pwd.getpwnam(_OWNER)

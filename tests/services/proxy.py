@@ -20,7 +20,9 @@ from dataclasses import dataclass
 
 @dataclass
 class Faults:
-    """What is done to the data. The first connection that gets there uses what happens once up."""
+    """The faults that are applied to the data. Of those that happen once, the first connection to get there
+    uses it up.
+    """
 
     delay_s: float
     jitter_s: float
@@ -34,7 +36,9 @@ class Faults:
         return max(0.0, self.delay_s + self.chance.uniform(-self.jitter_s, self.jitter_s))
 
     def spoil(self, data: bytes, start: int) -> tuple[bytes, bool]:
-        """The bytes that come through of an answer's piece from `start` on, and whether it ends there."""
+        """Return the bytes that come through of an answer's piece from `start` on, and whether it ends
+        there.
+        """
         if self.flip_at is not None and start <= self.flip_at < start + len(data):
             at, self.flip_at = self.flip_at - start, None
             data = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]

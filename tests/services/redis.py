@@ -48,7 +48,7 @@ class RedisServer:
 
     @property
     def data(self) -> Path:
-        """Where its append-only file is."""
+        """The folder of its append-only file."""
         return self.disk or self.folder / "data"
 
     @property
@@ -57,7 +57,7 @@ class RedisServer:
 
     @property
     def socket_url(self) -> str:
-        """As Celery and Kombu write it."""
+        """The socket's URL as Celery and Kombu write it."""
         return f"redis+socket://{self.socket}"
 
     @property
@@ -69,7 +69,7 @@ class RedisServer:
     def client(
         self, username: str | None = None, password: str | None = None, timeout_s: float = 10.0
     ) -> redis.Redis:
-        """A client on the socket, which no fault of the network reaches. It tries everything once."""
+        """Return a client on the socket, which no fault of the network reaches. It tries everything once."""
         return redis.Redis(
             unix_socket_path=str(self.socket),
             username=username,
@@ -87,7 +87,7 @@ class RedisServer:
         return self
 
     def kill(self) -> None:
-        """As a crash: nothing is flushed, the append-only file is what there is."""
+        """Kill the server as a crash does: nothing is flushed, only the append-only file is left."""
         if self.server is not None:
             self.server.kill()
 

@@ -1,4 +1,4 @@
-"""What one run of the suite compiles, the next one does not; what differs is compiled."""
+"""Kernels that one run of the suite compiles, the next one does not; different ones are compiled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def kernel(body):
 
 
 def compiled(folder, text):
-    """The results of a run, and whether it started a child."""
+    """Return the results of a run, and whether it started a child."""
     found = {}
     run = KeepingCompilers(0, "a device", folder / "working", 5.0, kept=open_cache(folder / "kept"))
     run.compile("binaries", "", [text], found.__setitem__)

@@ -1,1 +1,1 @@
-"""Sensors of processors and GPUs: which there are, what they read during a measurement, what that means."""
+"""Sensors of processors and GPUs: finds them, records their readings, and judges these."""

@@ -1,4 +1,4 @@
-"""What the readings of a sensor while a process is timed say of its figures, as a table: quantity, judgement.
+"""Judges a process's figures by the sensors read meanwhile, as a table of quantities and judgements.
 
 The bounds are those of NVBench (75 % of the nominal clock) and of the vendors' own protections.
 """
@@ -42,7 +42,7 @@ class Conclusion:
 
 
 def conclude(sensor: Sensor, values: Values, arms: int = 1) -> tuple[Disturbance, ...]:
-    """What follows from a sensor's readings in one window; `arms`: the measured processes on its part."""
+    """Judge a sensor's readings in one window; `arms`: the measured processes on its part."""
     if sensor.quantity is Quantity.PROCESSES:
         values = [value - arms for value in values]
     rows = (row for row in CONCLUSIONS if row.quantity is sensor.quantity)

@@ -1,4 +1,4 @@
-"""Which sensors a part of the machine has, whatever its vendor."""
+"""Finds the sensors of a part of the machine, of any vendor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NOWHERE = ""
 
 
 def sensors_of(part: str, cpus: Collection[int], root: Path = ROOT, nvml: Any = None) -> Found:
-    """The sensors of a part. `cpus`: those that the farm may use; `nvml` replaces the module `pynvml`."""
+    """Return the sensors of a part. `cpus`: those that the farm may use; `nvml` replaces the module
+    `pynvml`.
+    """
     if part == PROCESSOR:
         return processor_sensors(cpus, root)
     if part == NOWHERE:

@@ -40,7 +40,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a driver has each quantity; None where it has none.
+    """The file in which a driver has each quantity; None if it has none.
 
     Files of `heat` and `power_limit` hold 1 while the GPU is slowed down for that reason.
     """
@@ -94,7 +94,7 @@ def driver_of(address: str, root: Path = ROOT) -> str:
 
 
 def graphics_sensors(address: str, root: Path = ROOT) -> Found:
-    """The sensors of the GPU at a PCI address that is not NVIDIA's."""
+    """Return the sensors of the GPU at a PCI address that is not NVIDIA's."""
     driver = driver_of(address, root)
     layout = _LAYOUTS.get(driver)
     if layout is None:
@@ -160,6 +160,6 @@ def _number(folder: Path, file: _File | None) -> float | None:
 
 
 def _highest_level(folder: Path, name: str | None) -> float | None:
-    """The highest clock in MHz of lines such as `1: 1800Mhz *`."""
+    """Return the highest clock in MHz of lines such as `1: 1800Mhz *`."""
     found = re.findall(r"(\d+)\s*Mhz", text_of(folder / name), re.IGNORECASE) if name else []
     return max(map(float, found), default=None)

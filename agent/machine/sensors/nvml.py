@@ -30,7 +30,7 @@ _SLOWDOWN: Final = 1
 
 
 def nvidia_sensors(address: str, library: Any = None) -> Found:
-    """The sensors of the NVIDIA GPU at a PCI address. `library` replaces the module `pynvml`."""
+    """Return the sensors of the NVIDIA GPU at a PCI address. `library` replaces the module `pynvml`."""
     try:
         nvml = library or import_module("pynvml")
     except ImportError:

@@ -28,7 +28,7 @@ _WITHOUT_BOOST: Final = "acpi-cpufreq"
 
 
 def processor_sensors(cpus: Collection[int], root: Path = ROOT) -> Found:
-    """The sensors of the CPUs `cpus`."""
+    """Return the sensors of the CPUs `cpus`."""
     return together(_all(sorted(cpus), root))
 
 

@@ -57,7 +57,7 @@ class Recording:
         return cls(tuple(at for at, _ in rows), tuple(columns) or ((),) * count, lost)
 
     def between(self, sensor: int, from_ns: int, to_ns: int) -> tuple[tuple[int, float], ...]:
-        """The readings of a sensor in a window, each with its time."""
+        """Return the readings of a sensor in a window, each with its time."""
         readings = zip(self.at_ns, self.values[sensor], strict=True)
         return tuple((at, value) for at, value in readings if from_ns <= at <= to_ns and value is not None)
 

@@ -1,4 +1,4 @@
-"""What a sensor is: a named quantity of one part of the machine, and how it is read."""
+"""The definition of a sensor: a named quantity of one part of the machine, and the way to read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROCESSOR: Final = "cpu"
 
 
 class Quantity(StrEnum):
-    """What a sensor reads, with its unit."""
+    """A physical quantity that a sensor reads, with its unit."""
 
     CLOCK = "clock"
     """MHz."""
@@ -31,7 +31,7 @@ class Quantity(StrEnum):
     """The reasons for which the part is slowed down now, bits of `Throttle`."""
 
     THROTTLINGS = "throttlings"
-    """How often the part was slowed down by heat since some time in the past; it only grows."""
+    """The number of times heat has slowed the part down since some time in the past; it only grows."""
 
     PROCESSES = "processes"
     """Processes that compute on the part now."""

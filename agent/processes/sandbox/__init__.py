@@ -1,1 +1,3 @@
-"""What a runner may reach: the kernel's own boundaries around strangers' models, entered before exec."""
+"""Limits what a runner may reach: the kernel's own boundaries around strangers' models, entered before
+exec.
+"""

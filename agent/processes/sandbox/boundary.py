@@ -26,7 +26,7 @@ _OFF_TEXT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """What the user chose. `read`, `write`: further files and folders for runners, such as a delegate's."""
+    """The user's choice. `read`, `write`: further files and folders for runners, such as a delegate's."""
 
     on: bool = True
     read: tuple[Path, ...] = ()

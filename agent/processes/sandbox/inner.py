@@ -20,8 +20,9 @@ _OWN_FACTS = Path("/proc/self")
 
 @dataclass(frozen=True, slots=True)
 class InnerBoundary:
-    """What a process may write: the folders `write`, and, without emptying them, the files `append`. It may
-    read what the runner may. No folder above one of `write` may be another arm's to write.
+    """The paths that a process may write: the folders `write`, and, without emptying them, the files
+    `append`. It may read whatever the runner may. No folder above one of `write` may be another arm's to
+    write.
     """
 
     write: tuple[Path, ...]

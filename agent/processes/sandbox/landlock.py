@@ -1,4 +1,4 @@
-"""Landlock: which files this process and its children may open, and that they reach nobody outside.
+"""Landlock: limits the files that this process and its children may open, and whom they can reach outside.
 
 The kernel's interface is linux/landlock.h and Documentation/userspace-api/landlock.rst. Each version of it
 (ABI) adds rights; this module asks for all that the running kernel knows.

@@ -1,4 +1,4 @@
-"""How much a runner may take: the defaults, derived from this host, as resource limits of the kernel.
+"""Limits the resources of a runner: defaults, derived from this host, as resource limits of the kernel.
 
 There is no default for the address space: drivers of GPUs reserve terabytes of it without using them. What is
 limited is data (RLIMIT_DATA), which counts only what can be written and is this process's own.

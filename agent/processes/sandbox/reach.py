@@ -1,4 +1,4 @@
-"""Which files a runner may reach: the system, its interpreter, its drivers, the files of its own attempt.
+"""Lists the files that a runner may reach: the system, its interpreter, its drivers, its attempt's files.
 
 What is not listed cannot be opened: home folders, the farm's home, the agent's state with its credentials and
 journal, other attempts, `/etc/shadow`, `/tmp`, `/run`.

@@ -1,4 +1,6 @@
-"""What this kernel and this user's rights give a sandbox: each boundary is tried in a process of its own."""
+"""Surveys the boundaries that this kernel and this user's rights allow: each is tried in a process of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _FAULT_EXIT: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is. `without`: what is left open for want of it, each with the kernel's reason."""
+    """The available boundaries. `without`: those that are left open, each with the kernel's reason."""
 
     namespaces: Namespaces | None
     landlock_abi: int

@@ -1,4 +1,4 @@
-"""Judges the outputs of an attempt: every set of the cold process, and what the measured ones returned."""
+"""Judges the outputs of an attempt: every set of the cold process, and those of the measured ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONDETERMINISTIC = "nondeterministic: the same inputs gave different outputs"
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """What the choice of the rule needs to know of the model."""
+    """The facts about the model by which the rule is chosen."""
 
     arithmetic: Arithmetic
     keeps_state: bool
@@ -89,7 +89,7 @@ def judged_outputs(
 
 
 def _expected(references: References, facts: Sequence[OutputFacts], part: slice) -> Expected:
-    """What a part of the steps is judged by: those of a model that was just opened, or the later ones."""
+    """Return the reference for a part of the steps: those of a model just opened, or the later ones."""
     draws: dict[str, Outputs] = {kind.value: draw.outputs[part] for kind, draw in references.draws.items()}
     return Expected(references.reference.outputs[part], facts, draws)
 
@@ -119,7 +119,7 @@ def _rule(attempt: AttemptFile, report: ProcessReport, references: References, k
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What a measured process returned that can be compared: the number of the input set, and its outputs."""
+    """The comparable outputs of a measured process, with the numbers of their input sets."""
 
     index: int
     tuning: int

@@ -65,7 +65,7 @@ MakeReference = Callable[[ReferenceKind, Path, float], NotMade | None]
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What outputs are judged by. `draws`: honest runs beside the reference, by kind."""
+    """The reference by which outputs are judged. `draws`: honest runs beside the reference, by kind."""
 
     reference: Reference
     draws: Mapping[ReferenceKind, Reference] = field(default_factory=dict)

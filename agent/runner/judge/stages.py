@@ -1,4 +1,4 @@
-"""What a cell's result says of starts, memory and the device, from what its processes told."""
+"""Sums up the starts, memory and device times of a cell's processes for its result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ DEVICE_BUSY: Final = "device_busy"
 
 
 def init_stages(processes: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> InitStages:
-    """The stages of the cold and of the warm start. `unseen` says why one is missing."""
+    """Return the stages of the cold and of the warm start. `unseen` says why one is missing."""
     cold, warm = (_typical([p for p in processes if p.cache == cache]) for cache in ("cold", "warm"))
     return InitStages(cold=cold, warm=warm, missing={name: unseen[name] for name in STAGES if name in unseen})
 
 
 def _typical(processes: Sequence[ProcessSamples]) -> StartStages | None:
-    """The stages of one process: medians of stages would come from several, and exceed the init together."""
+    """Return the stages of one process: medians of stages would mix processes, and their sum exceed the
+    init.
+    """
     if not processes:
         return None
     one = sorted(processes, key=lambda process: process.init_ns)[(len(processes) - 1) // 2]
@@ -35,7 +37,7 @@ def _typical(processes: Sequence[ProcessSamples]) -> StartStages | None:
 
 
 def memory_stages(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> MemoryStages:
-    """The memory of the timed processes at each stage: the largest of them."""
+    """Return the memory of the timed processes at each stage: the largest of them."""
     names = [name for name in MemoryStages.model_fields if name != "missing"]
     told = {name: [p.memory_bytes[name] for p in timed if name in p.memory_bytes] for name in names}
     return MemoryStages(
@@ -45,7 +47,7 @@ def memory_stages(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) ->
 
 
 def device_time(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> DeviceTime:
-    """What the device told of an invoke; null where a timed process could not tell."""
+    """Return the device's own times of an invoke; null if a timed process has none."""
     if not timed or not all(process.device_busy_ns for process in timed):
         why = unseen.get(DEVICE_BUSY, "a timed process was not told")
         return no_device_time(why)

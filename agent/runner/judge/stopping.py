@@ -1,4 +1,4 @@
-"""Decide after a block whether it is measured once more, which arms need another one, and why others do not.
+"""Decides after a block whether to repeat it, and which arms need another one.
 
 An arm is measured until its answer is known: that of an arm beside a baseline is its ratio, that of any other
 its own time. The rule sees figures that are final, the blocks that were kept and whether time is left; it

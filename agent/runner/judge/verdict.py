@@ -43,7 +43,9 @@ from runtime.model.reader import read_model
 
 @dataclass(frozen=True, slots=True)
 class _ModelFacts:
-    """What the verdict reads of the model; `shortest_ms` is the physical bound on its latency."""
+    """The facts about the model that the verdict reads; `shortest_ms` is the physical bound on its
+    latency.
+    """
 
     kind: ModelKind
     shortest_ms: float
@@ -56,8 +58,8 @@ def concluded(
     references: References | str,
     took_s: Mapping[int, float],
 ) -> RunnerResult:
-    """The result of processes that all measured. `references`: outputs, or why there are none. `took_s`: how
-    long each process ran.
+    """Return the result of processes that all measured. `references`: outputs, or why there are none.
+    `took_s`: how long each process ran.
 
     A wrong output and an implausible time are failures that keep what was measured as evidence.
     """
@@ -80,7 +82,7 @@ def concluded(
 
 
 class Figures(TypedDict, total=False):
-    """What a measurement gets once its processes are judged."""
+    """The fields that a measurement gets once its processes are judged."""
 
     quality: Quality
     energy: Energy
@@ -91,14 +93,14 @@ class Figures(TypedDict, total=False):
 
 
 def with_figures(result: RunnerResult, **found: Unpack[Figures]) -> RunnerResult:
-    """The result with more figures in its measurement, where it has one."""
+    """Add figures to the result's measurement, if it has one."""
     if result.measurement is None:
         return result
     return result.model_copy(update={"measurement": result.measurement.model_copy(update=found)})
 
 
 def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerResult:
-    """The result with its blocks. Where some are earlier ones, p50 and its interval are over all of them."""
+    """Add its blocks to the result. If some are earlier ones, p50 and its interval are over all of them."""
     m = result.measurement
     if m is None or not blocks:
         return result
@@ -115,7 +117,7 @@ def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerRe
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
-    """The result with what the labelled data says. Too few right answers make it a wrong output."""
+    """Add the labelled score to the result. Too few right answers make it a wrong output."""
     result = with_figures(result, labelled=score)
     if score.verdict != "fail" or result.status is not Status.DONE:
         return result
@@ -127,7 +129,7 @@ def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
 
 
 def not_measured(failure: Failure) -> RunnerResult:
-    """A failure as a result; a delegation report comes along in a measurement without figures."""
+    """Return a failure as a result; a delegation report comes along in a measurement without figures."""
     if failure.delegation is None:
         return RunnerResult(status=failure.status, reason=failure.reason)
     why = f"not measured: {failure.reason.code.value}"
@@ -167,7 +169,9 @@ def _summed_up(
     judged: JudgedOutputs,
     took_s: Mapping[int, float],
 ) -> Measurement:
-    """The cell's figures from all processes, the cold one first; memory is the largest of a timed one."""
+    """Compute the cell's figures from all processes, the cold one first; memory is the largest of a timed
+    one.
+    """
     processes = [report.samples for report in reports if report.samples is not None]
     cold = [p for p in processes if p.cache == "cold"]
     timed = [p for p in processes if p.cache == "warm"]
@@ -207,7 +211,9 @@ def _summed_up(
 
 
 def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) -> Variation | None:
-    """How much the medians vary, and what would narrow the interval; None for fewer than two of them."""
+    """Return how much the medians vary, and what would narrow the interval; None for fewer than two of
+    them.
+    """
     samples = [report.samples for report in reports if report.samples is not None]
     found = variation_of(
         [
@@ -231,6 +237,6 @@ def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:
 
 
 def _no_latency(why: str) -> Latency:
-    """A summary without figures, each with the reason."""
+    """Return a summary without figures, each with the reason."""
     names = [name for name in Latency.model_fields if name != "missing"]
     return Latency.model_validate({**dict.fromkeys(names), "missing": dict.fromkeys(names, why)})

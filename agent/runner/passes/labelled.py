@@ -1,4 +1,4 @@
-"""The process that runs a model on labelled data, after everything is timed."""
+"""Runs a model on labelled data in a process of its own, after everything is timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that invokes a model without a pause for minutes, after everything is timed; what it says."""
+"""Runs the sustained-load process after everything is timed, and reads its report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _sliced(attempt: AttemptFile, folder: Path) -> SustainedReport:
 
 
 def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry) -> Sustained:
-    """What the pass says, with the clock in each slice where a sensor reads one."""
+    """Build the pass's result, with the clock in each slice if a sensor reads one."""
     asked_s = attempt.job.plan.sustained_s or 0.0
     if report.failure is not None or not report.slices:
         failure = report.failure

@@ -44,7 +44,7 @@ windows are off by more than a tenth."""
 
 
 def part_of(device: Device) -> str:
-    """The part of the machine that computes for a device."""
+    """Return the part of the machine that computes for a device."""
     return PROCESSOR if device.kind == "cpu" else device.environment.get("opencl_pci", NOWHERE)
 
 
@@ -57,7 +57,7 @@ class Telemetry:
     _recorded: Recording | None = field(default=None, init=False)
 
     def evidence(self, device: Device, report: ProcessReport) -> ProcessReport:
-        """The report of a timed process with what the sensors of its device say of it."""
+        """Add the sensors' evidence about its device to the report of a timed process."""
         samples = report.samples
         if samples is None or not samples.kept_ns or (window := _window(samples.facts)) is None:
             return report
@@ -129,7 +129,9 @@ class Telemetry:
         return Energy(invoke_mj=1e3 * fmean(known))
 
     def clocks(self, device: Device, windows: Sequence[tuple[int, int]]) -> tuple[list[float | None], str]:
-        """The median clock of a device's part in MHz in each window, and why one is None, else empty."""
+        """Return the median clock of a device's part in MHz in each window, and why one is None, else
+        empty.
+        """
         part = part_of(device)
         of_clock = [
             number
@@ -202,7 +204,7 @@ def sensors_process(job_files: Sequence[Path]) -> None:
 
 
 def _sensors(attempts: Sequence[AttemptFile], cpus: Collection[int]) -> Found:
-    """The sensors of all parts, in the same order in the runner and in the process that reads them."""
+    """Return the sensors of all parts, in the same order in the runner and in the process that reads them."""
     parts = dict.fromkeys(part_of(attempt.device) for attempt in attempts)
     return sum((sensors_of(part, cpus) for part in parts), Found())
 

@@ -1,4 +1,4 @@
-"""The process that keeps several runs of a model in flight, after everything is timed; what it says."""
+"""Runs the process that keeps several runs in flight after everything is timed, and reads its report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _counted(attempt: AttemptFile, folder: Path) -> ThroughputReport:
 
 
 def throughput(report: ThroughputReport, asked: ThroughputPlan) -> Throughput:
-    """What the pass says: the rate, or why there is none."""
+    """Build the pass's result: the rate, or why there is none."""
     why = report.why_not if report.failure is None else report.failure.reason.text
     if why or not report.runs or report.wall_ns <= 0:
         missing = dict.fromkeys(("seconds", "runs", "per_second"), why or "it reported nothing")

@@ -31,7 +31,8 @@ _POOLS = (
 def measuring_environment(
     base: Mapping[str, str], caches: Path, threads: int, host_cpus: Iterable[int] = ()
 ) -> dict[str, str]:
-    """The environment of a measuring process: `base`, cache folders below `caches`, pools of `threads`.
+    """Return the environment of a measuring process: `base`, cache folders below `caches`, pools of
+    `threads`.
 
     `host_cpus`: the CPUs that the farm may use, which a process that is bound to some cannot find out.
     """
@@ -53,7 +54,7 @@ def own_caches(folder: Path) -> dict[str, str]:
 
 
 def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], threads: int) -> list[int]:
-    """The CPUs for `threads` threads: one per physical core first, then their hyper-threads.
+    """Choose the CPUs for `threads` threads: one per physical core first, then their hyper-threads.
 
     `siblings` maps a CPU to all logical CPUs of its core. Raises `ValueError` for more threads than CPUs.
     """

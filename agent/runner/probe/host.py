@@ -1,4 +1,4 @@
-"""Facts about this host and this software: what splits a series of results, and what is only recorded."""
+"""Facts about this host and this software: those that split a series of results, and those only recorded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SOURCES = (".py", ".cl")
 
 
 def host_environment() -> dict[str, str]:
-    """The conditions and versions of every device of this host, as this process finds them.
+    """Return the conditions and versions of every device of this host, as this process finds them.
 
     LiteRT's version is among them whether or not `litert` runs there: LiteRT makes the references.
     """
@@ -55,13 +55,13 @@ def host_environment() -> dict[str, str]:
 
 
 def host_cpus() -> Collection[int]:
-    """The CPUs that the farm may use: of a measuring process, which is bound to some, those of its runner."""
+    """Return the CPUs that the farm may use: in a measuring process, which is bound to some, its runner's."""
     listed = os.environ.get(HOST_CPUS_VARIABLE)
     return os.sched_getaffinity(0) if listed is None else [int(cpu) for cpu in listed.split(",")]
 
 
 def delegate_environment(descriptor: DelegateDescriptor) -> dict[str, str]:
-    """The versions of a delegate's results: what it executes of the runtime, and the fields that it names.
+    """Return the versions of a delegate's results: the runtime files that it executes, and its own fields.
 
     Raises `DelegateError` for a field that describes the machine, which would put its results into series
     that are not its own, and for a field that is not a text.
@@ -90,12 +90,12 @@ def host_facts() -> dict[str, str]:
 
 
 def host_tuning() -> dict[str, str]:
-    """The fact of what `farm-agent tuning` holds otherwise on this host than it was found, now."""
+    """Return the fact that records which settings `farm-agent tuning` now holds changed on this host."""
     return {HOST_TUNING_FACT: in_force() or "none"}
 
 
 def cpu_model() -> str:
-    """The CPU's name as the kernel gives it."""
+    """Return the CPU's name as the kernel gives it."""
     text = _CPUINFO.read_text() if _CPUINFO.exists() else ""
     named = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
     return " ".join(named.group(1).split()) if named else platform.processor() or platform.machine()
@@ -123,7 +123,7 @@ def runtime_identity(executes: tuple[str, ...]) -> str:
 
 
 def sources(names: Iterable[str]) -> list[Path]:
-    """The files of these files and folders of the runtime whose change may change an output or a time."""
+    """Return the runtime's source files under these names whose change may change an output or a time."""
     root = Path(str(files("runtime")))
     named = (path for name in names for path in root.glob(name))
     found = (file for path in named for file in ([path] if path.is_file() else path.rglob("*")))

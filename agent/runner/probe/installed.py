@@ -1,4 +1,4 @@
-"""How many bytes a delegate takes on this host as it is installed."""
+"""Measures the installed size of a delegate on this host, in bytes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class _UnknownSizeError(Exception):
 
 
 def installed(kind: str) -> Installed:
-    """The bytes of the delegate's own files and of the packages that it names; Python and numpy, which every
-    delegate needs, and drivers are not among them. Raises `DelegateError` as `delegate_descriptor`.
+    """Return the bytes of the delegate's own files and of the packages that it names; without drivers, Python
+    and numpy, which every delegate needs. Raises `DelegateError` as `delegate_descriptor`.
     """
     descriptor = delegate_descriptor(kind)
     try:
@@ -38,7 +38,7 @@ def installed(kind: str) -> Installed:
 
 
 def _bytes_of(package: Distribution) -> int:
-    """The size of all files of a distribution."""
+    """Return the size of all files of a distribution."""
     origin = json.loads(package.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable"):
         raise _UnknownSizeError(f"the package {package.name} is installed as a link to its sources")

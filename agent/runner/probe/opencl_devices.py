@@ -74,7 +74,7 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
 
 
 def platform_slug(name: str) -> str:
-    """A short stable name of an OpenCL platform: `pocl`, `nvidia`, ..., else its own first words."""
+    """Return a short stable name of an OpenCL platform: `pocl`, `nvidia`, ..., else its own first words."""
     lowered = name.lower()
     for part, slug in _PLATFORM_SLUGS:
         if part in lowered:
@@ -83,8 +83,8 @@ def platform_slug(name: str) -> str:
 
 
 def exclusion_group(device_id: str, *, cpu: bool) -> str:
-    """What must not run beside a device: everything on its host, or only the CPU where the operator lets GPUs
-    be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
+    """Return the group that must not run beside a device: everything on its host, or only the CPU if the
+    operator lets GPUs be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
     """
     if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
         return HOST_GROUP
@@ -98,8 +98,8 @@ def _is_cpu(device: pyopencl.Device) -> bool:
 
 
 def _found_before(device: pyopencl.Device) -> dict[str, str]:
-    """What a probe found that the device does with fp16 and bfloat16, and a check of its operators, where one
-    ran; both are kept in the delegate's cache.
+    """Return earlier findings about the device from the delegate's cache: the probe of fp16 and bfloat16, and
+    the check of operators, if one ran.
     """
     from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
     from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision  # noqa: PLC0415  # as above
@@ -142,7 +142,7 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
 
 
 def _environment(device: pyopencl.Device) -> dict[str, str]:
-    """What tells an OpenCL device and its driver from others."""
+    """Return the fields that distinguish an OpenCL device and its driver from others."""
     from runtime.delegates.gpu.backends.opencl.identity import identity  # noqa: PLC0415  # loads the drivers
 
     return {
@@ -156,7 +156,7 @@ def _environment(device: pyopencl.Device) -> dict[str, str]:
 
 
 def found_again(known: Device) -> Device:
-    """The device as this process finds it: at its present index, with its present environment.
+    """Find the device again: at its present index, with its present environment.
 
     The loader's order may have changed since the agent listed it. A device is known by its UUID, else by its
     place on the PCI bus, else by its name and its platform's. Raises `DeviceError` where none is the device.
@@ -189,6 +189,6 @@ _MARKS = ("opencl_uuid", "opencl_pci", "opencl_device")
 
 
 def _mark(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """What a device is known by: the value of a mark, of a mere name with that of its platform."""
+    """Return the identifying value of a mark; for a mere name, with that of its platform."""
     names = (name, "opencl_platform") if name == _MARKS[-1] else (name,)
     return tuple(environment.get(part, "") for part in names)

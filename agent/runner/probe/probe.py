@@ -51,7 +51,7 @@ def probe(*, without_opencl: str | None = None) -> ProbeReport:
 
 
 def host_cpu() -> Device:
-    """The host's CPU, before any delegate is asked."""
+    """Describe the host's CPU, before any delegate is asked."""
     return Device(
         device_id=HOST_CPU,
         kind="cpu",
@@ -65,7 +65,7 @@ def host_cpu() -> Device:
 
 
 def _opencl() -> tuple[list[Device], str]:
-    """The OpenCL devices, and why there are none; the reason of a host that has some is not used."""
+    """Return the OpenCL devices, and why there are none; the reason of a host that has some is not used."""
     try:
         found, faults = opencl_devices()
     except (FarmRuntimeError, ImportError) as error:
@@ -97,7 +97,7 @@ def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl
 
 
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
-    """The device with the delegates that run on it, and the environment fields of their results."""
+    """Add the delegates that run on the device, and the environment fields of their results."""
     here = [h for h in hosted if device.device_id in h.device_ids]
     return device.model_copy(
         update={

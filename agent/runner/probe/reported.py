@@ -1,4 +1,4 @@
-"""What a measuring process reports about itself: the device that it runs on, its machine and its software."""
+"""Reports a measuring process's own device, machine and software."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def present_device(device: Device) -> Device:
-    """The device as this process finds it. Raises `DeviceError` where another one has taken its place."""
+    """Return the device as this process finds it. Raises `DeviceError` if another one has taken its place."""
     if device.api == "opencl":
         from agent.runner.probe.opencl_devices import found_again  # noqa: PLC0415  # loads the drivers
 
@@ -22,7 +22,7 @@ def present_device(device: Device) -> Device:
 
 
 def reported_environment(device: Device, kind: str) -> dict[str, str]:
-    """The environment of this process, which has run a delegate on a device.
+    """Return the environment of this process, which has run a delegate on a device.
 
     Raises `DeviceError` where that device is not at the index any more at which it was opened.
     """
@@ -36,7 +36,7 @@ def reported_environment(device: Device, kind: str) -> dict[str, str]:
 
 
 def environment_of_failed(device: Device, kind: str) -> dict[str, str]:
-    """The same of a process that measured nothing; empty where it cannot be found."""
+    """Return the environment of a process that measured nothing; empty if it cannot be determined."""
     try:
         return reported_environment(device, kind)
     except (FarmRuntimeError, OSError) as error:

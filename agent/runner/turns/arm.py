@@ -160,7 +160,7 @@ class Arm:
         return self.live
 
     def _bounded(self, launch: Launch, own: tuple[Path, ...]) -> Launch:
-        """The launch within a boundary of its own: no process of an arm can touch what another one has."""
+        """Put a launch within a boundary of its own: no process of an arm can touch another's files."""
         if self.attempt.writable is None:
             return launch
         return replace(launch, inner=InnerBoundary((*own, *map(Path, self.attempt.writable))))
@@ -246,7 +246,7 @@ def _check_publishable(attempt: AttemptFile, cpus: Collection[int]) -> None:
 
 
 def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
-    """The descriptor of the job's delegate, once it has accepted the job's options.
+    """Return the descriptor of the job's delegate, once it has accepted the job's options.
 
     The farm checked them against the descriptor that is installed where the campaign was submitted; another
     version may be installed here. Raises `FailedError`.
@@ -263,7 +263,8 @@ def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
 def _chosen_cpus(
     attempt: AttemptFile, descriptor: DelegateDescriptor, allowed: Sequence[int]
 ) -> Sequence[int]:
-    """The CPUs of the job's `threads`, to which this process, and so its children, is bound in its turns.
+    """Choose the CPUs of the job's `threads`, to which this process, and so its children, is bound in its
+    turns.
 
     Without that option the delegate's descriptor sets the count; without that, all CPUs are used.
     """
@@ -279,7 +280,7 @@ def _chosen_cpus(
 
 
 def _with_present_device(attempt: AttemptFile, job_file: Path) -> AttemptFile:
-    """The attempt with its OpenCL device at the index that it has now, for the processes too.
+    """Return the attempt with its OpenCL device at its present index, for the processes too.
 
     Found here and not where it is opened: what a driver does on its first use is part of `init`. Raises
     `FailedError` where another device has taken its place.

@@ -91,7 +91,7 @@ class BlockAsked:
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """What a block says beside its figures. `reading`: of the calibration workload in it; `disturbed`:
+    """The facts of a block beside its figures. `reading`: of the calibration workload in it; `disturbed`:
     whether others disturbed most rounds, so that all of them count.
     """
 
@@ -258,7 +258,7 @@ class _Block:
     def _completed(
         self, report: ProcessReport, part: _Part, kept: Sequence[Round], device_use: DeviceUse
     ) -> ProcessReport:
-        """The report with the samples that the slices gave, and with what was seen around them."""
+        """Complete a report with the samples of its slices, and with the observations around them."""
         name, device = part.arm.name, part.arm.attempt.device
         invoke_ns = tuple(ns for times in part.times.values() for ns in times.invoke_ns)
         start_ns = tuple(ns for times in part.times.values() for ns in times.start_ns)

@@ -1,4 +1,4 @@
-"""Run a piece of work of a known size between rounds: a covariate of what is measured beside it.
+"""Runs a piece of work of a known size between rounds: a covariate of the measurements beside it.
 
 It is recorded, and compared with the device's own history before a block that may wait for a quiet machine;
 no figure is ever scaled by it.

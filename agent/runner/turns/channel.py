@@ -39,7 +39,8 @@ class SliceTimes(Wire):
 
 
 class Answer(Wire):
-    """What a measuring process says: its phase at any time, and one of the others at the end of its turn.
+    """A message from a measuring process: its phase at any time, one of the other fields at the end of its
+    turn.
 
     `loaded`: its modules are imported and it waits. `run_ns`: it has warmed up, and an invoke takes so long.
     """

@@ -1,4 +1,4 @@
-"""How an arm ends before its time, and the clock that counts its time."""
+"""Ends an arm before its time, and counts the time of an arm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run what follows the timed processes of an arm: the passes that were asked for, and the labelled data."""
+"""Runs the passes after the timed processes of an arm: the requested ones, and the labelled data."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def frozen_warmup(folder: Path) -> int:
 def _samples(
     result: ProcessResult, index: int, cache: Literal["cold", "warm"], tuning: int
 ) -> ProcessSamples:
-    """The samples of a process; of the timed invokes it has sent all at the end of each slice."""
+    """Return the samples of a process; it has sent those of the timed invokes at the end of each slice."""
     return ProcessSamples(
         index=index,
         tuning=tuning,

@@ -1,4 +1,6 @@
-"""Sum up what the figures of an arm rest on: integrity, what others took, and how it was measured."""
+"""Sums up the evidence for an arm's figures: integrity, the share that others took, and how it was
+measured.
+"""
 
 from __future__ import annotations
 

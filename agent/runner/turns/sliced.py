@@ -29,7 +29,7 @@ def with_slices(
 
 
 def facts_of(window: Window, rounds: Sequence[Round]) -> dict[str, str]:
-    """The counters around the rounds of a block, as a result records them."""
+    """Return the counters around the rounds of a block, as a result records them."""
     last = rounds[-1].window
     counted = {
         "watched_s": last.from_s + last.wall_s - rounds[0].window.from_s,

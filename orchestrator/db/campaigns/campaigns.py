@@ -51,7 +51,7 @@ def content_of(
 
 
 def find_unfinished(turn: Turn, content: str) -> tables.Campaign | None:
-    """The newest campaign with this content that has an open cell and was not cancelled."""
+    """Return the newest campaign with this content that has an open cell and was not cancelled."""
     return turn.exec(
         select(tables.Campaign)
         .where(
@@ -136,7 +136,7 @@ def _hindered(planned: PlannedCell) -> CellState:
 
 
 def _baseline(campaign: Campaign) -> dict[str, Any]:
-    """The columns that say what the campaign's baseline is."""
+    """Return the columns that describe the campaign's baseline."""
     for delegate in campaign.delegates:
         if delegate.name == campaign.baseline_delegate:
             return {"baseline_kind": delegate.kind, "baseline_options": dict(delegate.options)}
@@ -154,7 +154,7 @@ def _add_pools(turn: Turn, lines: Iterable[str]) -> None:
 
 
 def _least_served(turn: Turn, campaign_no: int | None = None) -> float:
-    """The device-seconds with which a campaign joins the others: as many as the one that was given least.
+    """Return the device-seconds a campaign starts with: those of the campaign that has had the least.
 
     With fewer it would be owed everything that the others got before it came, and would run alone for as
     long.
@@ -164,8 +164,8 @@ def _least_served(turn: Turn, campaign_no: int | None = None) -> float:
 
 
 def _share_of(turn: Turn, user: str, campaign_no: int | None = None, before_s: float = 0.0) -> float:
-    """The device-seconds with which a campaign's user goes on: what the user's other campaigns say, else, for
-    the same reason, at least as many as the user has who was given least.
+    """Return the device-seconds a campaign's user starts with: those of the user's other campaigns, else, for
+    the same reason, at least those of the user who has had the least.
     """
     share = col(tables.Campaign.user_served_s)
     waiting = _others_that_wait(campaign_no)
@@ -187,7 +187,7 @@ def _others_that_wait(campaign_no: int | None) -> tuple[ColumnElement[bool], ...
 
 
 def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
-    """The columns of a cell that waits."""
+    """Return the columns of a waiting cell."""
     spec = planned.spec
     limit_s = spec.queue_limit_s
     return {

@@ -20,8 +20,8 @@ from orchestrator.policy.lifecycle import OPEN, CellState
 
 
 def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
-    """Number of open cells by state; `suspect`: of attempts without a message since `suspect_before`;
-    `paused`: of queued cells whose campaign is paused.
+    """Return the number of open cells by state; `suspect`: of attempts without a message since
+    `suspect_before`; `paused`: of queued cells whose campaign is paused.
     """
     rows = session.exec(
         select(tables.Cell.state, func.count()).where(tables.IS_OPEN).group_by(col(tables.Cell.state))
@@ -39,7 +39,7 @@ def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
 
 
 def waiting_of(session: Session, user: str) -> int:
-    """Number of queued cells of one submitter."""
+    """Count the queued cells of one submitter."""
     query = (
         select(func.count())
         .select_from(tables.Cell)
@@ -61,7 +61,7 @@ class FarmState:
 
 
 def read(session: Session, now: datetime, suspect_s: float) -> FarmState:
-    """The state now; agents that were silent for `suspect_s` seconds get no work."""
+    """Return the state now; agents that were silent for `suspect_s` seconds get no work."""
     silent_before = now - timedelta(seconds=suspect_s)
     return FarmState(
         now,

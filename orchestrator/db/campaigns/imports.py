@@ -39,7 +39,7 @@ class ImportedCell:
 
 
 def find(turn: Turn, content: str) -> str | None:
-    """The id of the campaign that an equal import made; None where there was none."""
+    """Return the id of the campaign of an equal earlier import, or None."""
     query = select(tables.Campaign.campaign_id).where(tables.Campaign.content == content)
     return turn.exec(query.order_by(col(tables.Campaign.no).desc())).first()
 
@@ -74,7 +74,7 @@ def add(
 
 
 def device_id(name: str) -> str:
-    """The id of a device of imported results, which no agent's device can have."""
+    """Return the id of a device of imported results; no agent's device can have it."""
     return f"imported:{name}"
 
 

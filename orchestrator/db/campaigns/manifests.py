@@ -16,7 +16,8 @@ from orchestrator.results.records import ManifestRecord, ModelOrigin
 
 
 def manifest(session: Session, ref: str | None) -> ManifestRecord | None:
-    """The campaign file of a campaign; None where it was submitted without one, or before files were kept.
+    """Return the campaign file of a campaign; None if it was submitted without one, or before files were
+    kept.
 
     Raises `UsageError` as `find_campaign`.
     """

@@ -35,7 +35,7 @@ def total_count(session: Session, campaign_no: int) -> int:
 
 
 def remaining_by_target(session: Session, campaign_no: int, now: datetime) -> Mapping[str, float]:
-    """Expected seconds of work of the open cells of each target, corrected by the pace so far."""
+    """Return the expected seconds of work of each target's open cells, corrected by the pace so far."""
     rows = session.exec(
         select(tables.Cell.target, func.sum(tables.Cell.expected_s))
         .where(tables.Cell.campaign_no == campaign_no, tables.IS_OPEN)

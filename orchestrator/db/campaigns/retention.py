@@ -65,7 +65,7 @@ def ended(session: Session) -> list[Ended]:
 
 
 def shown_elsewhere(session: Session, numbers: Collection[int]) -> set[int]:
-    """Those of these campaigns whose results a cell of another campaign shows."""
+    """Return the campaigns among these whose results a cell of another campaign shows."""
     if not numbers:
         return set()
     owner, viewer = tables.Cell.__table__.alias("owner"), tables.Cell.__table__.alias("viewer")  # type: ignore[attr-defined]  # SQLModel's table
@@ -112,7 +112,7 @@ def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
 
 
 def _references(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
-    """Reference outputs for models that these cells name."""
+    """Return the reference outputs for models that these cells name."""
     rows = session.exec(
         select(tables.ReferenceClaim.sha256, tables.ReferenceClaim.size_bytes)
         .distinct()
@@ -126,7 +126,7 @@ def _references(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
 
 
 def unshown(session: Session) -> int:
-    """How many cells show a result that does not exist."""
+    """Count the cells that show a result that does not exist."""
     missing = (
         select(func.count())
         .select_from(tables.Cell)
@@ -175,7 +175,7 @@ def forget(turn: Turn, number: int) -> bool:
 
 
 def _shown_meanwhile(turn: Turn, cells: Collection[str], number: int) -> set[str]:
-    """Those of a campaign's cells whose results the scheduler has just reused for another campaign."""
+    """Return the cells of a campaign whose results the scheduler has just reused for another campaign."""
     viewer = tables.Cell
     return set(
         turn.exec(

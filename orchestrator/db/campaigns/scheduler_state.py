@@ -31,7 +31,7 @@ class SchedulerState:
 
 
 def read(session: Session) -> SchedulerState | None:
-    """The row; None where no lab ever ran on this database."""
+    """Return the row; None if no lab ever ran on this database."""
     row = session.get(tables.Scheduler, 1)
     if row is None:
         return None

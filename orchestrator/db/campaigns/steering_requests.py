@@ -105,7 +105,7 @@ def _may_run_again(cell: tables.Cell, failed_only: bool) -> bool:
 
 
 def _graded(turn: Turn, cells: Sequence[tables.Cell], grades: Collection[Grade]) -> set[str]:
-    """The ids of those of these cells that show a result of one of these grades."""
+    """Return the ids of the cells that show a result of one of these grades."""
     shown = select(tables.Cell.cell_id, tables.Result.grade).join(
         tables.Result, col(tables.Result.attempt_id) == tables.Cell.shown_attempt_id
     )
@@ -129,7 +129,7 @@ def _put_back(turn: Turn, cell: tables.Cell, now: datetime) -> None:
 
 
 def _cells(turn: Turn, ref: str) -> Sequence[tables.Cell]:
-    """The cells of a campaign, or the one cell that `ref` names. Raises `UsageError`."""
+    """Return the cells of a campaign, or the one cell that `ref` names. Raises `UsageError`."""
     if records.campaign_rows(turn, ref):
         number = records.find_campaign(turn, ref).no
         return turn.exec(select(tables.Cell).where(tables.Cell.campaign_no == number)).all()
@@ -137,7 +137,7 @@ def _cells(turn: Turn, ref: str) -> Sequence[tables.Cell]:
 
 
 def find_device(turn: Turn, name: str) -> tables.Device:
-    """A device by its id, or a glob that fits one. Raises `UsageError`."""
+    """Find a device by its id, or by a glob that fits exactly one. Raises `UsageError`."""
     ids = sorted(turn.exec(select(tables.Device.device_id)))
     fits = [known for known in ids if known == name] or [known for known in ids if fnmatchcase(known, name)]
     if len(fits) != 1:

@@ -18,14 +18,16 @@ from orchestrator.policy.lifecycle import CellState
 
 @dataclass(frozen=True, slots=True)
 class Companions:
-    """What is measured together with a cell: waiting cells; where a baseline could run (None: nowhere)."""
+    """The waiting cells to measure together with a cell, and the device for the baseline (None: there is
+    none).
+    """
 
     cells: tuple[Assignment, ...] = ()
     baseline_device_id: str | None = None
 
 
 def companions(session: Session, cell: tables.Cell, device: tables.Device, now: datetime) -> Companions:
-    """The waiting cells of the same model and campaign on this host that share the cell's baseline."""
+    """Return the waiting cells of the same model and campaign on this host that share the cell's baseline."""
     campaign = session.get_one(tables.Campaign, cell.campaign_no)
     if campaign.baseline_kind is None or campaign.purpose != tables.MEASURE:
         return Companions()
@@ -68,6 +70,6 @@ def baseline_is_done(session: Session, cell: tables.Cell, baseline: str) -> bool
 
 
 def _devices(session: Session, device: tables.Device) -> Sequence[tables.Device]:
-    """The present devices of a device's host."""
+    """Return the present devices of a device's host."""
     query = select(tables.Device).where(tables.Device.agent_id == device.agent_id, tables.Device.present)
     return session.exec(query.order_by(col(tables.Device.device_id))).all()

@@ -201,7 +201,7 @@ def _retry_rule(cell: tables.Cell) -> RetryRule:
 
 
 def _ends(turn: Turn, cell: tables.Cell) -> list[AttemptEnd]:
-    """The ends that count for a cell: those since a user's last `retry`."""
+    """Return the attempt ends that count for a cell: those since a user's last `retry`."""
     return [
         AttemptEnd(
             AttemptState(row.state),

@@ -108,7 +108,7 @@ def withdraw(turn: Turn, cell: tables.Cell) -> None:
 
 
 def _restored(turn: Turn, cell: tables.Cell, reason: Reason) -> tuple[CellState, Reason, str]:
-    """The end of a cell whose earlier result stays: state, reason and the text of the event."""
+    """Return the end of a cell whose earlier result stays: state, reason and the text of the event."""
     result = turn.find_result(str(cell.shown_attempt_id))
     if result is not None:
         cell.device_id = result.device_id
@@ -118,5 +118,5 @@ def _restored(turn: Turn, cell: tables.Cell, reason: Reason) -> tuple[CellState,
 
 
 def sentence(reason: Reason) -> str:
-    """A reason as an event's text; empty for a cell that was measured."""
+    """Format a reason as an event's text; empty for a cell that was measured."""
     return "" if reason.code is ReasonCode.COMPLETED else f"{reason.code.value}: {reason.text}"

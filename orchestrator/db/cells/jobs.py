@@ -30,7 +30,7 @@ runner that ends normally has time to write its measurements. Larger: a hung one
 def job(
     arms: Sequence[tuple[tables.Cell, tables.Attempt]], campaign: tables.Campaign, model_bytes: int
 ) -> JobSpec:
-    """The description of an attempt for its agent, the first of `arms`, with those that it carries.
+    """Describe an attempt to its agent: the first of `arms`, with the others as arms that it carries.
 
     `model_bytes`: size of the cells' model.
     """
@@ -63,7 +63,7 @@ def _arm(cell: tables.Cell, attempt: tables.Attempt) -> Arm:
 
 
 def _baseline(lead: tables.Attempt, campaign: tables.Campaign) -> Arm:
-    """The campaign's baseline, measured again for the ratio alone."""
+    """Return the arm of the campaign's baseline, which is measured again for the ratio alone."""
     return Arm(
         attempt_id=f"{lead.attempt_id}-baseline",
         attempt_no=0,
@@ -146,7 +146,7 @@ def _jobs(session: Session, attempts: SelectOfScalar[tables.Attempt]) -> list[tu
 
 
 def _carried(session: Session, lead: tables.Attempt) -> list[tuple[tables.Cell, tables.Attempt]]:
-    """The attempts that this one carries and that have not ended, with their cells."""
+    """Return the unfinished attempts that this one carries, with their cells."""
     query = (
         select(tables.Cell, tables.Attempt)
         .join(tables.Attempt, col(tables.Attempt.cell_id) == tables.Cell.cell_id)

@@ -23,12 +23,12 @@ class Output:
 
     @property
     def end(self) -> int:
-        """How many characters the runner has written."""
+        """Number of characters that the runner has written."""
         return self.start + len(self.text)
 
 
 def of_attempt(session: Session, attempt_id: str) -> Output | None:
-    """The output of an attempt's runner so far; None: it wrote none, or it ended long ago."""
+    """Return the output of an attempt's runner so far; None if it wrote none, or ended long ago."""
     row = session.get(tables.Output, attempt_id)
     return None if row is None else Output(row.start, row.text)
 

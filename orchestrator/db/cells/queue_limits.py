@@ -36,7 +36,7 @@ def is_any_overdue(session: Session, now: datetime) -> bool:
 
 
 def start_clock(cell: tables.Cell, now: datetime) -> None:
-    """A cell begins to wait."""
+    """Set the time at which a cell that begins to wait is given up."""
     limit_s = cell.queue_limit_s
     cell.queue_until = None if limit_s is None else now + timedelta(seconds=limit_s)
     ends_at = None if cell.refines is None else Refining.read(cell.refines).ends_at

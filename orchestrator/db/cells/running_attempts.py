@@ -32,7 +32,7 @@ class RunningAttempt:
 def running(
     session: Session, now: datetime, attempt_ids: Sequence[str] | None = None
 ) -> list[RunningAttempt]:
-    """The attempts under way: all of them, or those of `attempt_ids`."""
+    """Return the attempts under way: all of them, or those of `attempt_ids`."""
     query = (
         select(tables.Attempt, tables.Cell, tables.Campaign, tables.Device.agent_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
@@ -69,7 +69,7 @@ class Silent:
 
 
 def unwanted(session: Session, now: datetime) -> list[RunningAttempt]:
-    """Attempts that a user cancelled, that no process waits for, or that are over their time."""
+    """Return the attempts that a user cancelled, that no process waits for, or that are over their time."""
     query = (
         select(tables.Attempt.attempt_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
@@ -116,7 +116,7 @@ def of_agent(session: Session, agent_id: str) -> list[str]:
 
 
 def silent(session: Session, before: datetime) -> list[Silent]:
-    """Attempts that sent no message since `before`."""
+    """Return the attempts that sent no message since `before`."""
     last = func.coalesce(tables.Attempt.heard_at, tables.Attempt.started_at, tables.Attempt.dispatched_at)
     rows = session.exec(
         select(tables.Attempt.attempt_id, tables.Device.agent_id, tables.Attempt.device_id, last)

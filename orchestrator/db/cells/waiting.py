@@ -61,7 +61,7 @@ def cell_facts(
 
 
 def first_queued(session: Session, campaign_no: int, limit: int) -> list[tuple[str, str]]:
-    """The waiting cells of a campaign in the order of their start: id, and model on delegate."""
+    """Return the waiting cells of a campaign in the order of their start: id, and model on delegate."""
     rows = session.exec(
         select(tables.Cell)
         .where(tables.Cell.campaign_no == campaign_no, tables.Cell.state == CellState.QUEUED.value)
@@ -117,7 +117,9 @@ def _device_facts(
 def _reserved(
     device: tables.Device, known: Sequence[tables.Device], campaign: tables.Campaign, now: datetime
 ) -> str:
-    """How somebody else's reservation keeps a campaign's cells from a device; empty where none does."""
+    """Explain which reservation of another user keeps a campaign's cells from a device; empty if none
+    does.
+    """
     host = [other for other in known if other.agent_id == device.agent_id]
     present = [other for other in host if other.present]
     group = kept_busy(device, present, campaign.baseline_kind)
@@ -171,7 +173,9 @@ def _ahead(session: Session, cell: tables.Cell) -> tuple[int, float]:
 
 
 def _sum(session: Session, cell: tables.Cell, *which: ColumnElement[bool]) -> tuple[int, float]:
-    """Number and expected seconds of the queued cells in its line that are `which`."""
+    """Return number and expected seconds of the queued cells in its line that fulfil the conditions
+    `which`.
+    """
     table = tables.Cell
     query = (
         select(func.count(), func.coalesce(func.sum(table.expected_s), 0.0))

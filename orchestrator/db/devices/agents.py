@@ -97,14 +97,14 @@ def state_of(session: Session, agent_id: str) -> str | None:
 
 
 def devices_of(session: Session, agent_ids: Sequence[str]) -> list[str]:
-    """The devices that these agents ever named."""
+    """Return every device that these agents ever named."""
     return list(
         session.exec(select(tables.Device.device_id).where(col(tables.Device.agent_id).in_(agent_ids)))
     )
 
 
 def present_devices_of(session: Session, agent_id: str) -> set[str]:
-    """The devices that this agent's last hello named."""
+    """Return the devices that this agent's last hello named."""
     device = tables.Device
     query = select(device.device_id).where(device.agent_id == agent_id, col(device.present))
     return set(session.exec(query))
@@ -130,7 +130,7 @@ def are_waited_for(session: Session, device_ids: Sequence[str]) -> bool:
 
 
 def revoked(session: Session, now: datetime) -> set[str]:
-    """Removed agents that were enrolled and have no valid credential any more.
+    """Return the removed agents that were enrolled and have no valid credential any more.
 
     Their keys and connections may be accepted for a moment yet, where another process has not noticed.
     """
@@ -142,7 +142,7 @@ def revoked(session: Session, now: datetime) -> set[str]:
 
 
 def is_valid(now: datetime) -> ColumnElement[bool]:
-    """The condition of a credential that is neither revoked nor expired after a replacement."""
+    """Return the SQL condition of a credential that is neither revoked nor expired after a replacement."""
     return and_(
         col(tables.Credential.revoked_at).is_(None),
         or_(col(tables.Credential.expires_at).is_(None), col(tables.Credential.expires_at) > now),

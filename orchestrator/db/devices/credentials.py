@@ -41,7 +41,7 @@ def valid(session: Session, now: datetime) -> list[Known]:
 
 
 def agent_of_bearer(session: Session, token: str, now: datetime) -> str | None:
-    """The agent with this valid token. The look-up is by hash, so its duration reveals nothing."""
+    """Find the agent with this valid token. The look-up is by hash, so its duration reveals nothing."""
     return session.exec(
         select(tables.Credential.agent_id).where(
             tables.Credential.token_sha256 == digest(token), is_valid(now)

@@ -23,7 +23,7 @@ class RecordedHello:
 
 
 def recorded_hello(session: Session) -> RecordedHello | None:
-    """The latest hello of any agent; None before the first."""
+    """Return the latest hello of any agent; None before the first."""
     agent = session.exec(select(tables.Agent).order_by(col(tables.Agent.seen_at).desc())).first()
     if agent is None:
         return None
@@ -48,7 +48,7 @@ def recorded_hello(session: Session) -> RecordedHello | None:
 
 
 def lab_hello(session: Session) -> AgentHello:
-    """The present devices of every agent that takes work, as if one had named them all.
+    """Return the present devices of every agent that takes work, as if one agent had named them all.
 
     A delegate kind is missing where no device hosts it.
     """
@@ -163,7 +163,7 @@ def _record_device(turn: Turn, agent_id: str, device: Device, *, sole: bool) -> 
 
 
 def environment_of(turn: Turn, device: tables.Device, kind: str) -> dict[str, str]:
-    """The environment that the next result of a delegate on a device is expected to have."""
+    """Return the environment that the next result of a delegate on a device is expected to have."""
     known = turn.find_environment(device.environment_id)
     own = {} if known is None else known.fields
     return own | device.delegate_environments.get(kind, {})

@@ -103,7 +103,7 @@ def ensure_check(turn: Turn, device: tables.Device, now: datetime) -> None:
 
 
 def _campaign(turn: Turn, now: datetime) -> tables.Campaign:
-    """The farm's own campaign, which is made when the first check is needed."""
+    """Return the farm's own campaign; create it when the first check is needed."""
     found = turn.exec(select(tables.Campaign).where(tables.Campaign.purpose == tables.HEALTH)).first()
     if found is not None:
         return found
@@ -181,8 +181,8 @@ class LostDevice:
 
 
 def lost(session: Session, silent_before: datetime | None, now: datetime) -> list[LostDevice]:
-    """The devices whose recovery is due. `silent_before`: whose agent's last message is older; None: the farm
-    itself has not listened for long enough to call an agent silent.
+    """Return the devices whose recovery is due. `silent_before`: an agent whose last message is older counts
+    as silent; None: the farm itself has not listened for long enough to call an agent silent.
 
     A silent agent is one loss, whatever it has: its first device stands for all of them.
     """

@@ -1,4 +1,4 @@
-"""Queries and stores who has a device for a while."""
+"""Queries and stores the reservations of devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def all_of_them(session: Session, now: datetime) -> Sequence[Reservation]:
 
 
 def of_host(session: Session, agent_id: str, now: datetime) -> Sequence[Reservation]:
-    """Those of one agent's devices."""
+    """Return the reservations of one agent's devices that are in force."""
     query = select(tables.Device).where(
         tables.Device.agent_id == agent_id, col(tables.Device.reserved_until) > now
     )

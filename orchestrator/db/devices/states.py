@@ -129,7 +129,7 @@ def _groups(session: Session, device_ids: Mapping[str, Any]) -> list[str]:
 
 
 def occupants(session: Session, now: datetime) -> list[Occupant]:
-    """The attempts that hold devices now."""
+    """Return the attempts that hold devices now."""
     rows = session.exec(
         select(tables.Attempt, tables.Cell)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)

@@ -31,7 +31,7 @@ class UserToken:
 
 
 def token_of(session: Session, name: str, token: str) -> UserToken | None:
-    """What is known of a token of this user, valid or not; None: it is none of theirs.
+    """Return the record of this user's token, valid or not; None if the user has no such token.
 
     Rows are looked up by name, which is no secret, and hashes compared in a time that tells nothing.
     """

@@ -88,7 +88,7 @@ def is_postgresql(engine: Engine | Connection) -> bool:
 
 
 def sqlite_engine(path: Path) -> Engine:
-    """An engine for a file: WAL mode, durable commits, foreign keys."""
+    """Create an engine for a file: WAL mode, durable commits, foreign keys."""
     engine = create_engine(URL.create("sqlite", database=str(path)))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -96,7 +96,7 @@ def sqlite_engine(path: Path) -> Engine:
 
 
 def postgresql_engine(url: URL) -> Engine:
-    """An engine for a server: with time limits, and with connections that are tested after idle time."""
+    """Create an engine for a server, with time limits, which tests a connection after idle time."""
     limits = f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
     options = f"{limits} -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
     engine = create_engine(
@@ -264,7 +264,9 @@ def dump_postgresql(url: URL, target: Path) -> None:
 
 
 def _without_password(url: URL) -> tuple[str, dict[str, str]]:
-    """A URL for an argument, which every user of the machine can read, and the password as a variable."""
+    """Split a URL into one for an argument, which every user of the machine can read, and the password as an
+    environment variable.
+    """
     query = {
         name: absolute(value) if name in _FILES_IN_URL and isinstance(value, str) else value
         for name, value in url.query.items()

@@ -70,7 +70,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A read transaction. Raises `UnreachableError` where the database cannot be read."""
+        """Open a read transaction. Raises `UnreachableError` if the database cannot be read."""
         engine = self.engine
         if self.is_postgresql:
             # One snapshot for all questions of the block, as SQLite's readers have by nature.
@@ -80,7 +80,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Turn]:
-        """A write transaction: committed at the end of the block, rolled back by an exception.
+        """Open a write transaction: committed at the end of the block, rolled back by an exception.
 
         It begins when no other write is under way. Keep it short and without any other I/O. Raises
         `UnreachableError`, and `RefusedError` for what the database does not accept.

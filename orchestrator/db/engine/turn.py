@@ -79,7 +79,7 @@ def _charge_statement() -> Update:
 
 
 def _charge_user_statement() -> Update:
-    """The same for every campaign that goes on of the user who submitted one."""
+    """Build the statement that adds seconds to every unfinished campaign of the user who submitted one."""
     campaign = tables.metadata.tables["campaign"]
     own = campaign.alias("own")
     submitter = select(own.c.submitted_by).where(own.c.no == bindparam("number")).scalar_subquery()
@@ -112,35 +112,35 @@ class Turn(Session):
         self.facts: list[Fact] = []
 
     def attempt(self, attempt_id: str) -> Attempt:
-        """An attempt that must exist. Raises `LookupError`."""
+        """Return an attempt that must exist. Raises `LookupError`."""
         return _required(self.find_attempt(attempt_id), "attempt", attempt_id)
 
     def find_attempt(self, attempt_id: str) -> Attempt | None:
-        """An attempt, or None."""
+        """Return an attempt, or None."""
         return self._find(Attempt, attempt_id, lock=True)
 
     def cell(self, cell_id: str) -> Cell:
-        """A cell. Raises `LookupError`."""
+        """Return a cell. Raises `LookupError`."""
         return _required(self._find(Cell, cell_id, lock=True), "cell", cell_id)
 
     def device(self, device_id: str) -> Device:
-        """A device. Raises `LookupError`."""
+        """Return a device. Raises `LookupError`."""
         return _required(self._find(Device, device_id, lock=True), "device", device_id)
 
     def campaign(self, number: int) -> Campaign:
-        """A campaign. Raises `LookupError`."""
+        """Return a campaign. Raises `LookupError`."""
         return _required(self._find(Campaign, number), "campaign", number)
 
     def model(self, sha256: str) -> Model:
-        """A model. Raises `LookupError`."""
+        """Return a model. Raises `LookupError`."""
         return _required(self._find(Model, sha256), "model", sha256)
 
     def find_result(self, attempt_id: str) -> Result | None:
-        """The result that an attempt delivered, or None."""
+        """Return the result that an attempt delivered, or None."""
         return self._find(Result, attempt_id)
 
     def find_environment(self, environment_id: str) -> Environment | None:
-        """An environment, or None."""
+        """Return an environment, or None."""
         return self._find(Environment, environment_id)
 
     def load_attempts(self, attempt_ids: Iterable[str]) -> None:

@@ -54,7 +54,9 @@ COLUMNS: Final = (
 
 
 def indexed(condition: str) -> Any:
-    """A condition in the words of the partial indexes: with a bound parameter no engine would use them."""
+    """Write a condition literally, as the partial indexes do: with a bound parameter no engine would use
+    them.
+    """
     return text(condition)
 
 
@@ -111,7 +113,7 @@ def waiting_in(line: Any) -> ColumnElement[bool]:
 
 
 def _first(line: Any, *of: Any, conditions: tuple[ColumnElement[bool], ...] = ()) -> Any:
-    """The first cell of a campaign in a line, as a scalar subquery.
+    """Build a scalar subquery for the first cell of a campaign in a line.
 
     A window function or DISTINCT ON would read every waiting cell; this reads one index entry per campaign.
     """

@@ -37,7 +37,9 @@ class Page:
     failed: frozenset[tuple[str, str]]
 
     def first_for(self, device_id: str, given: set[str]) -> dict[int, Row[Any]]:
-        """The first cell of each campaign that this device may take; where `cut`, one may be beyond."""
+        """Return the first cell of each campaign that this device may take; where `cut`, one may be
+        beyond.
+        """
         first: dict[int, Row[Any]] = {}
         for row in self.rows:
             if row.campaign_no in first or row.cell_id in given or (row.siblings, device_id) in self.used:
@@ -47,7 +49,7 @@ class Page:
         return first
 
     def joined(self, more: Page) -> Page:
-        """This page with the one that follows it."""
+        """Return this page joined with the one that follows it."""
         rows = [*self.rows, *more.rows]
         return Page(rows, self.cut | more.cut, self.used | more.used, self.failed | more.failed)
 
@@ -60,8 +62,8 @@ def load_page(
     device_id: str | None = None,
     given: Collection[str] = (),
 ) -> Page:
-    """As many cells of each campaign as devices ask, and a few more; with `device_id`, only cells that
-    it may take and that are not `given`.
+    """Load as many cells of each campaign as devices ask for, and a few more; with `device_id`, only cells
+    that it may take and that are not `given`.
     """
     # One limited walk of `ix_cell_pick` per campaign, all in one statement: a limit over all campaigns
     # together

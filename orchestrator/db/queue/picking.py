@@ -47,7 +47,7 @@ class _Idle:
 
 
 def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[Assignment, ...]:
-    """The next cells for these devices, as the policy decides among those that could be next.
+    """Choose the next cells for these devices; the policy decides among those that could be next.
 
     It decides host by host: exclusion groups never reach beyond a host, and what one host is given counts
     for the next one.
@@ -67,7 +67,7 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
 
 
 def idle(session: Session) -> set[str]:
-    """The present devices on which nothing runs: few while cells wait."""
+    """Return the present devices on which nothing runs: few while cells wait."""
     return {row.device_id for row in fetch(session, candidate_queries.IDLE)}
 
 
@@ -144,7 +144,7 @@ class _Pick:
         charge(self.shares, cell, self.now.timestamp())
 
     def _candidates(self, idle: Sequence[_Idle], host: _Host) -> tuple[dict[str, WaitingCell], bool]:
-        """The cells that could be next on these devices, and whether some of them wait for a class."""
+        """Return the cells that could be next on these devices, and whether some of them wait for a class."""
         present = list(host.present.values())
         found: dict[str, Row[Any]] = {}
         devices: dict[str, set[str]] = defaultdict(set)
@@ -180,7 +180,7 @@ class _Pick:
         return cells, classes
 
     def _first_of_class(self, line: str, device_id: str) -> Sequence[Row[Any]]:
-        """The first cell of each campaign in a class's line that this device may take."""
+        """Return the first cell of each campaign in a class's line that this device may take."""
         if len(self.asking) <= _FEW:
             return self._ask_class(line, device_id)
         page = self.pages.get(line) or load_page(self.session, line, self.asking, self.now)
@@ -201,18 +201,18 @@ class _Pick:
 
 
 def lines_served_by(session: Session, device: DeviceLike) -> list[str]:
-    """The lines that a device serves: its own line and those of its classes."""
+    """Return the lines that a device serves: its own line and those of its classes."""
     return [device.device_id, *(pool.line for pool in _pools(session) if pool.takes(device))]
 
 
 def share_of(campaign: Any) -> Share:
-    """A campaign's share, from a row with its columns."""
+    """Build a campaign's share from a row with its columns."""
     waits_since = max(filter(None, (campaign.submitted_at, campaign.served_at)))
     return Share(campaign.served_s, waits_since.timestamp(), campaign.submitted_by, campaign.user_served_s)
 
 
 def _hosts(session: Session, device_ids: Sequence[str], now: datetime) -> list[_Host]:
-    """The hosts of these devices: which of them are idle, and what runs there on any device."""
+    """Return the hosts of these devices with their idle devices and all cells running there."""
     wanted = set(device_ids)
     hosts: dict[str, _Host] = defaultdict(_Host)
     rows = fetch(session, candidate_queries.HOSTS, devices=device_ids)

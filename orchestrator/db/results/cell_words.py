@@ -34,7 +34,7 @@ class _Named:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What a word is compared with, without case."""
+        """The texts that a word is compared with, in lower case."""
         return tuple(
             text.lower() for text in (self.model, self.delegate, self.device, self.level, self.campaign)
         )
@@ -46,7 +46,7 @@ class _Named:
 
 
 def find_cell_by(session: Session, spoken: str) -> str:
-    """The id of one cell: by the beginning of its id, or by words that each occur in one of its names.
+    """Return the id of one cell, by the beginning of its id or by words that each occur in one of its names.
 
     A word that is a whole name is not taken as a part of another. Of several campaigns the newest counts
     that has such a cell. Raises `UsageError` where no cell fits, or several; it lists them.
@@ -71,7 +71,7 @@ def find_cell_by(session: Session, spoken: str) -> str:
 
 
 def _rows(session: Session, words: Sequence[str]) -> Iterable[_Named]:
-    """The cells in whose names every word occurs, those of the newest campaign first."""
+    """Return the cells in whose names every word occurs, those of the newest campaign first."""
     names = (
         col(tables.Cell.model), col(tables.Cell.delegate), col(tables.Cell.device_id),
         col(tables.Cell.target), col(tables.Cell.level), col(tables.Campaign.name),
@@ -96,7 +96,7 @@ def _rows(session: Session, words: Sequence[str]) -> Iterable[_Named]:
 
 
 def _fitting(cells: Iterable[_Named], words: Sequence[str]) -> list[_Named]:
-    """The cells without those in which a word is only a part of a name, where it is another's whole name."""
+    """Drop the cells in which a word is only part of a name, if it is another cell's whole name."""
     found = list(cells)
     for word in words:
         whole = [cell for cell in found if word in cell.texts]

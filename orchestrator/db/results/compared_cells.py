@@ -30,7 +30,7 @@ _COLUMNS: Final = (
 
 
 def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
-    """The cells of a campaign in matrix order."""
+    """Return the cells of a campaign in matrix order."""
     names = dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all())
     noises = device_noises(session)
     fields = select(tables.Environment.environment_id, tables.Environment.fields)

@@ -42,7 +42,7 @@ _RECENT_CELLS: Final = 1_000
 
 
 def past_results(session: Session, specs: Iterable[CellSpec], environments: Environments) -> PastResults:
-    """The earlier results for these cells."""
+    """Return the earlier results that these cells could reuse or compare with."""
     runnable = [spec for spec in specs if spec.obstacle is None]
     groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
     measured = {
@@ -61,7 +61,7 @@ def past_results(session: Session, specs: Iterable[CellSpec], environments: Envi
 
 
 def _durations(session: Session, kinds: Iterable[str]) -> dict[str, list[Duration]]:
-    """How long the cells of the newest campaigns took, by delegate kind."""
+    """Return the durations of the cells of the newest campaigns, by delegate kind."""
     newest = session.exec(
         select(tables.Campaign.no).order_by(col(tables.Campaign.no).desc()).limit(_RECENT_CAMPAIGNS)
     ).all()
@@ -88,7 +88,7 @@ def _durations(session: Session, kinds: Iterable[str]) -> dict[str, list[Duratio
 
 
 def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
-    """Those of these attempts whose results are stored."""
+    """Return the attempts among these whose results are stored."""
     wanted = sorted(attempt_ids)
     found: set[str] = set()
     for start in range(0, len(wanted), _CHUNK):
@@ -98,12 +98,12 @@ def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
 
 
 def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str, KnownResult]:
-    """The newest counted result with each of these fingerprints."""
+    """Return the newest counted result with each of these fingerprints."""
     return _newest_by(session, col(tables.Result.fingerprint), sorted(wanted))
 
 
 def _newest_by(session: Session, column: Any, values: Sequence[str]) -> dict[str, KnownResult]:
-    """The newest counted result for each value of a column.
+    """Return the newest counted result for each value of a column.
 
     Usually no result exists, and that is checked first: one seek in place of a grouped join.
     """
@@ -128,7 +128,7 @@ def _any_counted(column: Any) -> Any:
 
 
 def _newest_by_names(session: Session, models: Iterable[str]) -> dict[tuple[str, str, str], KnownResult]:
-    """The newest counted result by model, delegate and device, whatever was measured how."""
+    """Return the newest counted result by model, delegate and device, whatever was measured."""
     names = sorted(models)
     found = {}
     for start in range(0, len(names), _CHUNK):
@@ -191,7 +191,7 @@ def _unfinished(row: tables.Result) -> Refinement | None:
 
 
 def ingredients(cell: tables.Cell, device_id: str) -> Ingredients:
-    """What a measurement of this cell on this device depends on."""
+    """Return everything that a measurement of this cell on this device depends on."""
     return Ingredients(
         model_sha256=cell.model_sha256,
         delegate_kind=cell.delegate_kind,

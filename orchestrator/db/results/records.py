@@ -59,17 +59,18 @@ def campaign_rows(session: Session, ref: str) -> Sequence[tables.Campaign]:
 
 
 def last_campaign(session: Session) -> tables.Campaign | None:
-    """The campaign that was submitted last."""
+    """Return the campaign that was submitted last."""
     return session.exec(_shown().order_by(*_newest_first())).first()
 
 
 def _shown() -> SelectOfScalar[tables.Campaign]:
-    """The users' campaigns, without the farm's own."""
+    """Select the users' campaigns, without the farm's own."""
     return select(tables.Campaign).where(tables.Campaign.purpose == tables.MEASURE)
 
 
 def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
-    """A campaign by id, beginning of its id, name or a part of one name (the newest of it); None: the last.
+    """Find a campaign by id, beginning of its id, name or part of one name (the newest of it); None: the
+    last.
 
     `NAME~1` is the one of that name before the newest, as git counts; `label:WORD` the newest with a label,
     and `label:WORD~1` the one before. Raises `UsageError` where none fits, where several ids begin with
@@ -102,7 +103,9 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
 
 
 def _named_in_part(session: Session, part: str) -> Sequence[tables.Campaign]:
-    """The newest campaign of the one name that contains a text. Raises `UsageError` for several names."""
+    """Return the newest campaign of the one name that contains a text. Raises `UsageError` for several
+    names.
+    """
     name = func.lower(tables.Campaign.name)
     query = _shown().where(name.contains(part.lower(), autoescape=True)).order_by(*_newest_first())
     rows = session.exec(query).all()
@@ -126,7 +129,9 @@ def _earlier(session: Session, name: str, back: int) -> tables.Campaign:
 
 
 def find_cell(session: Session, prefix: str, what: str = "cell") -> str:
-    """The id of the one cell whose id begins with `prefix`. Raises `UsageError` where none or several do."""
+    """Return the id of the one cell whose id begins with `prefix`. Raises `UsageError` for none or
+    several.
+    """
     ids = cell_ids_like(session, prefix) if prefix else []
     if not ids:
         if prefix and campaign_rows(session, prefix):
@@ -176,12 +181,12 @@ def _campaign_records(session: Session, rows: Sequence[tables.Campaign]) -> list
 
 
 def cells_of(session: Session, campaign_no: int | None) -> list[CellRecord]:
-    """The cells of a campaign in matrix order; None: of every campaign, the newest campaign first."""
+    """Return the cells of a campaign in matrix order; None: of every campaign, the newest campaign first."""
     return cells_by_id(session, cell_ids_of(session, campaign_no))
 
 
 def cell_ids_of(session: Session, campaign_no: int | None) -> Sequence[str]:
-    """The ids of the same cells."""
+    """Return the ids of the same cells as `cells_of`, in the same order."""
     query = select(tables.Cell.cell_id).order_by(
         col(tables.Cell.campaign_no).desc(), col(tables.Cell.position)
     )
@@ -206,7 +211,7 @@ def cell_ids_like(session: Session, prefix: str, limit: int = 20) -> Sequence[st
 
 
 def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
-    """These cells, in this order."""
+    """Return these cells, in this order."""
     facts = _Facts(
         devices=dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all()),
         noises=device_noises(session),
@@ -237,7 +242,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """What a cell's record says of its campaign."""
+    """Name and id of a cell's campaign, for the cell's record."""
 
     name: str
     campaign_id: str
@@ -310,7 +315,7 @@ def _cell_record(
 
 
 def shown_state(state: str, *, shows: bool) -> tuple[str, str | None]:
-    """The state of what a cell shows, and that of a new measurement meanwhile.
+    """Return the state of the result that a cell shows, and the state of a new measurement meanwhile.
 
     `shows`: it has a result. Of a cell that is measured again, that is the last one that counted.
     """
@@ -349,7 +354,7 @@ def _attempts(session: Session, cell_ids: Sequence[str]) -> Mapping[str, Sequenc
 
 
 def reason_of(code: str | None, text: str | None) -> Reason | None:
-    """The reason that a row has; None for one that is complete, or has no end."""
+    """Return the reason in a row; None for a complete one, or one without an end."""
     if code is None or code == ReasonCode.COMPLETED:
         return None
     return Reason(code=ReasonCode(code), text=text or "")

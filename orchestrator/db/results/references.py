@@ -1,4 +1,4 @@
-"""Stores what agents say of references that they made, and adds what the farm knows to jobs."""
+"""Stores agents' claims about the references that they made, and adds the farm's references to jobs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def with_references(
 
 
 def claims_of(session: Session, models: Collection[str] | None = None) -> list[ModelClaims]:
-    """The claims about these models, or about all; those of removed agents count no more."""
+    """Return the claims about these models, or about all models, without those of removed agents."""
     query = (
         select(tables.ReferenceClaim)
         .join(tables.Agent, col(tables.Agent.agent_id) == tables.ReferenceClaim.agent_id)
@@ -79,14 +79,14 @@ def claims_of(session: Session, models: Collection[str] | None = None) -> list[M
 
 
 def forgotten(session: Session, models: Collection[str]) -> dict[str, int]:
-    """How often the references of these models were forgotten, where they ever were."""
+    """Return how many times the references of each of these models were forgotten, if ever."""
     query = select(tables.ForgottenReferences.model_sha256, tables.ForgottenReferences.times)
     return dict(session.exec(query.where(col(tables.ForgottenReferences.model_sha256).in_(models))).all())
 
 
 def models_named(session: Session, name: str) -> dict[str, list[str]]:
-    """The names that campaigns give to models, by sha256: of those with this name, or whose sha256 begins so;
-    of all for an empty name.
+    """Return the names that campaigns give to models, by sha256: of models with this name or this beginning
+    of the sha256; of all models for an empty name.
     """
     query = select(tables.Cell.model_sha256, tables.Cell.model).distinct().order_by(tables.Cell.model)
     query = query.where(col(tables.Cell.model_sha256) != tables.NO_FILE)

@@ -35,8 +35,8 @@ from orchestrator.sources.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What was queued. `cells`: their ids, the vaguest first; `left_out`: vague cells to which no block can
-    be added, by name, with the reason; `seconds`: about how long it takes, 0 where nothing tells.
+    """The queued refinement. `cells`: their ids, the vaguest first; `left_out`: vague cells to which no block
+    can be added, by name, with the reason; `seconds`: the expected duration, 0 if unknown.
     """
 
     submitted: Submitted
@@ -96,7 +96,7 @@ class Refinements:
             )
 
     def _refinable(self, session: Session, ref: str) -> tuple[tables.Campaign, list[CellRecord]]:
-        """A campaign that the user may refine, as far as that alone tells. Raises `UsageError`."""
+        """Return a campaign that the user may refine, as far as that alone tells. Raises `UsageError`."""
         campaign = records.find_campaign(session, ref)
         require_own(campaign, self.user)
         cells = records.cells_of(session, campaign.no)
@@ -133,7 +133,7 @@ def _require_ended(campaign: tables.Campaign, cells: Sequence[CellRecord]) -> No
 
 
 def _changed(cell: CellRecord, present: AgentHello) -> str | None:
-    """What is not as it was when a cell was measured, whose device is present."""
+    """Describe the changes since a cell was measured, whose device is present; None without any."""
     now = Environments(present.devices).of(cell.device, cell.delegate_kind)
     names = sorted(n for n in now.keys() | cell.environment.keys() if now.get(n) != cell.environment.get(n))
     if not names:

@@ -1,4 +1,4 @@
-"""What measures a row of the results once more on this machine, and what of it cannot be matched here."""
+"""Builds the campaign that repeats a result here; lists the conditions that differ."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reproduction:
 
 
 def reproduction(cell: CellRecord, present: AgentHello | None, store: Store) -> Reproduction:
-    """The local equivalent of a cell's result on the devices that are present (None: not known).
+    """Build the local equivalent of a cell's result on the present devices (None: not known).
 
     Raises `UsageError` for a cell without a result, `FarmError` where the farm does not tell how it was
     measured.
@@ -122,7 +122,7 @@ def _measured(cell: CellRecord) -> tuple[Measurement, MeasurePlan]:
 
 
 def _device(cell: CellRecord, devices: Sequence[Device]) -> Device | None:
-    """The present device that hosts the delegate and is most like the recorded one."""
+    """Return the present device that hosts the delegate and is most like the recorded one."""
 
     def unlike(device: Device) -> tuple[bool, bool, int]:
         here = device.environment_of(cell.delegate_kind)
@@ -145,7 +145,7 @@ def _no_host(cell: CellRecord, present: AgentHello | None, device: Device | None
 
 
 def _machine(cell: CellRecord, device: Device | None) -> Iterator[Mismatch]:
-    """What differs between the recorded device with its environment and the present one."""
+    """Yield the differences between the recorded device with its environment and the present one."""
     if device is None:
         return
     there, here = (cell.device, cell.device_name), (device.device_id, device.name)
@@ -158,7 +158,7 @@ def _machine(cell: CellRecord, device: Device | None) -> Iterator[Mismatch]:
 
 
 def model_source(cell: CellRecord, store: Store) -> tuple[str, Mismatch | None]:
-    """Where the model comes from. The hash beside it pins the file, whatever the source is."""
+    """Return the source of the model. The hash beside it pins the file, whatever the source is."""
     sha256 = cell.model_sha256
     try:
         zoo = next((model.name for model in zoo_models().values() if model.sha256 == sha256), None)
@@ -188,7 +188,7 @@ def _accuracy(plan: MeasurePlan, store: Store) -> tuple[dict[str, Any], Mismatch
 def _choices(
     cell: CellRecord, measured: Measurement, device: Device | None
 ) -> tuple[dict[str, str], tuple[Mismatch, ...]]:
-    """The option by which the delegate takes the stored choices, and what that does not match."""
+    """Return the option by which the delegate takes the stored choices, and the mismatches that remain."""
     if not measured.tunings or _CHOICES in cell.delegate_options or not _takes_choices(cell.delegate_kind):
         return {}, ()
     outcomes = len({tuning.sha256 for tuning in measured.tunings})
@@ -234,7 +234,7 @@ def _inputs(cell: CellRecord) -> dict[str, Any]:
 
 
 def input_block(spec: InputSpec) -> dict[str, Any]:
-    """The data of one input as a `models.yaml` has it."""
+    """Return the data of one input as a `models.yaml` has it."""
     shape = {} if spec.shape is None else {"shape": list(spec.shape)}
     random: dict[str, Any] = {"seed": spec.seed}
     if spec.low is not None and spec.high is not None:
@@ -243,5 +243,5 @@ def input_block(spec: InputSpec) -> dict[str, Any]:
 
 
 def delegate_name(cell: CellRecord) -> str:
-    """The delegate's name, where a file may say it; a listed option may have put more into it."""
+    """Return the delegate's name, if a file may say it; a listed option may have put more into it."""
     return cell.delegate if re.fullmatch(NAME_PATTERN, cell.delegate) else cell.delegate_kind

@@ -1,4 +1,4 @@
-"""Plans how two sides of a comparison are measured anew, interleaved: campaigns of pairs, and what cannot be.
+"""Plans campaigns that measure two sides of a comparison again, interleaved; lists pairs that cannot be.
 
 A pair is a cell of each side with the same model file on the same device. Its two settings of the delegate
 become two delegates of a new campaign, the first of which is its baseline, so that they are measured in
@@ -45,7 +45,7 @@ class Rerun:
     keys: Mapping[tuple[str, str], tuple[str, ...]]
 
     def sides(self, cells: Sequence[CellRecord]) -> tuple[Keyed, Keyed]:
-        """The campaign's cells as the two sides of a comparison."""
+        """Return the campaign's cells as the two sides of a comparison."""
         named = [
             {self.keys[c.model, c.device]: c for c in cells if c.delegate == name}
             for name in (self.first, self.second)
@@ -67,7 +67,9 @@ class _Group:
 def plan_rerun(
     first: Keyed, second: Keyed, present: AgentHello, store: Store
 ) -> tuple[tuple[Rerun, ...], tuple[LeftOut, ...]]:
-    """The campaigns that measure the pairs of two sides anew on the present devices, and what is left out."""
+    """Plan the campaigns that measure the pairs of two sides anew on the present devices; list those left
+    out.
+    """
     groups: dict[str, _Group] = {}
     left_out = []
     for key in dict.fromkeys((*first, *second)):
@@ -116,7 +118,7 @@ def _device(cell: CellRecord) -> str:
 
 
 def _what_else(first: CellRecord, second: CellRecord) -> str:
-    """What else differs between two cells, which no option brings back."""
+    """Describe further differences between two cells, which no option brings back."""
     before, after = first.environment, second.environment
     names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
     if not names:
@@ -189,7 +191,7 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _excluded(keys: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[dict[str, str]]:
-    """A rule for each model and device of the campaign that are no pair."""
+    """Yield a rule for each model and device of the campaign that are no pair."""
     models, devices = ({pair[place] for pair in keys} for place in (0, 1))
     for model in sorted(models):
         for device in sorted(devices):

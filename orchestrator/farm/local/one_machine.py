@@ -27,7 +27,7 @@ class OneMachine:
 
     @property
     def agent_log(self) -> Path:
-        """Where the embedded agent's stderr goes."""
+        """The file of the embedded agent's stderr."""
         return self.home.agent / "agent.log"
 
     def lock(self, campaign_no: int | None = None) -> SchedulerLock | None:

@@ -39,7 +39,8 @@ class PresentDevices:
         self._hello: AgentHello | None = None
 
     def hello(self) -> AgentHello:
-        """The agent and its devices; in a lab the devices of every agent together, asked anew each time.
+        """Return the agent and its devices; in a lab the devices of every agent together, asked anew each
+        time.
 
         Raises `UnreachableError` where no agent can be reached.
         """
@@ -88,7 +89,7 @@ class PresentDevices:
         )
 
     def _recorded_by_holder(self) -> AgentHello | None:
-        """The record of the process that schedules now; None until it has made one."""
+        """Return the record of the process that schedules now; None until it has made one."""
         holder = lock_holder(self._machine.home.scheduler_lock)
         if holder is None:
             return None

@@ -1,4 +1,4 @@
-"""How many cells of one user may wait at a time, however they come to wait."""
+"""Limits the waiting cells of one user, however they come to wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Quota:
     most_waiting: int | None = None
 
     def waiting(self, turn: Turn) -> int:
-        """How many cells of the user wait; 0 where no limit applies."""
+        """Count the user's waiting cells; 0 if no limit applies."""
         return 0 if self._user is None else open_cells.waiting_of(turn, self._user.name)
 
     def require(self, waiting: int, new: int, what: str) -> None:

@@ -53,7 +53,7 @@ def why_unscheduled(home: FarmHome, lab: LabConfig, state: SchedulerState | None
 
 
 def broker_state(lab: LabConfig, state: SchedulerState | None) -> str:
-    """The state of the broker as the scheduler has recorded it."""
+    """Return the state of the broker as the scheduler has recorded it."""
     if not lab.is_lab:
         return NO_BROKER
     if state is None:
@@ -122,30 +122,32 @@ class Reading:
             return records.campaign_record(session, records.find_campaign(session, ref))
 
     def manifest(self, ref: str | None = None) -> ManifestRecord | None:
-        """The file that a campaign was submitted with; None where none was kept. Raises `UsageError`."""
+        """Return the file that a campaign was submitted with; None if none was kept. Raises `UsageError`."""
         with self.database.read() as session:
             return manifests.manifest(session, ref)
 
     def cells(self, campaign: str | None = None) -> list[CellRecord]:
-        """The cells of a campaign (None: the last; `all`: every one), each with its newest counted result."""
+        """Return the cells of a campaign (None: the last; `all`: all), each with its newest counted
+        result.
+        """
         with self.database.read() as session:
             return records.cells_of(session, _number(session, campaign))
 
     def compared(self, campaign: str | None) -> list[ComparedCell]:
-        """The same cells as far as they are compared, much faster. Raises `UsageError`."""
+        """Return the same cells with the compared fields alone, much faster. Raises `UsageError`."""
         with self.database.read() as session:
             number = records.find_campaign(session, campaign).no or 0
             return compared_cells.compared_cells(session, number)
 
     def page(self, campaign: str | None, skip: int) -> CellPage:
-        """The same cells without the first `skip`, at most `CELLS_AT_A_TIME` of them. Raises `UsageError`."""
+        """Return the same cells without the first `skip`, at most `CELLS_AT_A_TIME`. Raises `UsageError`."""
         with self.database.read() as session:
             names = records.cell_ids_of(session, _number(session, campaign))
             chosen = names[skip : skip + CELLS_AT_A_TIME]
             return CellPage(tuple(records.cells_by_id(session, chosen)), len(names) > skip + len(chosen))
 
     def cell(self, words: str) -> CellRecord:
-        """The cell that words name: the beginning of its id, or parts of its names, with blanks between.
+        """Find the cell that words name: the beginning of its id, or parts of its names, with blanks between.
 
         Raises `UsageError` where none does, or several do.
         """
@@ -162,7 +164,7 @@ class Reading:
         return read_samples(cell, store, self._fetch)
 
     def model_facts(self, sha256: str) -> ModelFacts | None:
-        """What a model file is, as its tables say; None where it is not in this store, or is no model."""
+        """Return the facts in a model file's tables; None if it is not in this store, or is no model."""
         store = Store(self.home.store)
         found = store.find(sha256)
         if found is None:
@@ -173,7 +175,7 @@ class Reading:
             return None
 
     def store(self) -> Store:
-        """The farm's files. Raises `FarmError` where they are on another machine."""
+        """Return the farm's files. Raises `FarmError` if they are on another machine."""
         store = Store(self.home.store)
         if host := self._host_of_files():
             raise FarmError(
@@ -182,7 +184,7 @@ class Reading:
         return store
 
     def overview(self) -> Overview:
-        """The state of the farm."""
+        """Return the state of the farm."""
         now = utc_now()
         suspect = now - timedelta(seconds=self.lab.times.suspect_s)
         with self.database.read() as session:
@@ -212,7 +214,7 @@ class Reading:
         return explain(facts, now)
 
     def waiting(self, ref: str, limit: int) -> list[tuple[str, Why]]:
-        """The next cells of a campaign, at most `limit` or `MOST_WAITING`: model on delegate, and why
+        """Return the next cells of a campaign, at most `limit` or `MOST_WAITING`: model on delegate, and why
         each waits. Raises `UsageError`.
         """
         now = utc_now()
@@ -226,23 +228,25 @@ class Reading:
             ]
 
     def history(self, prefix: str, after: int = 0) -> tuple[str, list[events.CellEvent]]:
-        """A cell's id, and its events after number `after`. Raises `UsageError`."""
+        """Return a cell's id, and its events after number `after`. Raises `UsageError`."""
         with self.database.read() as session:
             cell_id = records.find_cell(session, prefix)
             return cell_id, events.of_cell(session, cell_id, after)
 
     def output(self, attempt_id: str) -> Output | None:
-        """The end of what a running attempt's runner has written, as its agent reports it."""
+        """Return the end of a running attempt's output, as its agent reports it."""
         with self.database.read() as session:
             return outputs.of_attempt(session, attempt_id)
 
     def events(self, ref: str | None) -> tuple[str, CampaignEvents]:
-        """A campaign's id, and its events from now on. Raises `UsageError`."""
+        """Return a campaign's id, and its events from now on. Raises `UsageError`."""
         campaign_id, since = self.begin(ref)
         return campaign_id, CampaignEvents(partial(self.news, campaign_id), since)
 
     def begin(self, ref: str | None) -> tuple[str, int]:
-        """A campaign's id, and the number of the last event: a watcher's start. Raises `UsageError`."""
+        """Return a campaign's id and the number of the last event, from which to watch. Raises
+        `UsageError`.
+        """
         with self.database.read() as session:
             return records.find_campaign(session, ref).campaign_id, events.newest(session)
 
@@ -268,7 +272,7 @@ class Reading:
             fetch_samples(self.home, self.lab, host, sha256)
 
     def _host_of_files(self) -> str | None:
-        """The machine that has the farm's files; None: this one."""
+        """Return the machine that has the farm's files; None: this one."""
         return host_of_files(Store(self.home.store), self.database) if self.lab.is_lab else None
 
     def _silent_before(self, now: datetime) -> datetime | None:
@@ -277,7 +281,7 @@ class Reading:
 
 
 def read_samples(cell: CellRecord, store: Store, fetch: Callable[[str], None]) -> list[ProcessSamples]:
-    """The samples that a cell's result names, fetched where the store lacks them. Raises `FarmError`."""
+    """Read the samples that a cell's result names, fetched if the store lacks them. Raises `FarmError`."""
     measured = cell.measurement
     if measured is None or measured.samples_sha256 is None:
         return []

@@ -110,7 +110,7 @@ class UsersFace:
     farm: Farm
 
     def scope_of(self, call: str) -> Scope | None:
-        """The scope that a call needs; None: there is no such call."""
+        """Return the scope that a call needs; None: there is no such call."""
         return CALLS[call].scope if call in CALLS else None
 
     def answer(self, user: User, call: str, arguments: bytes) -> bytes:

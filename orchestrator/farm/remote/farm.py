@@ -40,7 +40,9 @@ _ON_THE_SERVER: Final = "this is done on the server: a machine with FARM_URL and
 
 
 class RemoteFarm:
-    """As `Farm`, for the verbs of every day. What it lacks is done on the server, and says so."""
+    """The farm from a user's machine, for the verbs of every day: `Farm`'s face; other verbs name the
+    server.
+    """
 
     def __init__(self, home: FarmHome, lab: LabConfig, client: UserClient) -> None:
         """Use `RemoteFarm.open`."""
@@ -87,7 +89,7 @@ class RemoteFarm:
             sender.send(sha256, self._store, note)
 
     def wait(self, say: Callable[[str], None]) -> DatabaseWait:
-        """What outlasts a farm that is away for a while; `say` gets each line for the user."""
+        """Return a wait that outlasts the absence of the farm; `say` gets each line for the user."""
         return DatabaseWait(say, "the farm")
 
     def doctor(self) -> NoReturn:
@@ -110,7 +112,7 @@ AnyFarm: TypeAlias = Farm | RemoteFarm
 
 
 def opened(home: FarmHome, lab: LabConfig) -> AnyFarm:
-    """The farm that the configuration names: by its database, or over HTTP. Raises as both `open` do."""
+    """Open the farm that the configuration names: by its database, or over HTTP. Raises as both `open` do."""
     return Farm.open(home, lab=lab) if lab.user_token is None else RemoteFarm.open(home, lab)
 
 
@@ -143,7 +145,7 @@ def asked(client: UserClient, call: str, *args: Any, **kwargs: Any) -> Any:
 
 
 class RemoteReading(RemotePart):
-    """As `Reading`."""
+    """The reading part over HTTP: `Reading`'s face."""
 
     def __init__(self, client: UserClient, home: FarmHome, lab: LabConfig) -> None:
         super().__init__(client, "reading")
@@ -151,7 +153,9 @@ class RemoteReading(RemotePart):
         self._lab = lab
 
     def cells(self, campaign: str | None = None) -> list[CellRecord]:
-        """The cells of a campaign (None: the last; `all`: every one), page by page: one may end meanwhile."""
+        """Return the cells of a campaign (None: the last; `all`: all), page by page: one may end
+        meanwhile.
+        """
         if campaign != "all":
             campaign = self.campaign(campaign).campaign_id
         found: list[CellRecord] = []
@@ -162,7 +166,7 @@ class RemoteReading(RemotePart):
                 return found
 
     def compared(self, campaign: str | None) -> list[CellRecord]:
-        """The same: over HTTP, records come whole."""
+        """Return the same cells: over HTTP, records come whole."""
         return self.cells(campaign)
 
     def samples(self, cell: CellRecord) -> list[ProcessSamples]:
@@ -172,18 +176,20 @@ class RemoteReading(RemotePart):
         return read_samples(cell, Store(self._home.store), fetch)
 
     def events(self, ref: str | None) -> tuple[str, CampaignEvents]:
-        """A campaign's id, and its events from now on. Raises `UsageError`."""
+        """Return a campaign's id, and its events from now on. Raises `UsageError`."""
         campaign_id, since = self.begin(ref)
         return campaign_id, self.events_since(campaign_id, since)
 
     def events_since(self, campaign_id: str, since: int) -> CampaignEvents:
-        """The events of a campaign after event number `since`."""
+        """Return the events of a campaign after event number `since`."""
         return CampaignEvents(partial(self.news, campaign_id), since)
 
 
 @dataclass(slots=True)
 class RemoteOrder:
-    """As `Order`. `preview`: what the farm would do with each cell; once it is submitted, what it stored."""
+    """An order over HTTP: `Order`'s face. `preview`: the farm's plan for each cell; after `submit`, its
+    stored one.
+    """
 
     client: UserClient
     request: Request
@@ -198,7 +204,7 @@ class RemoteOrder:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSubmission:
-    """As `Submission`."""
+    """The submission part over HTTP: `Submission`'s face."""
 
     client: UserClient
     store: Store
@@ -224,7 +230,7 @@ class RemoteSubmission:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRunning:
-    """As `Running`; the farm schedules."""
+    """The running part over HTTP: `Running`'s face; the farm schedules."""
 
     reading: RemoteReading
 

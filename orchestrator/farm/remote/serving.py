@@ -187,7 +187,7 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
 
 
 def _metrics(lab: LabConfig, farm: Farm) -> MetricsPage | None:
-    """What the endpoint tells Prometheus, where there is an endpoint; from now on it counts."""
+    """Return the endpoint's page for Prometheus, if there is an endpoint; from now on it counts."""
     if lab.address is None:
         return None
     from orchestrator.monitoring.metrics_page import MetricsPage  # noqa: PLC0415  # see `_endpoint`
@@ -200,7 +200,7 @@ def _metrics(lab: LabConfig, farm: Farm) -> MetricsPage | None:
 def _endpoint(
     lab: LabConfig, credentials: CredentialsService, face: UsersFace, metrics: MetricsPage | None
 ) -> AbstractContextManager[None]:
-    """The HTTP endpoint, where the configuration names an address."""
+    """Open the HTTP endpoint, if the configuration names an address."""
     if lab.address is None:
         return nullcontext()
     from orchestrator.endpoint.server import answering  # noqa: PLC0415  # many labs need no web server

@@ -17,7 +17,7 @@ from orchestrator.results.events import EventKind, FarmEvent
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a watcher knows already: the number of the last event, and the phase of each running cell."""
+    """A watcher's knowledge: the number of the last event, and the phase of each running cell."""
 
     event: int
     phases: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What has happened since. `seen`: what the watcher then knows; `goes_on`: a cell has not ended; `more`:
+    """The events since a look. `seen`: the watcher's new knowledge; `goes_on`: a cell has not ended; `more`:
     there are further events, which did not fit.
     """
 
@@ -59,7 +59,9 @@ class CampaignEvents:
 
 
 def look(database: Database, campaign_no: int, seen: Seen, most: int | None = None) -> News:
-    """The events of a campaign since `seen`, at most so many of the database's. Raises `UnreachableError`."""
+    """Return the events of a campaign since `seen`, at most so many of the database's. Raises
+    `UnreachableError`.
+    """
     with database.read() as session:
         return _news(session, campaign_no, seen, most)
 
@@ -87,7 +89,8 @@ def _news(session: Session, campaign_no: int, seen: Seen, most: int | None) -> N
 def _events(
     session: Session, campaign_no: int, found: list[tuple[str, EventKind, str]], open_count: int, later: int
 ) -> tuple[FarmEvent, ...]:
-    """The events with the cells that had ended by each: of two that end together, each has its own number.
+    """Return the events with the cells that had ended by each: of two that end together, each has its own
+    number.
 
     `later`: cells that end in events after these.
     """

@@ -80,7 +80,9 @@ class Notifier:
 
     @classmethod
     def of(cls, notify: Notify) -> Notifier:
-        """A notifier with the secret of the environment. Raises `UsageError`, before anything is measured."""
+        """Create a notifier with the secret of the environment. Raises `UsageError`, before anything is
+        measured.
+        """
         parse_url(notify.url, "notify")
         secret = os.environ.get(SECRET_VARIABLE, "")
         if not secret:
@@ -133,7 +135,7 @@ class Notifier:
             raise _FailedError(f"it answers {status}", final=status not in _TRY_AGAIN)
 
     def _posted(self, connection: CheckedConnection, parts: SplitResult, body: bytes) -> int:
-        """The status of the answer. Raises `OSError`, `HTTPException`."""
+        """Post a message and return the status of the answer. Raises `OSError`, `HTTPException`."""
         signature = hmac.new(self.secret, body, hashlib.sha256).hexdigest()
         headers = {
             "Content-Type": "application/json",
@@ -168,7 +170,9 @@ def message(
     exit_code: int,
     link: str | None,
 ) -> bytes:
-    """The body of a message (docs/results-format.md): what ended, with counts, verdicts and budgets."""
+    """Build the body of a message (docs/results-format.md): the ended campaign with counts, verdicts,
+    budgets.
+    """
     told: dict[str, Any] = {
         "version": 1,
         "campaign": {"id": campaign.campaign_id, "name": campaign.name, "level": campaign.level},
@@ -186,7 +190,7 @@ def message(
 
 
 def _verdicts(cells: Sequence[CellRecord], baseline: str | None) -> Iterator[str]:
-    """The verdict of each speed-up over the baseline."""
+    """Yield the verdict of each speed-up over the baseline."""
     baselines = Baselines.among(baseline, cells)
     for cell in cells:
         found = speedup(cell, baselines.of(cell))

@@ -1,4 +1,4 @@
-"""Campaigns that come from users' machines: the document and the hashes of its files, which were sent before.
+"""Builds campaigns from requests of users' machines: the document, and the hashes of files sent before.
 
 The farm reads the document by its own rules, whatever the sender made of it, and fetches nothing.
 """
@@ -62,8 +62,8 @@ class SentModel:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user's machine wants measured. `file`: what messages call the document; `delegates`, `only`,
-    `devices`: which part of it; `priority`, `level`: instead of the document's. `labels`: all of the
+    """The request of a user's machine. `file`: the document's name in messages; `delegates`, `only`,
+    `devices`: the part of it to measure; `priority`, `level`: instead of the document's. `labels`: all of the
     campaign's; None: the document's.
     """
 
@@ -96,7 +96,7 @@ class Requests:
     submission: Submission
 
     def preview(self, request: Request) -> tuple[CellPreview, ...]:
-        """What a submission would do with each cell; its files need not be here. Raises as `place`."""
+        """Return the plan of a submission for each cell; its files need not be here. Raises as `place`."""
         return self._planned(_campaign(request, self.lab), request, _sent(request)).preview
 
     def place(self, request: Request) -> Placed:
@@ -135,7 +135,7 @@ def _campaign(request: Request, lab: LabConfig) -> Campaign:
 
 
 def _sent(request: Request) -> dict[str, SentModel]:
-    """The models by id, each without a file with a reason that is short enough to be shown."""
+    """Return the models by id, each without a file with a reason that is short enough to be shown."""
     return {
         model.id: model if model.file else replace(model, unreachable=_reason(model))
         for model in request.models
@@ -147,8 +147,8 @@ def _reason(model: SentModel) -> str:
 
 
 def _arrived(campaign: Campaign, request: Request, store: Store) -> dict[str, SentModel]:
-    """The models with the sizes that their files have here. Raises `UsageError` for a file that is missing or
-    of another kind.
+    """Return the models with the sizes that their files have here. Raises `UsageError` for a file that is
+    missing or of another kind.
     """
     found = _sent(request)
     for entry in campaign.models:
@@ -178,7 +178,7 @@ def _kept(store: Store, file: SentFile, what: str, require: Requirement) -> Stor
 
 
 def _with_data(entry: ModelEntry, model: SentModel) -> ModelEntry:
-    """The model whose plan names its labelled data."""
+    """Return the model whose plan names its labelled data."""
     if entry.data is None or model.file is None:
         return entry
     if model.data is None:

@@ -28,7 +28,7 @@ from orchestrator.sources.content import origins_of, without_credentials
 
 @dataclass(frozen=True, slots=True)
 class SubmissionPlan:
-    """What a submission does with each cell. `reuse`: the rule by which earlier results were reused."""
+    """The plan of a submission for each cell. `reuse`: the rule by which earlier results were reused."""
 
     campaign: Campaign
     reuse: str
@@ -36,7 +36,7 @@ class SubmissionPlan:
 
     @property
     def preview(self) -> tuple[CellPreview, ...]:
-        """What people are told of the cells."""
+        """The part of each cell that is shown to people."""
         return tuple(cell.preview for cell in self.cells)
 
 
@@ -57,7 +57,7 @@ class Order:
 
     @property
     def preview(self) -> tuple[CellPreview, ...]:
-        """What is done with each cell."""
+        """The part of each cell that is shown to people."""
         return self.plan.preview
 
     def submit(self) -> Submitted:

@@ -76,7 +76,7 @@ def _column(key: Key, placed: Placed, heading: str, notes: Footnotes, metric: Me
 
 
 def _with_unit(columns: Sequence[Column], metric: Metric) -> tuple[Column, ...]:
-    """The columns, the first of them with the unit behind its figures."""
+    """Return the columns, with the unit behind the figures of the first one."""
     if not columns or not metric.unit_in_heading:
         return tuple(columns)
     first = columns[0]

@@ -34,7 +34,7 @@ class Missing:
 
     @property
     def rank(self) -> int:
-        """How bad it is, 0 for the worst."""
+        """The rank of its badness, 0 for the worst."""
         return _WORDS.index(self.word) if self.word in _WORDS else len(_WORDS)
 
 
@@ -101,7 +101,7 @@ def _known_to(graded: Graded | None) -> float | None:
 
 
 def _more(cell: CellRecord) -> dict[str, str]:
-    """The further columns of a cell that has a figure."""
+    """Return the further columns of a cell that has a figure."""
     m = cell.measurement
     if m is None:
         return {}

@@ -166,7 +166,7 @@ class _Group:
         return cls(column, sign, time, ratio, least, widths)
 
     def only(self, further: Sequence[str]) -> _Group:
-        """The group with these of its further columns."""
+        """Return the group with only these of its further columns."""
         return replace(self, further={name: self.further[name] for name in further if name in self.further})
 
     def width(self, heading: int) -> int:
@@ -202,7 +202,7 @@ class _Group:
 
 
 def _before(name: str) -> str:
-    """The gap before a further column: an uncertainty stands close to its figure."""
+    """Return the gap before a further column: an uncertainty stands close to its figure."""
     return " " if name == "±" else "  "
 
 
@@ -284,7 +284,7 @@ def _needed(shown: Sequence[_Group], further: Sequence[str], heading: int) -> in
 
 
 def _wide_enough(answer: Answer) -> int:
-    """The least round width in which no delegate is left out."""
+    """Return the least round width in which no delegate is left out."""
     whole = [_Group.of(column, ()) for column in answer.columns]
     needed = _needed(whole, (), 0) + _SHORT_NAME
     return -(-needed // _STEP) * _STEP

@@ -49,12 +49,12 @@ class Placed:
         return [key for key in self.columns if has_baseline and key[0] != self.baseline]
 
     def ratios_of(self, key: Key) -> list[SpeedUp | None]:
-        """The ratio of each model in a column."""
+        """Return the ratio of each model in a column."""
         own = self.columns[key]
         return [self.ratios[own[model].cell_id] if model in own else None for model in self.models]
 
     def mean(self, key: Key) -> MeanSpeedUp | None:
-        """The geometric mean of a column's ratios."""
+        """Return the geometric mean of a column's ratios."""
         return mean_speedup([one for one in self.ratios_of(key) if one is not None])
 
     def names(self) -> dict[Key, str]:
@@ -78,6 +78,6 @@ class Placed:
 
 
 def threads(cell: CellRecord) -> str:
-    """How many threads a cell was measured with, as digits; empty where that is not recorded."""
+    """Return the number of threads of a cell's measurement, as digits; empty if it is not recorded."""
     stated = "" if cell.measurement is None else cell.measurement.settings.get("threads", "")
     return stated if stated.isdecimal() else ""

@@ -1,4 +1,4 @@
-"""Reads result files of other tools: what they measured, in the form of a result of the farm."""
+"""Reads result files of other tools into the form of a result of the farm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what `benchmark_model` prints.
+"""Reads the output of `benchmark_model`.
 
 One log may hold several runs. A run is complete with its line `Inference timings in us: ...`; the line of
 statistics before it has the median and the 95th percentile, in releases that print them. Times are in us.
@@ -64,7 +64,7 @@ def read_log(text: str) -> Iterator[ImportedResult]:
 
 
 class _Run:
-    """What the lines of a run have said so far."""
+    """The figures of a run in the lines read so far."""
 
     def __init__(self, model: str | None = None) -> None:
         self.model = model
@@ -93,7 +93,7 @@ class _Run:
             self.memory_mb = max(self.memory_mb, float(found[1]))
 
     def result(self) -> ImportedResult:
-        """The run, once it is complete."""
+        """Return the run, once it is complete."""
         assert self.summary is not None
         init, first, _, mean = (value / 1e3 for value in self.summary)
         if self.count < 1:

@@ -1,4 +1,4 @@
-"""Reads what `litert-benchmark` prints: the block of its results, and lines of its log where it has some.
+"""Reads the output of `litert-benchmark`: the block of its results, and lines of its log if there are any.
 
 The block alone names no model and no accelerator. Times are in ms.
 """
@@ -24,7 +24,7 @@ def is_printed_block(text: str) -> bool:
 
 
 def read_printed_blocks(text: str) -> Iterator[ImportedResult]:
-    """The result of each block. Raises `NotReadableError` for one that is cut off."""
+    """Yield the result of each block. Raises `NotReadableError` for one that is cut off."""
     logged: dict[str, str] = {}
     rows: dict[str, tuple[str, str | None]] | None = None
     for line in text.splitlines():

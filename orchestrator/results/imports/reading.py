@@ -1,4 +1,4 @@
-"""Tells by its content which tool wrote a file, and reads it."""
+"""Recognises the tool that wrote a file by its content, and reads the file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_results(content: bytes) -> list[ImportedResult]:
 
 
 def _text(content: bytes) -> str | None:
-    """The text of a file; None for a binary one."""
+    """Return the text of a file; None for a binary one."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -37,7 +37,7 @@ class ImportedResult:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a tool's file says of one run: times in ms, None where it has none; `memory_bytes` is a peak."""
+    """Figures of one run in a tool's file: times in ms, None where it has none; `memory_bytes` is a peak."""
 
     samples: int
     mean: float | None
@@ -50,7 +50,7 @@ class Figures:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def measurement(self) -> Measurement:
-        """The figures as a result has them. Raises `NotReadableError` for ones that no clock gives."""
+        """Return the figures as a result has them. Raises `NotReadableError` for ones that no clock gives."""
         times = (self.mean, self.median, self.p95, self.init, self.init_warm, self.first)
         for value in times:
             if value is not None and not (math.isfinite(value) and value >= 0.0):
@@ -83,7 +83,7 @@ AI_HUB: Final = "ai-hub"
 
 
 def read_report(report: Any) -> Iterator[ImportedResult]:
-    """The one result of a report. Raises `NotReadableError` for another object, and for missing figures."""
+    """Yield the one result of a report. Raises `NotReadableError` for another object, or missing figures."""
     if not isinstance(report, dict):
         raise NotReadableError("expected one JSON object")
     if isinstance(report.get("execution_summary"), dict):
@@ -98,7 +98,7 @@ def read_report(report: Any) -> Iterator[ImportedResult]:
 
 
 def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
-    """Times are in ms."""
+    """Read a report of `litert-benchmark`, whose times are in ms."""
     latency = report["latency"]
     accelerators = report.get("accelerators")
     if isinstance(accelerators, list):
@@ -121,7 +121,9 @@ def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
 
 
 def _ai_hub(report: Mapping[str, Any]) -> ImportedResult:
-    """Times are in us, memory in bytes; `estimated_inference_time` is a figure that the service chose."""
+    """Read a profile of AI Hub: times in us, memory in bytes; the service chose
+    `estimated_inference_time`.
+    """
     summary = report["execution_summary"]
     times = summary.get("all_inference_times")
     if not isinstance(times, list) or not times:

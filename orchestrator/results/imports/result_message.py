@@ -39,7 +39,9 @@ def is_text_message(text: str) -> bool:
 
 
 def read_text_message(text: str) -> Iterator[ImportedResult]:
-    """The one result of a text message. Raises `NotReadableError` where it is cut off or lacks its times."""
+    """Yield the one result of a text message. Raises `NotReadableError` if it is cut off or lacks its
+    times.
+    """
     if text.count("{") != text.count("}"):
         raise NotReadableError("the message is cut off: its braces do not match")
     fields = {name: value.strip('"') for name, value in _FIELD.findall(text)}
@@ -51,7 +53,9 @@ def read_text_message(text: str) -> Iterator[ImportedResult]:
 
 
 def read_binary_message(content: bytes) -> Iterator[ImportedResult]:
-    """The one result of a binary message. Raises `NotReadableError` for another file, or one cut off."""
+    """Yield the one result of a binary message. Raises `NotReadableError` for another file, or one cut
+    off.
+    """
     name: str | None = None
     numbers: dict[str, float] = {}
     for field, value in _fields(content):
@@ -77,7 +81,7 @@ def _result(name: str | None, numbers: Mapping[str, float]) -> ImportedResult:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, float | bytes]]:
-    """Number and value of each field. Raises `NotReadableError` where the bytes are no message."""
+    """Yield number and value of each field. Raises `NotReadableError` if the bytes are no message."""
     at = 0
     while at < len(content):
         tag, at = _varint(content, at)
@@ -100,7 +104,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, float | bytes]]:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """A whole number, and where the next byte is."""
+    """Return a whole number, and the position of the next byte."""
     value = 0
     for shift in range(0, _MOST_BITS, 7):
         if at >= len(content):

@@ -17,7 +17,9 @@ _WRONG_OPERATORS_FACT: Final = "opencl_wrong_operators"
 
 
 def _environment() -> Mapping[str, str]:
-    """The binding's version. The driver's fields belong to the device, whichever delegate runs there."""
+    """Return the binding's version. The driver's fields belong to the device, whichever delegate runs
+    there.
+    """
     try:
         return {"pyopencl": version("pyopencl")}
     except PackageNotFoundError:
@@ -25,7 +27,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
-    """The index names the device: two devices of one host may share everything else.
+    """Return the index that names the device: two devices of one host may share everything else.
 
     A run that is measured has a cache of its own, so that what a check found comes with the device.
     """

@@ -20,7 +20,7 @@ from runtime.model.graph import Operator
 
 
 def layout_rules() -> LayoutRules:
-    """What the kernel families can do, asked by the passes, which know no families."""
+    """Tell the passes, which know no kernel families, what these can do."""
     return LayoutRules(
         applies_epilogue=lambda node, graph: family_of(node, graph).epilogue,
         reads_any_layout=lambda node, graph: family_of(node, graph).reads_any_layout(node, graph),
@@ -29,7 +29,9 @@ def layout_rules() -> LayoutRules:
 
 
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
-    """The ways to run a node on the device, the default first. Raises `DelegateError` where there is none."""
+    """Return the ways to run a node on the device, the default first. Raises `DelegateError` where there
+    is none.
+    """
     found = family_of(node, context.graph).lower(node, context)
     if not context.device.runs_units:
         found = [candidate for candidate in found if candidate.works_in_groups]
@@ -41,7 +43,7 @@ def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
 def lowered(
     partition: Partition, device: Capabilities, options: Options, way: Quantised
 ) -> tuple[Graph, list[list[Candidate]]]:
-    """The graph of a partition behind the passes, and the ways to run each of its nodes.
+    """Return the graph of a partition behind the passes, and the ways to run each of its nodes.
 
     Raises `DelegateError` where a node has none.
     """
@@ -55,7 +57,7 @@ def lowered(
 def unit_refusal(
     facts: GraphFacts, operator: Operator, device: Capabilities, way: Quantised
 ) -> Unsupported | None:
-    """The reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
+    """Return the reason why a device that runs kernels of work-groups alone cannot run an operator, or None.
 
     The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
     """

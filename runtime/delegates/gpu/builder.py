@@ -36,7 +36,7 @@ _PARAMETERS = frozenset({TensorType.INT32, TensorType.INT64})
 
 
 def is_folded(facts: GraphFacts, operator: Operator) -> bool:
-    """True for an operator whose results are constants already (DEQUANTIZE of fp16 weights).
+    """Return True for an operator whose results are constants already (DEQUANTIZE of fp16 weights).
 
     One without results (CALL_ONCE, ASSIGN_VARIABLE) acts on something else and is not.
     """
@@ -44,7 +44,9 @@ def is_folded(facts: GraphFacts, operator: Operator) -> bool:
 
 
 def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Unsupported | None:
-    """The reason why the delegate cannot run an operator, or None; `way` is that of quantised tensors."""
+    """Return why the delegate cannot run an operator, or None; `way` is the treatment of quantised
+    tensors.
+    """
     if is_folded(facts, operator):
         return None
     claims = families().get(kind_of(operator))
@@ -65,7 +67,7 @@ def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.RE
 
 
 def _family(facts: GraphFacts, operator: Operator, way: Quantised) -> Family | None:
-    """The family that runs the operator, by the type of its first input where there are several."""
+    """Return the family that runs the operator, by the type of its first input if there are several."""
     first = operator.inputs[0] if operator.inputs else -1
     element = (
         None
@@ -76,14 +78,14 @@ def _family(facts: GraphFacts, operator: Operator, way: Quantised) -> Family | N
 
 
 def _newest_version(operator: Operator) -> int:
-    """The newest version whose rules are known: the CPU path's; 1 where that has no kernel."""
+    """Return the newest version whose rules are known: the CPU path's; 1 if that has no kernel."""
     kind = kind_of(operator)
     spec = CUSTOM_SPECS.get(kind.value) if isinstance(kind, Custom) else SPECS.get(kind)
     return 1 if spec is None else spec.max_version
 
 
 def _type(facts: GraphFacts, tensor: int, *, simulated: bool) -> ElementType | None:
-    """The type in which a tensor of an operator enters the graph; None for one that cannot."""
+    """Return the type in which a tensor of an operator enters the graph; None for one that cannot."""
     if simulated and is_real(facts, tensor):
         return ElementType.F32
     return element_type(facts.subgraph.tensors[tensor].type)
@@ -106,7 +108,7 @@ class _Place:
 def _tensor_refusal(
     facts: GraphFacts, operator: Operator, family: Family, places: Sequence[_Place]
 ) -> Unsupported | None:
-    """The reason why a tensor keeps the operator on the CPU, before its family is asked.
+    """Return why a tensor keeps the operator on the CPU, before its family is asked.
 
     Families may then rely on the types that they know and on at least one element.
     """
@@ -135,7 +137,7 @@ def _tensor_refusal(
 
 
 def _places(facts: GraphFacts, operator: Operator, family: Family, way: Quantised) -> Iterator[_Place]:
-    """The operator's tensors, inputs first, absent ones left out."""
+    """Yield the operator's tensors, inputs first, without absent ones."""
     types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
     simulated = way is Quantised.REAL and is_simulated(facts, operator)
     weights = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
@@ -157,7 +159,7 @@ def _places(facts: GraphFacts, operator: Operator, family: Family, way: Quantise
 
 
 def _seen(facts: GraphFacts, operator: Operator, places: Sequence[_Place]) -> OperatorFacts:
-    """The operator as its family sees it."""
+    """Return the operator as its family sees it."""
     widened = frozenset(place.tensor for place in places if place.is_widened)
     types = {place.tensor: place.type for place in places}
     return OperatorFacts(operator, real_facts(facts, widened), types)
@@ -177,7 +179,7 @@ def _refused(facts: GraphFacts, operator: Operator, tensor: int, found: str, lim
 
 
 def build_graph(partition: Partition, *, is_narrow: bool = True, way: Quantised = Quantised.REAL) -> Graph:
-    """The graph of a partition whose operators all passed `refusal`.
+    """Build the graph of a partition whose operators all passed `refusal`.
 
     Constants stay beside their float32 form as the file stores them where `is_narrow` is true. Else their
     stored form is float32 too, which lets the same kernels be chosen for them.
@@ -195,7 +197,7 @@ def build_graph(partition: Partition, *, is_narrow: bool = True, way: Quantised 
 
 
 def graph_of_one(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Graph:
-    """The graph of an operator that passed `refusal`, as if it were a partition."""
+    """Build the graph of an operator that passed `refusal`, as if it were a partition."""
     building = _Building(facts, {}, way)
     building.add(operator)
     read = dict.fromkeys(t for t in operator.inputs if t >= 0 and t not in facts.constants)
@@ -216,7 +218,7 @@ class _Building:
         self.fresh_nodes = count(len(facts.subgraph.operators))
 
     def add(self, operator: Operator) -> None:
-        """The operator's node, and those that round what it does not round itself."""
+        """Add the operator's node, and nodes that round the results that it does not round itself."""
         kind, family = kind_of(operator), _family(self.facts, operator, self.way)
         if family is None:
             raise ValueError(f"no kernel family runs operator {operator.index}, {kind.name}")
@@ -272,7 +274,9 @@ class _Building:
         self.values[tensor] = Value(tensor, shape, known.name, data, element, narrow)
 
     def _rounding(self, operator: Operator, tensor: int) -> Levels | None:
-        """The levels to which a result has to be rounded; None where it is rounded, or not quantised."""
+        """Return the levels to which a result must be rounded; None if it is rounded already, or not
+        quantised.
+        """
         tensors = self.facts.subgraph.tensors
         inputs = [tensors[i] for i in operator.inputs if i >= 0]
         if self.way is not Quantised.REAL:
@@ -284,13 +288,13 @@ class _Building:
         return None if rounds else levels_of(tensors[tensor])
 
     def _like(self, tensor: int, element: ElementType | None = None) -> int:
-        """A value of a tensor's shape that is not the tensor's own."""
+        """Add a value of a tensor's shape that is not the tensor's own."""
         own, number = self.values[tensor], next(self.fresh_values)
         self.values[number] = replace(own, id=number, type=element or own.type)
         return number
 
     def finished(self, read: Sequence[int], written: Sequence[int]) -> Graph:
-        """The graph, whose inputs and outputs are these tensors, of the types of the file."""
+        """Return the graph, whose inputs and outputs are these tensors, of the types of the file."""
         inputs = tuple(self._entering(tensor) for tensor in read)
         outputs = tuple(self._leaving(tensor) for tensor in written)
         results = (*outputs, *self.contents.values())
@@ -312,7 +316,7 @@ class _Building:
         return stored
 
     def _stored(self, tensor: int) -> tuple[int, Levels | None]:
-        """The value with the tensor's type in the file; its levels where that is not the tensor's own."""
+        """Return the value with the tensor's type in the file; its levels if that is not the tensor's own."""
         known = self.facts.subgraph.tensors[tensor]
         own, levels = element_type(known.type), levels_of(known)
         self._register(tensor, own, self.facts)
@@ -329,7 +333,7 @@ class _Building:
 
 
 def _steps(spec: NodeSpec) -> tuple[Step, ...]:
-    """The operator's steps and its fused activation."""
+    """Return the operator's steps and its fused activation."""
     name = spec.activation
     return spec.steps if name is None else (*spec.steps, Step(FUSED_ACTIVATIONS.get(name, name)))
 

@@ -1,11 +1,11 @@
-"""What lowering, tuning and caches need to know of a device, as plain data of any backend."""
+"""Describes a device to lowering, tuning and caches, as plain data of any backend."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class DeviceClass(Enum):
-    """Which kernels suit a device; its value is the name that options and reports use.
+    """The kind of kernels that suit a device; its value is the name that options and reports use.
 
     CPU: few workers, each of which takes a range of units and computes with vectors of 16 floats. GPU:
     work-groups of many work-items that share local memory, with vectors of at most four floats.
@@ -17,7 +17,7 @@ class DeviceClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What lowering and caches need to know of a device.
+    """The properties of a device that lowering and caches read.
 
     `compute_units` is the number of work-groups that run at the same time, `vector_floats` the number of
     floats in a register (16 with AVX-512, 1 on most GPUs). `compiler` is the platform's version, which names

@@ -74,7 +74,7 @@ class CompiledGraph:
 
     @property
     def schedule(self) -> str:
-        """How the layers are enqueued."""
+        """A description of the enqueued layers."""
         layers = len(self.recording.rows)
         kind = "persistent" if any(entry.is_persistent for entry in self.entries) else "enqueued"
         joined = "" if len(self.entries) == layers else f" over {layers} layers"

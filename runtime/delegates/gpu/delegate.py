@@ -137,7 +137,7 @@ class GpuDelegate(Offer):
         return self._backend.opened.context if isinstance(self._backend, OpenClBackend) else None
 
     def _probe(self) -> Findings:
-        """What the device does with narrow numbers; asked once."""
+        """Return the device's behaviour with narrow numbers; probes it once."""
         if self._findings is None:
             self._findings = self._backend.findings()
         return self._findings
@@ -171,12 +171,12 @@ class GpuDelegate(Offer):
         return compiled
 
     def _open_graphs(self) -> list[CompiledGraph]:
-        """The graphs that somebody still uses, in the order in which they were compiled."""
+        """Return the graphs that are still in use, in the order in which they were compiled."""
         graphs = [known() for known in self._compiled]
         return [graph for graph in graphs if graph is not None and not graph.is_closed]
 
     def _narrow_weights(self) -> str:
-        """The types of weights that lie on the device in fewer than 32 bits, with their bytes."""
+        """List the types of weights that lie on the device in fewer than 32 bits, with their bytes."""
         total = Counter[WeightType]()
         for graph in self._open_graphs():
             total.update(graph.narrow_weights)

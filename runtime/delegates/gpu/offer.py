@@ -1,4 +1,6 @@
-"""Which operators the delegate takes, by its options alone; the delegate and its planner share it."""
+"""Decides which operators the delegate takes, by its options alone; shared by the delegate and its
+planner.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Offer:
 
     @property
     def way(self) -> Quantised | None:
-        """What becomes of quantised tensors; None where each model decides."""
+        """The treatment of quantised tensors; None where each model decides."""
         if not self.options.enable_quantization:
             return Quantised.LEFT
         if self.options.precision == "int8":
@@ -50,7 +52,7 @@ class Offer:
         return None if self._may_choose else Quantised.REAL
 
     def way_of(self, graph: GraphFacts, operators: Sequence[Operator]) -> Quantised:
-        """What becomes of the quantised tensors of these operators.
+        """Return the treatment of the quantised tensors of these operators.
 
         Without a precision they stay integers where the device multiplies bytes and that leaves no operator
         more to the CPU. A partition, some operators of its graph, may be of integers where the graph is not.
@@ -65,23 +67,25 @@ class Offer:
         return Quantised.LEVELS if self._multiplies_bytes() else Quantised.REAL
 
     def way_of_partition(self, partition: Partition) -> Quantised:
-        """What becomes of the quantised tensors of a partition."""
+        """Return the treatment of the quantised tensors of a partition."""
         facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
         return self.way_of(facts, partition.operators)
 
     def _multiplies_bytes(self) -> bool:
-        """True for a device with an instruction that multiplies bytes, which integers are worth."""
+        """Return whether the device multiplies bytes in one instruction, so that integers are worth it."""
         return False
 
     def _way_in(self, graph: GraphFacts) -> Quantised:
-        """What becomes of the quantised tensors of a graph that is asked for operator by operator."""
+        """Return the treatment of quantised tensors where a graph is asked for operator by operator."""
         if self._last is None or self._last[0] is not graph:
             known = [operator for operator in graph.subgraph.operators if operator.index not in graph.late]
             self._last = graph, self.way_of(graph, known)
         return self._last[1]
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """None where a kernel runs the operator; else the reason, which may be a defect of the delegate."""
+        """Return None if a kernel runs the operator; else the reason, which may be a defect of the
+        delegate.
+        """
         first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
         if operator.index < first or (last is not None and operator.index > last):
             end = "the end" if last is None else str(last)
@@ -96,12 +100,12 @@ class Offer:
             return Unsupported(defect(error))
 
     def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:  # noqa: ARG002 - for who has a device
-        """What a device lacks for an operator that has kernels; without one, nothing."""
+        """Return why this device cannot run an operator that has kernels, or None."""
         return None
 
 
 def _named(options: Options) -> Iterator[str]:
-    """The names in `excluded_operators`, which must have kernels."""
+    """Yield the names in `excluded_operators`, which must have kernels."""
     for name in options.excluded:
         known = [kind.value if isinstance(kind, Custom) else kind.name for kind in families()]
         if name not in known:
@@ -115,6 +119,6 @@ def _named(options: Options) -> Iterator[str]:
 
 
 def defect(error: Exception) -> str:
-    """The text for an error that the delegate should not have had."""
+    """Return the text for an error that the delegate should not have had."""
     what = " ".join(str(error).split())
     return f"a defect of the delegate, please report it with the model: {type(error).__name__}: {what}"

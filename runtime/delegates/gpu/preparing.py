@@ -26,7 +26,7 @@ from runtime.errors import DelegateError
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a partition runs with.
+    """The recording of a partition, and how it was made.
 
     `choices` are names of candidates by keys. `disturbance` says why rules chose for this start alone,
     `origin` where the recording comes from, `needs` how much memory it takes, for a message of the driver's.
@@ -77,7 +77,7 @@ def prepared(
 
 
 def _replayed(recordings: Recordings, backend: KeepingBackend) -> Prepared | str:
-    """A kept recording; the reason where there is one that cannot be used.
+    """Return a kept recording; the reason where there is one that cannot be used.
 
     One that rules chose for a disturbed device is made anew once the device is quiet.
     """

@@ -1,4 +1,4 @@
-"""Compiles into a device's library what partitions need, before any of them is opened."""
+"""Compiles the kernels that partitions need into a device's library, before any of them is opened."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def prime(
 
 
 def _compile(source: Source, backend: Backend, say: Callable[[int], None]) -> int:
-    """How many kernels of a program were not kept, which are now; `say` hears how many there are so far.
+    """Compile the kernels that are not kept yet, and return their number; `say` gets the number done so far.
 
     Raises `DelegateError`.
     """
@@ -87,14 +87,16 @@ def _compile(source: Source, backend: Backend, say: Callable[[int], None]) -> in
 
 
 def _entry(name: str, backend: Backend, options: Options) -> str:
-    """The key of the list of what partitions of that name need with these options."""
+    """Return the key of the list of functions that partitions of that name need with these options."""
     asked = replace(options, context=None)
     content = (name, own_digest(), backend.capabilities.key, repr(backend.capabilities), repr(asked))
     return hashlib.sha256("\0".join(content).encode()).hexdigest()
 
 
 def _needed(partition: Partition, backend: Backend, options: Options, way: Quantised) -> Iterator[Function]:
-    """The functions that the first start of a partition compiles: of the candidates that it would time."""
+    """Yield the functions that the first start of a partition compiles: of the candidates that it would
+    time.
+    """
     try:
         _, alternatives = lowered(partition, backend.capabilities, options, way)
     except DelegateError:

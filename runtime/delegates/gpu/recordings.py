@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KeptRecording:
-    """What a start needs in place of lowering, choosing, packing and planning.
+    """The data that spares a start lowering, choosing, packing and planning.
 
     `kernels` are the keys of the functions by their names, in the order of their numbers; `files` the key and
     the size of the packed constants of each buffer that has any. `is_settled`: false where rules chose for a

@@ -14,7 +14,8 @@ _GPU_NODES: Final = ("dri/renderD*", "nvidia[0-9]*", "kfd")
 
 
 def _hosts(device: HostDevice) -> str | None:
-    """A GPU that OpenCL lists; the host where there is no GPU, as a driver may pretend to be one on the CPU.
+    """Return why LiteRT's accelerator does not run on a device, or None for a GPU that OpenCL lists, and for
+    the host without a GPU, as a driver may pretend to be one on the CPU.
 
     LiteRT chooses its adapter itself. On a host with a GPU a result for the host's CPU would be that GPU's.
     """

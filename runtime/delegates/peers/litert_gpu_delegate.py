@@ -56,7 +56,7 @@ class LiteRtGpuDelegate:
             _imported(module)
 
     def load(self, path: str) -> LoadedModel:
-        """The file on LiteRT's GPU accelerator.
+        """Load the file on LiteRT's GPU accelerator.
 
         LiteRT is asked for the GPU alone first, and for GPU and CPU where it then names operators that the
         GPU lacks: alone it proves that the GPU runs everything, as with both the CPU could take over unseen.
@@ -95,7 +95,7 @@ class LiteRtGpuDelegate:
         }
 
     def _create(self, path: str, accelerators: Any) -> tuple[Any, str]:
-        """A model, and what LiteRT said. Raises what `load` raises, and `_PartialError`."""
+        """Create a model; also return LiteRT's messages. Raises as `load`, and `_PartialError`."""
         options = _imported("options")
         chosen = options.Options(
             hardware_accelerators=accelerators,
@@ -163,12 +163,14 @@ class _Session:
             raise InvocationError(f"litert-gpu: LiteRT: {_one_line(error)}") from error
 
     def output(self, position: int) -> Array:
-        """An output of the last run."""
+        """Return an output of the last run."""
         return self._values[position]
 
 
 def _places(names: Sequence[str], details: Mapping[str, Any], indices: Sequence[int]) -> list[int]:
-    """Where the file's tensors stand in a signature. Raises `UnsupportedOperatorError` for their types."""
+    """Return the positions of the file's tensors in a signature. Raises `UnsupportedOperatorError` for their
+    types.
+    """
     found = {int(details[name]["index"]): place for place, name in enumerate(names)}
     for name in names:
         if (kind := details[name]["dtype"]) not in _EXCHANGED:
@@ -189,14 +191,14 @@ def _reader(buffer: Any, details: Mapping[str, Any]) -> Callable[[], Array]:
 
 
 def _full(interface: Interface, model: Any) -> DelegationReport:
-    """The report of a model that LiteRT made for the GPU alone. Raises `DelegateError` where it denies it."""
+    """Return the report of a model made for the GPU alone. Raises `DelegateError` if LiteRT denies that."""
     if not model.is_fully_accelerated():
         raise DelegateError("litert-gpu: LiteRT does not report that its GPU accelerator runs every operator")
     return DelegationReport("full", interface.operators, interface.operators, 1, (), title="GPU")
 
 
 def _failure(said: str, error: str, path: str) -> Exception:
-    """The error that LiteRT's words stand for."""
+    """Return the error that LiteRT's words stand for."""
     report = report_of(said, path)
     if report is not None:
         return _PartialError(report)

@@ -19,7 +19,7 @@ _COUNTS = re.compile(r"(\d+|No) operations will run on the GPU, and (?:the remai
 
 
 def adapter_of(said: str) -> str | None:
-    """The adapter that LiteRT chose, in its words."""
+    """Return the adapter that LiteRT chose, in its words."""
     found = _ADAPTER.search(said)
     return found[1].strip() if found else None
 
@@ -30,7 +30,7 @@ def found_no_gpu(said: str) -> bool:
 
 
 def problems(said: str, error: str) -> list[str]:
-    """What went wrong by what LiteRT said and by its exception, each message once, in its order."""
+    """Return the problems in LiteRT's messages and its exception, each once, in its order."""
     matches = (*_PROBLEM.finditer(said), *_REASON.finditer(error))
     found = (" ".join(match[1].split()) for match in matches)
     return list(dict.fromkeys(text for text in found if _LIMIT_WARNING not in text))

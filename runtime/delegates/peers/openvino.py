@@ -11,7 +11,7 @@ PRECISIONS: Final = ("fp32", "bf16")
 
 
 def openvino_version() -> str | None:
-    """The installed version of OpenVINO; None where it is not installed. Imports nothing."""
+    """Return the installed version of OpenVINO; None if it is not installed. Imports nothing."""
     try:
         return version("openvino")
     except PackageNotFoundError:

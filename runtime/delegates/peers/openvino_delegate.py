@@ -65,7 +65,7 @@ class OpenVinoDelegate:
         _imported()
 
     def load(self, path: str) -> LoadedModel:
-        """The file as its frontend reads it, compiled.
+        """Compile the file as OpenVINO's frontend reads it.
 
         Raises `ModelFormatError` for a broken file, `UnsupportedOperatorError` with OpenVINO's words where
         it cannot read or compile the model, `OutOfMemoryError`, and `UnsupportedPrecisionError` where no
@@ -112,7 +112,9 @@ class OpenVinoDelegate:
             )
 
     def _precision(self) -> str:
-        """The narrowest floating-point type that a node computes in; what was asked for before a load."""
+        """Return the narrowest floating-point type that a node computes in; before a load, the requested
+        one.
+        """
         if not self._executed:
             return str(self._options["precision"])
         return next((ours for theirs, ours in _NARROW.items() if self._executed[theirs]), "fp32")
@@ -166,7 +168,7 @@ class _Session:
 
 
 def executed_types(compiled: Any) -> Counter[str]:
-    """How many nodes compute in each type, by the names of the primitives that run them.
+    """Count the nodes that compute in each type, by the names of the primitives that run them.
 
     Not by `runtimePrecision`: of a convolution in float32 whose weights are float16 in the file it names the
     weights' type.
@@ -181,7 +183,7 @@ def executed_types(compiled: Any) -> Counter[str]:
 
 
 def _ports(ports: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
-    """The ports of the file's tensors, by name; by position where the frontend has renamed one."""
+    """Return the ports of the file's tensors, by name; by position if the frontend has renamed one."""
     if len(ports) != len(tensors):
         raise UnsupportedOperatorError(
             f"openvino: it sees {len(ports)} inputs or outputs where the file has {len(tensors)}"
@@ -225,7 +227,7 @@ def _words(error: Exception) -> str:
 
 
 def _mapped(error: Exception, named: str = "", path: str = "") -> Exception:
-    """The error for OpenVINO's own, which may name the file as it was `named` for it."""
+    """Return the error for OpenVINO's own, which may name the file as it was `named` for it."""
     words = f"openvino: {_words(error).replace(named, path) if named else _words(error)}"
     if _NO_MEMORY.search(words):
         return OutOfMemoryError(f"{words}; measure a smaller model or input")

@@ -1,4 +1,6 @@
-"""What native code writes to the standard error output, where a library gives its reasons nowhere else."""
+"""Captures native code's text on the standard error output, where a library gives its reasons nowhere
+else.
+"""
 
 import os
 import stat
@@ -19,7 +21,7 @@ class Spoken:
 
 @contextmanager
 def spoken() -> Iterator[Spoken]:
-    """A block whose text on the standard error output is kept, and written there all the same.
+    """Keep the block's text on the standard error output, which is written there all the same.
 
     Where the output is a file the text is read back from it, so that the last words of a process that a
     library aborts stay in that file. Elsewhere the text passes through a file of its own.
@@ -41,7 +43,7 @@ def spoken() -> Iterator[Spoken]:
 
 
 def _log_file() -> int | None:
-    """The standard error output opened for reading, where it is a file that may be read."""
+    """Open the standard error output for reading; None if it is not a file that may be read."""
     with suppress(OSError):
         if stat.S_ISREG(os.fstat(_ERRORS).st_mode):
             return os.open(f"/proc/self/fd/{_ERRORS}", os.O_RDONLY)

@@ -29,7 +29,7 @@ class Session(Protocol):
         """Run to completion: the outputs are readable in host memory. Raises `InvocationError`."""
 
     def output(self, position: int) -> Array:
-        """An output of the last run; the array is overwritten by the next."""
+        """Return an output of the last run; the array is overwritten by the next."""
 
 
 _EXCHANGED = frozenset({
@@ -40,7 +40,7 @@ _EXCHANGED = frozenset({
 
 
 def element_type(tensor: Tensor, runtime: str) -> np.dtype[Any]:
-    """The numpy type of a model's input or output.
+    """Return the numpy type of a model's input or output.
 
     Raises `UnsupportedOperatorError` for a type whose values numpy does not hold as they are.
     """
@@ -70,7 +70,7 @@ class WholeModel:
 
     @property
     def delegation(self) -> DelegationReport:
-        """How much of the model the other runtime's device runs, by its own report."""
+        """The delegated part of the model, by the other runtime's own report."""
         return self._session.delegation
 
     def get_input_details(self) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ class WholeModel:
         return [self._details(tensor) for tensor in self._interface.inputs]
 
     def get_output_details(self) -> list[dict[str, Any]]:
-        """The same of each output; the shape is the file's until the model has run."""
+        """Return the same of each output; the shape is the file's until the model has run."""
         return [self._details(tensor) for tensor in self._interface.outputs]
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int]) -> None:
@@ -113,7 +113,7 @@ class WholeModel:
             self._has_run = True
 
     def get_tensor(self, tensor_index: int) -> Array:
-        """A copy of an output, or of an input as it was set."""
+        """Return a copy of an output, or of an input as it was set."""
         if tensor_index in self._values:
             return self._values[tensor_index].copy()
         if tensor_index not in self._places:

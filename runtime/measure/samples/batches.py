@@ -1,4 +1,4 @@
-"""Batches of a process's samples: what its own samples say about how well they are known.
+"""Batches of a process's samples, from which follows how well the samples are known.
 
 Neighbouring samples resemble each other, as the machine's state comes in waves, so that n of them are worth
 fewer than n independent ones. Means over batches that are long beside the waves hardly resemble each other

@@ -1,4 +1,4 @@
-"""Drift: did the level of a process's samples change from its first slices to its last?
+"""Detects drift: a change of level from a process's first slices to its last.
 
 A fixed bound on the difference of two medians alarms often where samples are noisy, and misses a small drift
 of many samples. Here the change from the first third to the last is called a drift where it is both larger

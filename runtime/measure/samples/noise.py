@@ -52,7 +52,7 @@ class Usage:
 
     @classmethod
     def nothing(cls) -> Usage:
-        """The usage of no time at all."""
+        """Return the usage of no time at all."""
         return cls(0.0, 0.0, 0, 0)
 
     def __add__(self, other: Usage) -> Usage:

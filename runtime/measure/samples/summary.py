@@ -36,7 +36,7 @@ confidence 0.99 and no excess allowed. For an interval of a tail, every process 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimes:
-    """What one measuring process timed, in ns; `invoke_ns` in the order of measurement.
+    """The times of one measuring process, in ns; `invoke_ns` in the order of measurement.
 
     Processes of one `tuning` share what a delegate chose by timing. `slices`: how many of the invokes each
     slice has, in their order; empty where they were timed in one go.

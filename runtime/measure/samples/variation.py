@@ -1,4 +1,5 @@
-"""How much a median varies by what is repeated (rounds, blocks, tunings), and where to repeat more.
+"""Estimates the variation of a median by what is repeated (rounds, blocks, tunings), and where to repeat
+more.
 
 Nested analysis of variance of the logarithms of medians, as Kalibera and Jones, "Rigorous Benchmarking in
 Reasonable Time" (2013), section 6, with their rule for the number of repetitions of each level. What the
@@ -39,7 +40,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """What each level adds to the spread of medians, what it costs, and how often to repeat it.
+    """The contribution of each level to the spread of medians, its cost, and how often to repeat it.
 
     `..._sd` are standard deviations as a share, None for a level that was not repeated; that of samples is
     what batches of them say, as one of as many independent ones. `..._s` are the seconds of one more without

@@ -30,7 +30,7 @@ class Axis:
 
     @property
     def before(self) -> int:
-        """What the padding cuts off in front: half of it all, rounded down (`padding.h`)."""
+        """The part of the padding in front: half of it all, rounded down (`padding.h`)."""
         return max(0, (self.size - 1) * self.stride + self.taps - self.out) // 2
 
     def span(self, tap: int) -> tuple[slice, slice]:

@@ -22,7 +22,7 @@ machine."""
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Where the windows of a two-dimensional operator lie."""
+    """The positions of the windows of a two-dimensional operator."""
 
     filter_h: int
     filter_w: int

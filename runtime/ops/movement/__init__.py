@@ -1,1 +1,1 @@
-"""Where elements go: copies, indices, shapes, fills."""
+"""Operators that move elements: copies, indices, shapes, fills."""

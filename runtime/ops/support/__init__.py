@@ -1,4 +1,4 @@
-"""What the families of operators share; this door has what nearly every one of them imports."""
+"""The shared parts of operator families; this door has those that nearly every family imports."""
 
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.registry import operator

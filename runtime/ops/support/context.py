@@ -1,4 +1,4 @@
-"""What an operator receives: its inputs, outputs, options and memory, and the services of its plan.
+"""The interface of a plan to an operator: its inputs, outputs, options and memory, and the plan's services.
 
 A kernel has two phases, as in tflite-micro: `prepare` does everything that depends on shapes, types and
 scales and returns a closure; the closure works on the arrays bound at that time and allocates nothing.
@@ -178,7 +178,7 @@ class OpContext:
 
     @property
     def num_threads(self) -> int:
-        """How many threads a kernel may use."""
+        """The number of threads that a kernel may use."""
         return 1 if self.graph is None else self.graph.num_threads
 
     @property

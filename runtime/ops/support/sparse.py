@@ -1,4 +1,4 @@
-"""Sparse constants, decoded from what `SparsityParameters` in schema.fbs describes (TACO's formats, blocked).
+"""Decodes sparse constants as `SparsityParameters` in schema.fbs describes them (TACO's formats, blocked).
 
 The stored dimensions go from the outside in, each dense or compressed; the innermost ones are the inside of a
 block. Reference: `kernels/internal/utils/sparsity_format_converter.cc`.

@@ -1,4 +1,6 @@
-"""`farm model info`: what a file is, read with the bounded reader, and which delegates would run it here."""
+"""`farm model info`: describes a file, read with the bounded reader, and the delegates that would run it
+here.
+"""
 
 from runtime.model.facts import ModelFacts, model_facts
 from runtime.tools.model_info.advice import Advice, advice_for

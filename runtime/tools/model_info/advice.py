@@ -1,4 +1,4 @@
-"""The measurements that show what suits a kind of model: one file of the kind on each delegate, with source.
+"""Measurements that recommend runners for a kind of model: one file of the kind on each, with source.
 
 `measured.json` is written by `benchmarks/model_kinds.py`. It holds for the machine that it names; a campaign
 measures the user's own.
@@ -39,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What suits a kind. `measured` is None where nothing of the kind has been measured."""
+    """The recommendation for a kind. `measured` is None if nothing of the kind has been measured."""
 
     kind: Kind
     note: str

@@ -1,4 +1,4 @@
-"""Which operators of a model the installed delegates would run; nothing is run here."""
+"""Lists the operators of a model that the installed delegates would run; nothing is run here."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from runtime.errors import FarmRuntimeError, ModelError, UnsupportedOperatorErro
 
 @dataclass(frozen=True, slots=True)
 class DelegateView:
-    """How a delegate would run a model: `taken` of `total` operators, in `partitions`.
+    """The delegation of a model: `taken` of `total` operators, in `partitions`.
 
     `reasons` counts the operators that it leaves to the CPU, by reason, and `fallbacks` names each of them;
     it runs all others. `obstacle` says why the question

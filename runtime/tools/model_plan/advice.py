@@ -1,4 +1,4 @@
-"""What LiteRT's documents advise about models for GPUs, as far as it applies to a plan.
+"""Applies the advice of LiteRT's documents about models for GPUs to a plan.
 
 Each piece names what it is about, and says what the plan shows it to cost. Where nothing applies there is
 none: the delegate may have what a rule warns of for free, as a reshape that is a view.
@@ -113,7 +113,7 @@ _CONVERSIONS: Final = frozenset({"QUANTIZE", "DEQUANTIZE"})
 
 
 def _is_border(node: PlannedNode, partition: PartitionPlan) -> bool:
-    """True for the copy of an input or an output, which another rule is about."""
+    """Return True for the copy of an input or an output, which another rule is about."""
     return (
         node.kind == "RESHAPE"
         and set(node.reads) <= set(partition.inputs)
@@ -123,7 +123,7 @@ def _is_border(node: PlannedNode, partition: PartitionPlan) -> bool:
 
 
 def _integer_borders(plan: ModelPlan) -> Iterator[Advice]:
-    """The conversions of integer inputs and outputs of the model."""
+    """Yield the conversions of integer inputs and outputs of the model."""
     tensors = plan.graph.tensors
     border = {t for t in (*plan.graph.inputs, *plan.graph.outputs) if tensors[t].type in _INTEGERS}
     cases = [
@@ -147,7 +147,7 @@ def _integer_borders(plan: ModelPlan) -> Iterator[Advice]:
 
 
 def _tensor_of(partition: PartitionPlan, value: int, border: set[int]) -> int | None:
-    """The model's tensor behind a value; one of another type is known by its name."""
+    """Return the model's tensor behind a value; one of another type is known by its name."""
     known = {one.id: one for one in partition.values}.get(value)
     if known is None:
         return None
@@ -227,5 +227,5 @@ def _share(part: int, whole: int) -> str:
 
 
 def kibibytes(count: int) -> str:
-    """A size for people."""
+    """Format a size for people."""
     return f"{count / 2**20:.2f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"

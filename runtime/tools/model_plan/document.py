@@ -14,7 +14,7 @@ number must not be given a newer document unseen."""
 
 
 def document(plan: ModelPlan, file: str) -> dict[str, Any]:
-    """The whole plan as what `json.dumps` takes."""
+    """Return the whole plan as `json.dumps` takes it."""
     filled = occupancy(plan)
     return {
         "schema": SCHEMA,
@@ -38,7 +38,7 @@ def document(plan: ModelPlan, file: str) -> dict[str, Any]:
 
 
 def totals(plan: ModelPlan) -> dict[str, int]:
-    """Sums over all partitions; bytes and operations of one run."""
+    """Return sums over all partitions; bytes and operations of one run."""
     launches = [launch for partition in plan.partitions for launch in partition.launches]
     return {
         "nodes": sum(len(partition.nodes) for partition in plan.partitions),

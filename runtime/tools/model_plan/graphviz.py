@@ -8,7 +8,7 @@ from runtime.tools.model_plan.model import ModelPlan
 
 
 def dot(plan: ModelPlan, file: str) -> Iterator[str]:
-    """The graph line by line, for `dot -Tsvg`."""
+    """Yield the graph line by line, for `dot -Tsvg`."""
     yield "digraph plan {"
     yield f"  label={_quoted(f'{file} on {plan.delegate}, {plan.device.name}')}; labelloc=t;"
     yield '  node [shape=box, fontname="Helvetica", fontsize=10]; edge [fontname="Helvetica", fontsize=8];'
@@ -73,6 +73,6 @@ def _node(plan: ModelPlan, node: PlannedNode) -> str:
 
 
 def _quoted(*rows: str) -> str:
-    """A label; what is not printable in a name of a file is shown as an escape."""
+    """Quote a label; characters of a file name that are not printable become escapes."""
     text = (row.encode("unicode_escape").decode() if not row.isprintable() else row for row in rows)
     return '"' + "\\n".join(row.replace("\\", "\\\\").replace('"', '\\"') for row in text) + '"'

@@ -1,4 +1,4 @@
-"""The plan of a whole model: who runs which operators in which order, and each partition's own plan."""
+"""The plan of a whole model: the runner and the order of its operators, and each partition's own plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class PlannedOperator:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """What runs one after another: a partition, or operators of the CPU.
+    """A step of the run: a partition, or operators of the CPU.
 
     `failure` says why a partition that the delegate takes cannot be planned; `plan` is None then.
     """
@@ -43,7 +43,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """How a delegate would run a model. `obstacle` says why the rest cannot run on the CPU, if it cannot."""
+    """The plan of a model on a delegate. `obstacle` says why the rest cannot run on the CPU, if it cannot."""
 
     delegate: str
     device: PlannedDevice
@@ -67,7 +67,7 @@ class ModelPlan:
 def planner_of(
     name: str, options: Mapping[str, Any], device_class: DeviceClass | None = None, *, is_tuned: bool = False
 ) -> Planner:
-    """The planner of an installed delegate.
+    """Return the planner of an installed delegate.
 
     Raises `DelegateError` for an unknown delegate, one that offers no plan, or options that it refuses.
     """

@@ -1,4 +1,4 @@
-"""How far launches fill a large GPU: work-items per launch, and the share of the arithmetic in small ones."""
+"""Estimates how far launches fill a large GPU: work-items per launch, share of arithmetic in small ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -30,7 +30,7 @@ MFLOP, KiB, and operations for each byte."""
 
 
 def lines(plan: ModelPlan, file: str) -> Iterator[str]:
-    """The whole text, line by line."""
+    """Yield the whole text, line by line."""
     yield from _head(plan, file)
     for number, step in enumerate(step for step in plan.steps if not step.on_cpu):
         yield ""
@@ -210,7 +210,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _tail(name: str, longest: int) -> str:
-    """A tensor's name: converters write long paths, whose end says most."""
+    """Shorten a tensor's name: converters write long paths, whose end says most."""
     return name if len(name) <= longest else f"…{name[1 - longest :]}"
 
 

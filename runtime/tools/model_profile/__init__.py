@@ -1,4 +1,4 @@
-"""`farm model profile`: what the kernels and operators of a model take, as text or JSON."""
+"""`farm model profile`: times the kernels and operators of a model, as text or JSON."""
 
 from runtime.tools.model_profile.document import SCHEMA, document
 from runtime.tools.model_profile.measuring import Profiled, profile_file

@@ -11,7 +11,7 @@ number must not be given a newer document unseen."""
 
 
 def document(found: Profiled, file: str) -> dict[str, Any]:
-    """The whole profile as what `json.dumps` takes."""
+    """Return the whole profile as `json.dumps` takes it."""
     profile = found.profile
     rows = [
         asdict(row) | {"gflops": row.gflops, "gigabytes_per_second": row.gigabytes} for row in profile.rows

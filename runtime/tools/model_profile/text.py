@@ -18,7 +18,7 @@ _ROW = "{:>4}  {:<22} {:<34} {:>10} {:>6} {:>8} {:>7}"
 
 
 def lines(found: Profiled, file: str) -> Iterator[str]:
-    """The whole text, line by line."""
+    """Yield the whole text, line by line."""
     profile = found.profile
     told = ", ".join(
         f"{key} {found.settings[key]}" for key in ("device", "precision", "tuning") if key in found.settings

@@ -64,7 +64,7 @@ def check_device(
 
 
 def compared(delegate: PartitionDelegate, precision: str, rows: Sequence[Row]) -> Conformance:
-    """The rows on the delegate against the CPU path; what it refuses is in neither part.
+    """Compare the rows on the delegate with the CPU path; rows that it refuses are in neither part.
 
     All rows are one model, whose kernels are compiled at once; where that does not run, each is its own.
     """
@@ -87,7 +87,9 @@ def _one_by_one(delegate: PartitionDelegate, precision: str, rows: Sequence[Row]
 
 
 def _joined(first: Conformance, second: Conformance) -> Conformance:
-    """An operator is right where all of its rows are; of several differences the first is told."""
+    """Join two results: an operator is right if all of its rows are; the first of several differences is
+    kept.
+    """
     wrong = {**second.wrong, **first.wrong}
     agreed = dict.fromkeys((*first.agreed, *second.agreed))
     return Conformance(tuple(name for name in agreed if name not in wrong), wrong)
@@ -120,7 +122,9 @@ def _refused(delegate: PartitionDelegate, row: Row) -> bool:
 
 
 def _delegated(delegate: PartitionDelegate, rows: Sequence[Row]) -> _Outputs:
-    """Outputs of each row. Raises `DelegateError` where a part of them ran on the CPU, with the reason."""
+    """Return the outputs of each row. Raises `DelegateError` with the reason if a part of them ran on the
+    CPU.
+    """
     interpreter = Interpreter(model_content=model_of(rows), experimental_delegates=[delegate])
     try:
         outputs, report = _outputs(interpreter, rows), interpreter.delegation

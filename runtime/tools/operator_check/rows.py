@@ -62,12 +62,12 @@ class Row:
 
     @property
     def inputs(self) -> tuple[Array, ...]:
-        """What the model is fed."""
+        """The inputs of the model."""
         return tuple(one.value for one in self.operands if one is not None and one.role == "fed")
 
 
 def model_of(rows: Sequence[Row]) -> bytes:
-    """A file whose branches are the rows; inputs and outputs stand in the order of the rows."""
+    """Build a file whose branches are the rows; inputs and outputs stand in the order of the rows."""
     tensors: list[Tensor] = []
     operators: list[Operator] = []
     inputs: list[int] = []
@@ -117,12 +117,12 @@ def fed(*shape: int, low: float = -3.0, high: float = 3.0) -> Operand:
 
 
 def held(*shape: int, low: float = -1.0, high: float = 1.0) -> Operand:
-    """The same as constants of the file."""
+    """Return the same as constants of the file."""
     return replace(fed(*shape, low=low, high=high), role="held")
 
 
 def state(*shape: int) -> Operand:
-    """A variable."""
+    """Return a variable."""
     return Operand(np.zeros(shape, np.float32), "state")
 
 
@@ -138,7 +138,7 @@ def flags(*shape: int, turned: bool = False) -> Operand:
 
 
 def given(values: Any, dtype: Any = np.int32) -> Operand:
-    """A constant with these values: axes, paddings, shapes."""
+    """Return a constant with these values: axes, paddings, shapes."""
     return Operand(np.asarray(values, dtype), "held")
 
 

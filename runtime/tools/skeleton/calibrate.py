@@ -1,4 +1,4 @@
-"""Keep a skeleton's activations in range: random weights lose what keeps a trained network's signal level.
+"""Keeps a skeleton's activations in range: random weights lose a trained network's signal level.
 
 One walk over the operators, the original model and its stand-in side by side. Behind each layer whose weights
 are generated, weights and bias are scaled together until the output has the root mean square that it has in

@@ -1,4 +1,4 @@
-"""What an agent checks before it accepts a job."""
+"""An agent checks a job before it accepts it."""
 
 from __future__ import annotations
 

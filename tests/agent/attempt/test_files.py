@@ -1,4 +1,4 @@
-"""What a runner leaves for its agent is of a bounded size."""
+"""A runner's files for its agent are of a bounded size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent keeps of references, and what its runners judge by."""
+"""The references that an agent keeps, and those by which its runners judge."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class Machine:
         return self.failure
 
     def attempt(self, spec: JobSpec) -> tuple[References | str, tuple[ReferenceRecord, ...]]:
-        """What an attempt judges by, and what it hands to the farm. `asked` has what it made itself."""
+        """Return the references of an attempt, and the records that it hands to the farm. `asked` has what it
+        made itself.
+        """
         self.asked.clear()
         folder = self.folder / "work" / spec.attempt_id
         folder.mkdir(parents=True)
@@ -146,7 +148,7 @@ def test_honest_runs_are_made_once_by_what_the_model_and_the_delegate_compute_in
 
 
 def layers() -> bytes:
-    """A float model of one layer that is large enough to be quantised."""
+    """Build a float model of one layer that is large enough to be quantised."""
     weights = memoryview(np.ones((32, 64), np.float32).tobytes())
     tensors = (
         Tensor(0, "x", TensorType.FLOAT32, (1, 64)),

@@ -67,7 +67,7 @@ def open_artifacts(url: str, state: Path, authority: str | None = None) -> Itera
 
 @pytest.fixture
 def through_proxy(endpoint: Endpoint, state: Path, tmp_path: Path, request: pytest.FixtureRequest):
-    """The artifacts, and the proxy between that has the faults of the parameter."""
+    """Return the artifacts, and the proxy between that has the faults of the parameter."""
     port = free_port()
     command = [sys.executable, str(REPOSITORY / "tests/services/proxy.py"), *request.param]
     command += ["--listen", f"127.0.0.1:{port}", "--target", f"127.0.0.1:{endpoint.port}"]
@@ -363,7 +363,7 @@ def test_files_of_running_attempts_are_known_by_their_job_files(tmp_path: Path) 
 
 @pytest.fixture
 def stranger(tmp_path: Path, state: Path) -> Iterator[tuple[HttpsServer, EndpointArtifacts]]:
-    """A server that answers as it likes, and the artifacts of an agent that takes it for its farm."""
+    """Yield a server that answers as it likes, and the artifacts of an agent that takes it for its farm."""
     authority = Authority(tmp_path)
     server = HttpsServer(authority.issue("localhost"))
     with open_artifacts(server.url, state, authority.path.read_text()) as made:

@@ -71,7 +71,7 @@ class SlowStore:
 
 @dataclass
 class Ends:
-    """What went down to the daemon and up to the farm."""
+    """The messages that went down to the daemon and up to the farm."""
 
     said: list[bytes] = field(default_factory=list)
     told: list[Wire] = field(default_factory=list)

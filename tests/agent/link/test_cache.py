@@ -1,4 +1,4 @@
-"""Which models an agent keeps, and which go."""
+"""An agent's cache keeps some models and evicts others."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ REFUSED = JobRefused(attempt_id="a1", epoch=1, reason=REASON)
 
 
 def measured(status: Status) -> JobResult:
-    """A result with raw samples."""
+    """Build a result with raw samples."""
     nothing = dict.fromkeys(("init", "init_warm", "first", "p90", "p99", "mean", "ci95"))
     measurement = Measurement(
         latency_ms=Latency(p50=1.5, **nothing),

@@ -11,7 +11,7 @@ from agent.machine.conditions import NO_QUOTA, UNREADABLE, settings
 
 
 def host(root: Path, **files: str) -> Path:
-    """A root folder with these files; `__` stands for a slash."""
+    """Build a root folder with these files; `__` stands for a slash."""
     for name, text in files.items():
         path = root / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a process shows of the device that it is measured on."""
+"""A process reveals whether it used the device that it is measured on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What disturbs a measurement is seen by the counters of this machine; parsers read what is documented."""
+"""Disturbances of a measurement are seen by this machine's counters; parsers read what is documented."""
 
 from __future__ import annotations
 

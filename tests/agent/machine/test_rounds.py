@@ -1,4 +1,4 @@
-"""What others took from a round: by the kernel's counters, with their rounding subtracted."""
+"""The share that others took from a round, by the kernel's counters, with their rounding subtracted."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def stubborn(folder: Path) -> None:
 
 
 def daemon(folder: Path) -> None:
-    """Ends well with a result, but leaves a daemon behind that forgot its environment."""
+    """End well with a result, but leave a daemon behind that forgot its environment."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -77,7 +77,7 @@ def raising(folder: Path) -> None:
 
 
 def silent(folder: Path) -> None:
-    """Ends with exit code 0 and no result."""
+    """End with exit code 0 and no result."""
 
 
 def garbage(folder: Path) -> None:

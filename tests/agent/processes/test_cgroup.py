@@ -31,7 +31,7 @@ time.sleep(600)
 
 @pytest.fixture
 def hidden(tmp_path):
-    """A runner, and the process that it has hidden: another session, another parent, no mark."""
+    """Start a runner, and the process that it has hidden: another session, another parent, no mark."""
     if cgroup.create("probe-of-the-tests") is None:
         needs.absent("no control groups of version 2 that this user may divide")
     cgroup.remove("probe-of-the-tests")

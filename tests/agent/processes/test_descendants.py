@@ -37,7 +37,7 @@ HIDES = "import time; time.sleep(600)"
 
 @pytest.fixture
 def hidden(request, tmp_path, monkeypatch):
-    """A runner, and a process of its attempt that only the way of the parameter leads to."""
+    """Start a runner, and a process of its attempt that only the way of the parameter leads to."""
     monkeypatch.setattr(cgroup, "own", lambda: None)
     noted = tmp_path / "pid"
     command = [sys.executable, "-S", "-c", HIDER, str(noted), request.param]

@@ -1,4 +1,4 @@
-"""What the processes of an agent find in their environment: what they need, and nobody's secrets."""
+"""The processes of an agent find what they need in their environment, and nobody's secrets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NEEDED = {
 
 @pytest.fixture
 def filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment with the secrets of a server and the settings of drivers."""
+    """Fill the environment with the secrets of a server and the settings of drivers."""
     for name, value in {**SECRETS, **NEEDED}.items():
         monkeypatch.setenv(name, value)
 

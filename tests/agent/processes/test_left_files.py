@@ -21,7 +21,7 @@ SECRET = "the agent's token"
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of an attempt; beside it a file that only the agent may read."""
+    """Return the folder of an attempt; beside it is a file that only the agent may read."""
     (tmp_path / "credentials.json").write_text(f'{{"token": "{SECRET}"}}')
     made = tmp_path / "attempt"
     made.mkdir()

@@ -1,4 +1,4 @@
-"""What a hostile runner reaches: nothing but its own attempt. Each way out works where the sandbox is off."""
+"""A hostile runner reaches nothing but its own attempt. Each way out works where the sandbox is off."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NEEDS = (
 
 
 def ordinary() -> tuple[str, ...]:
-    """A prefix that makes an ordinary user of root, who finds our Python even where it is in root's home."""
+    """Return a prefix that makes an ordinary user of root, who finds our Python even in root's home."""
     python = Path(sys.base_prefix).resolve()
     closed = next((folder for folder in reversed(python.parents) if not folder.stat().st_mode & 1), None)
     if closed is None:
@@ -102,7 +102,7 @@ def outside() -> Iterator[dict]:
 def attacked(
     probed: list[str], tiny: Path, outside: dict, *, on: bool, inside: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """The facts of a hostile runner that tried everything. The agent runs `inside` a command."""
+    """Return the facts of a hostile runner that tried everything. The agent runs `inside` a command."""
     user = 1000 if inside == ordinary() else os.getuid()
     with tempfile.TemporaryDirectory(prefix="farm-test-") as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
@@ -176,7 +176,7 @@ def attacked(
 
 
 def probed_for_all(probed: list[str], folder: Path) -> list[str]:
-    """The answer of the probe where every user can read it."""
+    """Copy the answer of the probe to a place where every user can read it."""
     copy = Path(shutil.copy(probed[-1], folder / "probe.json"))
     copy.chmod(0o644)
     return [*probed[:-1], str(copy)]
@@ -184,13 +184,13 @@ def probed_for_all(probed: list[str], folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def free(probed, tiny, outside) -> dict[str, str]:
-    """A runner of this user without the sandbox."""
+    """Return the facts of a runner of this user without the sandbox."""
     return attacked(probed, tiny, outside, on=False)
 
 
 @pytest.fixture(scope="module", params=["this user", "an ordinary user", "no namespaces"])
 def caught(request, probed, tiny, outside) -> dict[str, str]:
-    """A runner in the sandbox, of an agent with these rights."""
+    """Return the facts of a runner in the sandbox, of an agent with these rights."""
     if landlock.supported_abi() == 0:
         absent("no Landlock in this kernel")
     prefixes = {"this user": (), "an ordinary user": ordinary(), "no namespaces": WITHOUT_NAMESPACES}
@@ -254,7 +254,7 @@ def test_what_it_writes_into_shared_memory_is_seen_by_nobody(caught):
 
 
 def test_its_mounts_stay_its_own():
-    """Where the host shares its mounts, as systemd has it, those of a runner do not appear there."""
+    """Mounts of a runner do not appear on a host that shares its mounts, as systemd has it."""
     shared = ("unshare", "--mount", "--propagation", "shared")
     if not usable(shared):
         pytest.skip("this user has no mounts of its own to share")

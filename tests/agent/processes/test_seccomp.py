@@ -1,4 +1,4 @@
-"""Which system calls a runner's filter lets through, on each architecture that it knows."""
+"""A runner's filter lets through listed system calls, on each architecture that it knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How many rounds the next block has, as cases of the pure rule: variances and costs, never directions."""
+"""The number of rounds of the next block, as cases of the pure rule: variances and costs, never
+directions.
+"""
 
 from __future__ import annotations
 

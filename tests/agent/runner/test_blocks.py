@@ -92,7 +92,7 @@ sys.exit(main(arguments))
 
 
 def comparison(stored: tuple[str, int], *contenders: dict[str, Any], **fields: Any) -> JobSpec:
-    """A job of the baseline `litert` that carries the contenders as arms."""
+    """Build a job of the baseline `litert` that carries the contenders as arms."""
     first = job(stored, "litert", plan=PLAN, cell_id="cell-0", **fields)
     arms = []
     for number, given in enumerate(contenders, 1):
@@ -107,7 +107,7 @@ def comparison(stored: tuple[str, int], *contenders: dict[str, Any], **fields: A
 
 
 def results_of(agent: Any, spec: JobSpec, count: int | None = None) -> dict[str, JobResult]:
-    """The results of all attempts of a job by their cells, each with its receipt given."""
+    """Return the results of all attempts of a job by their cells, each with its receipt given."""
     found = {}
     for _ in range(len(spec.attempts) if count is None else count):
         result = agent.expect(JobResult)
@@ -281,7 +281,7 @@ def test_attempts_of_a_killed_agent_are_reported_by_the_next_one(start_agent, dy
 def report(
     index: int, *slices: tuple[int, ...], tuning: int = 0, dropped: int | None = None
 ) -> ProcessReport:
-    """A process with these slices; the one of round `dropped` was disturbed."""
+    """Build a process with these slices; the one of round `dropped` was disturbed."""
     samples = ProcessSamples(
         index=index, tuning=tuning, cache="warm" if index else "cold", init_ns=1, first_ns=1, warmup_ns=(),
         invoke_ns=tuple(ns for one in slices for ns in one), memory_peak_bytes=0, memory_before_bytes=0,

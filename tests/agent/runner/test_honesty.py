@@ -34,7 +34,7 @@ IN_THREE = ("throttled", "sprinter")
 
 @pytest.fixture(scope="module")
 def caught(tmp_path_factory, probed, tiny):
-    """The results of every dishonest delegate and of an honest one, by name: arms of one job."""
+    """Return the results of every dishonest delegate and of an honest one, by name: arms of one job."""
     with pytest.MonkeyPatch.context() as patch:
         agent = agent_with_liars(tmp_path_factory.mktemp("liars"), probed, patch)
         stored = put_model(agent.store, tiny)
@@ -48,7 +48,7 @@ def caught(tmp_path_factory, probed, tiny):
 
 
 def agent_with_liars(folder, probed, patch):
-    """An agent whose runners find the dishonest delegates installed."""
+    """Start an agent whose runners find the dishonest delegates installed."""
     dishonest.install(folder / "site")
     path = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     patch.setenv("PYTHONPATH", os.pathsep.join(path))
@@ -76,7 +76,7 @@ def run_together(agent, lead, names, opencl):
 
 
 def graded(result):
-    """The grade of a result's p50, and the reasons beside it."""
+    """Return the grade of a result's p50, and the reasons beside it."""
     interval, quality = result.measurement.latency_ms.ci95, result.measurement.quality
     half = None if interval is None else math.log(interval[1] / interval[0]) / 2
     found = grade(half, quality.allowance, void=bool(quality.void), doubted=bool(quality.doubts))
@@ -236,7 +236,7 @@ def test_operator_that_nobody_has_is_unsupported_and_named(start_agent, tmp_path
 
 
 def heavy_model(path):
-    """A 1x1 convolution of 134 million operations."""
+    """Write a 1x1 convolution of 134 million operations."""
     rng = np.random.default_rng(3)
     weights = rng.uniform(-0.1, 0.1, (256, 1, 1, 256)).astype(np.float32)
     bias = np.zeros(256, np.float32)
@@ -253,7 +253,7 @@ def heavy_model(path):
 
 
 def recurrent_model(path):
-    """An RNN cell whose state is a variable: its output depends on every input so far."""
+    """Write an RNN cell whose state is a variable: its output depends on every input so far."""
     rng = np.random.default_rng(4)
     tensors = (
         Tensor(0, "step", TensorType.FLOAT32, (1, 8)),

@@ -108,7 +108,7 @@ def foreign(**fields) -> DelegateDescriptor:
 
 
 def probed(monkeypatch, *descriptors: DelegateDescriptor) -> ProbeReport:
-    """A report of a host on which only these delegates are installed."""
+    """Return the report of a host on which only these delegates are installed."""
     known = {descriptor.name: descriptor for descriptor in descriptors}
     monkeypatch.setattr(runner_probe, "delegate_names", lambda: tuple(sorted(known)))
     monkeypatch.setattr(runner_probe, "delegate_descriptor", known.__getitem__)

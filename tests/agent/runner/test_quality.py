@@ -61,7 +61,7 @@ def test_publish_is_refused_where_a_layer_changes_what_is_measured(start_agent, 
 
 
 def report(index: int, *medians: int, flags: tuple[str, ...] = (), **more: object) -> ProcessReport:
-    """A process whose rounds have these medians in ns."""
+    """Build a process whose rounds have these medians in ns."""
     medians = medians or (100,) * 6
     samples = ProcessSamples(
         index=index, cache="warm" if index else "cold", init_ns=1, first_ns=1, warmup_ns=(),

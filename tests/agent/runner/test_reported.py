@@ -25,7 +25,9 @@ def device_for(agent: EmbeddedAgent, kind: str) -> Device:
 
 
 def relisted(probed: list[str], folder: Path, **changes: str) -> list[str]:
-    """The probe's answer as of a time when an OpenCL device was another one, or at another place."""
+    """Change the probe's answer to that of a time when an OpenCL device was another one, or at another
+    place.
+    """
     answer = json.loads(Path(probed[-1]).read_text())
     for device in answer["devices"]:
         if device["api"] == "opencl":

@@ -1,4 +1,6 @@
-"""What sensors say while a process is timed becomes part of its report; a process of its own reads them."""
+"""Sensor readings taken while a process is timed become part of its report; a process of its own reads
+them.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ WINDOW = {"timed_from_s": f"{BEGIN_S}", "watched_s": f"{SECONDS}"}
 
 @pytest.fixture
 def telemetry(tmp_path):
-    """An Intel host: hot before the loop, throttled within it, 30 W throughout; its temperature vanished."""
+    """Describe an Intel host: hot before the loop, throttled within it, 30 W throughout; its temperature
+    vanished.
+    """
     found = sensors_of(PROCESSOR, [0], tree(tmp_path, INTEL_XEON))
     names = [one.name for one in found.sensors]
     assert names == ["CPU clock", "CPU temperature", "CPU throttling by heat", "CPU energy"]
@@ -115,7 +119,7 @@ def test_what_is_read_in_the_turns_of_others_says_nothing_of_an_arm(telemetry):
 
 @pytest.fixture
 def graphics(tmp_path):
-    """A GPU of 1755 MHz: slow from 101 to 102 s, with a guest from 103 s on."""
+    """Describe a GPU of 1755 MHz: slow from 101 to 102 s, with a guest from 103 s on."""
     part = "0000:03:00.0"
     sensors = (
         Sensor(part, "GPU clock", Quantity.CLOCK, lambda: 0.0, 1755.0),

@@ -23,7 +23,7 @@ PLAN = BRIEF.model_copy(update={"min_blocks": 4, "max_blocks": 4, "tunings": 3, 
 
 @pytest.fixture
 def agent(tmp_path, monkeypatch, start_agent):
-    """An agent whose runners find the delegate that draws its choices installed."""
+    """Start an agent whose runners find the delegate that draws its choices installed."""
     tuning.install(tmp_path / "site")
     path = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))

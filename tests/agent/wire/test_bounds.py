@@ -67,7 +67,7 @@ def parts(schema: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def unbounded(part: dict[str, Any]) -> str:
-    """What a value of this part may be without limit; empty: nothing."""
+    """Describe the unbounded part of this value's schema; empty if there is none."""
     if "enum" in part or "const" in part:
         return ""
     match part["type"]:

@@ -37,7 +37,7 @@ def sealed(message=MESSAGE, issued=1000.0, key=KEY, agent_id="rack-1"):
 
 
 def signed(key, body):
-    """What whoever holds the key could make, whatever `seal` would."""
+    """Seal any body, as a holder of the key could, whatever `seal` would refuse."""
     signature = key.sign(b"delegate-farm envelope 1\n" + body.encode())
     text = base64.urlsafe_b64encode(signature).decode().rstrip("=")
     return f"1.{key.public.key_id}.{text}.{body}"

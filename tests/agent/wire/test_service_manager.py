@@ -1,4 +1,4 @@
-"""What services tell systemd, by a socket as systemd has it."""
+"""Services notify systemd, through a socket like systemd's."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def cell(
     device: str = "host-cpu",
     level: str = "quick",
 ) -> CellRecord:
-    """A finished cell."""
+    """Build a finished cell."""
     accuracy = Accuracy(
         reference="litert", max_abs=1e-6, rel_l2=2e-7, cosine=1.0, verdict=verdict, rule="float, fp32"
     )
@@ -66,14 +66,14 @@ def cell(
 
 
 def ended(model: str, delegate: str, status: str, code: ReasonCode, text: str) -> CellRecord:
-    """A cell without a measurement."""
+    """Build a cell without a measurement."""
     return replace(
         cell(model, delegate), status=status, reason=Reason(code=code, text=text), measurement=None
     )
 
 
 def partly(model: str) -> CellRecord:
-    """A cell whose delegate left one operator to the CPU."""
+    """Build a cell whose delegate left one operator to the CPU."""
     fallback = Fallback(index=7, op="CUMSUM", reason="no such kernel")
     report = Delegation(status="partial", delegated_ops=69, total_ops=70, partitions=2, fallbacks=(fallback,))
     return cell(model, "gpu", p50=1.0, ci95=(0.9, 1.1), delegation=report, device="gpu-0")

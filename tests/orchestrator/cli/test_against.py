@@ -29,7 +29,7 @@ NIGHTLY = replace(asked(("m",), name="nightly"), against="latest")
 
 @pytest.fixture
 def farm(tmp_path: Path) -> Iterator[Farm]:
-    """A farm whose campaign `nightly` ended with one cell, and whose campaign `open` has not ended."""
+    """Open a farm whose campaign `nightly` ended with one cell, and whose campaign `open` has not ended."""
     home = FarmHome(tmp_path / "home")
     home.root.mkdir()
     database = new_database(home.root)
@@ -69,7 +69,7 @@ def test_the_earlier_campaign_is_the_newest_of_the_name_that_has_ended(
 
 
 def slower(cell: CellRecord, factor: float) -> CellRecord:
-    """The cell measured again, with other times."""
+    """Return the cell measured again, with other times."""
     measured = cell.measurement
     assert measured is not None
     assert measured.latency_ms.p50 is not None

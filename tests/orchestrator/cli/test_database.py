@@ -47,7 +47,7 @@ def test_a_measured_farm_is_well_and_is_copied(measured: Shell) -> None:
 
 @pytest.fixture
 def restored(measured: Shell, tmp_path: Path) -> Limited:
-    """An older program's home, into which the backup of a newer release was copied with its store."""
+    """Make an older program's home with the backup and the store of a newer release."""
     lab = Limited(tmp_path, (("FARM_BROKER_URL", "redis://127.0.0.1:1"),))
     lab.home.mkdir(mode=0o700)
     shutil.copytree(measured.home / "store", lab.home / "store")

@@ -39,7 +39,7 @@ AWAY, BACK = "the database does not answer; waiting", "the database answers agai
 
 @pytest.fixture
 def cluster(short_folder: Path) -> Iterator[PostgresCluster]:
-    """A server that this test may stop."""
+    """Start a server that this test may stop."""
     made = PostgresCluster(short_folder / "restarted", needs.postgres_binaries()).create().start()
     yield made
     made.stop("immediate")
@@ -75,7 +75,7 @@ def test_submit_watch_and_logs_wait_for_a_database_that_restarts(shell, cluster,
 
 
 def looks(cluster: PostgresCluster, asked: dict[int, set[datetime]]) -> int:
-    """How many processes have been seen with so many questions that they repeat them."""
+    """Count the processes that have been seen with enough queries to show that they repeat them."""
     with cluster.connect("postgres") as connection:
         query = "SELECT pid, query_start FROM pg_stat_activity WHERE application_name = 'farm'"
         for pid, at in connection.execute(query):
@@ -84,7 +84,7 @@ def looks(cluster: PostgresCluster, asked: dict[int, set[datetime]]) -> int:
 
 
 def join(url: str) -> None:
-    """An agent of this lab with one CPU, and a scheduler that sends heartbeats."""
+    """Join an agent with one CPU to this lab, and a scheduler that sends heartbeats."""
     database, now = Database.connect(url), datetime.now(UTC)
     migrate(database)
     device = CPU.model_copy(update={"device_id": "rack-1.host-cpu"})

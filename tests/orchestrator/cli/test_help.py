@@ -82,7 +82,9 @@ def test_every_verb_has_help_with_an_example_and_json(shell: Shell, command: tup
 
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, list[str]]:
-    """What one process has imported after help on each verb, the first of them `farm` itself."""
+    """Return the modules that one process has imported after help on each verb, the first of them `farm`
+    itself.
+    """
     code = (
         "import json, sys\nfrom orchestrator.cli import run\n"
         f"for command in {[(), *COMMANDS.values()]!r}:\n"

@@ -43,7 +43,7 @@ delegates:
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Path:
-    """A folder full of traps; `tmp_path/sprung` names those that went off."""
+    """Make a folder full of traps; `tmp_path/sprung` names those that went off."""
     folder = tmp_path / "stranger"
     folder.mkdir()
     sprung = tmp_path / "sprung"
@@ -153,7 +153,7 @@ def test_a_relative_folder_of_pythonpath_stays_the_folder_it_was(
 
 
 def recorder(folder: Path, program: str) -> Path:
-    """A program that notes its environment and folder, and goes on as `program`."""
+    """Write a program that notes its environment and folder, and goes on as `program`."""
     path = folder / "recorder"
     where = shlex.quote(str(folder))
     path.write_text(

@@ -56,7 +56,7 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> HostileFarm:
 
 @pytest.fixture
 def shown(farm: HostileFarm, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Runs one command line; returns what it prints."""
+    """Return a function that runs one command line and returns its output."""
     monkeypatch.setenv("FARM_HOME", str(farm.home))
 
     def run_verb(*words: str) -> str:

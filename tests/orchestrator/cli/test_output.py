@@ -1,4 +1,4 @@
-"""What reaches the terminal: aligned, cleaned, drawn only where somebody watches."""
+"""Output on the terminal: aligned, cleaned, drawn only where somebody watches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_plain_table_is_aligned_and_may_have_lines_in_cells() -> None:
 
 
 def on_a_terminal(code: str) -> str:
-    """What a program writes to a terminal of 80 columns."""
+    """Return a program's output on a terminal of 80 columns."""
     own, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     environment.pop("NO_COLOR", None)

@@ -36,7 +36,7 @@ baseline: {delegate: litert}
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A farm with one finished campaign. The tests that use it only look."""
+    """Return a farm with one finished campaign. The tests that use it only look."""
     shell = Shell(tmp_path_factory.mktemp("measured"))
     shell.write("good.tflite", unary_model())
     shell.write("wide.tflite", unary_model(size=8192))
@@ -362,7 +362,7 @@ LONG = CAMPAIGN.replace("rounds: 3, slice: {seconds: 0.01}", "rounds: 10, slice:
 
 
 def started(shell: Shell) -> subprocess.Popen[str]:
-    """A submit whose first cell will not end by itself, at the moment when that cell runs."""
+    """Start a submit whose first cell will not end by itself; return when that cell runs."""
     shell.write("good.tflite", unary_model(size=1 << 22))
     shell.write("wide.tflite", unary_model(size=1 << 21))
     shell.write("models.yaml", LONG)

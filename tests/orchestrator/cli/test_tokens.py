@@ -1,4 +1,4 @@
-"""What `farm agents enrol` and `farm agents rotate` print for a script and for a person."""
+"""`farm agents enrol` and `farm agents rotate` print one form for a script and one for a person."""
 
 from __future__ import annotations
 

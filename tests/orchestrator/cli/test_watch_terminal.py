@@ -66,7 +66,7 @@ def test_watch_shows_devices_next_cells_and_when_they_start(shell: Shell, databa
 
 
 def until(terminal: int, wanted: bytes) -> bytes:
-    """What is drawn up to the first `wanted`, without control sequences.
+    """Return the drawing up to the first `wanted`, without control sequences.
 
     `wanted` belongs to the last line of a screen: a slow reader gets two screens at once.
     """

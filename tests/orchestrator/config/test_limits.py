@@ -1,4 +1,4 @@
-"""What the farm takes: the budget of the store, the floor under it, and the settings that say so."""
+"""The farm's limits: the budget of the store, the floor under it, and the settings for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which cells begin together, to be measured by blocks, and what one of them ending means for the others."""
+"""Some cells begin together, to be measured by blocks; the end of one of them has a meaning for the
+others.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ DELEGATES = {"cpu": {}, "gpu": {}, "gpu-fp16": {"kind": "gpu", "precision": "fp1
 
 @pytest.fixture
 def named(database):
-    """The names of the cell that words find, in two campaigns; the second one is newer."""
+    """Return a look-up of the cell that words find, in two campaigns; the second one is newer."""
     stock(database, asked(("iris_v1", "face_short"), DELEGATES, name="monday three"))
     stock(database, asked(("iris_v1",), DELEGATES, name="tuesday three"))
     known = {cell.cell_id: cell for cell in cells(database)}

@@ -21,7 +21,7 @@ from tests.orchestrator.stocked import cells, dispatch, measured, result, stock
 
 
 def lightly(record: CellRecord) -> ComparedCell:
-    """The same cell, from its whole record."""
+    """Return the same cell, from its whole record."""
     found = {field.name: getattr(record, field.name) for field in fields(ComparedCell)}
     if record.measurement is not None:
         found["measurement"] = compared_figures(record.measurement.model_dump_json())
@@ -29,7 +29,7 @@ def lightly(record: CellRecord) -> ComparedCell:
 
 
 def fill(database: Database) -> None:
-    """A result with all that is compared, a wrong one, one that is unsupported, and a cell that waits."""
+    """Add a result with all compared fields, a wrong one, one that is unsupported, and a cell that waits."""
     stock(database, asked(("a", "b"), {"cpu": {"threads": 2}, "gpu": {}}))
     full = {
         "quality": Quality(void=("swap",), facts=("drift",), allowance=0.1, seen=("steal time",)),

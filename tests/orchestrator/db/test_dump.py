@@ -16,7 +16,7 @@ from orchestrator.errors import UnreachableError
 
 @pytest.fixture
 def recorded(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which `pg_dump` notes its arguments, environment and folder before it goes on."""
+    """Return a folder in which `pg_dump` notes its arguments, environment and folder before it goes on."""
     real = shutil.which("pg_dump")
     if real is None:
         pytest.skip("needs pg_dump")

@@ -107,7 +107,7 @@ def test_the_first_migration_has_the_revision_of_the_last_step_before_the_releas
 
 
 def restore(database, backup):
-    """As docs/storage.md says."""
+    """Restore a backup by the commands of docs/storage.md."""
     url = database.engine.url.set(drivername="postgresql").render_as_string()
     command = ["pg_restore", "--clean", f"--dbname={url}", str(backup)]
     subprocess.run(command, check=True, capture_output=True)
@@ -115,7 +115,7 @@ def restore(database, backup):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request, tmp_path):
-    """A database without tables, on each engine."""
+    """Open a database without tables, on each engine."""
     where = tmp_path / "farm.db"
     if request.param == "postgresql":
         where = request.getfixturevalue("postgres_url")
@@ -126,6 +126,6 @@ def empty(request, tmp_path):
 
 @pytest.fixture
 def own(empty):
-    """A database of this release, on each engine."""
+    """Open a database of this release, on each engine."""
     migration.migrate(empty)
     return empty

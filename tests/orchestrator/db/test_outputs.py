@@ -1,4 +1,4 @@
-"""What is kept of runners that run: the end of it, once, and only while they run."""
+"""The farm keeps the end of a running runner's output, once, and only while it runs."""
 
 from __future__ import annotations
 

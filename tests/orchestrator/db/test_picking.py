@@ -36,7 +36,7 @@ def database(any_database):
 
 @pytest.fixture(params=["one by one", "a page"])
 def way(request, monkeypatch):
-    """How the line of a class is asked: by each device for itself, or once for all."""
+    """Choose how the line of a class is read: by each device for itself, or once for all."""
     monkeypatch.setattr(picking, "_FEW", 99 if request.param == "one by one" else 0)
     monkeypatch.setattr(class_pages, "_SPARE", 0)
 
@@ -336,7 +336,7 @@ def test_a_user_who_comes_later_is_owed_nothing_and_a_second_campaign_brings_not
 
 
 def limited(campaign, **rules):
-    """The campaign with rules of its models."""
+    """Return the campaign with rules of its models."""
     return replace(campaign, models=tuple(replace(model, **rules) for model in campaign.models))
 
 

@@ -1,4 +1,4 @@
-"""What agents say of references, from their results to the jobs of others."""
+"""Agents' claims about references, from their results to the jobs of others."""
 
 from __future__ import annotations
 

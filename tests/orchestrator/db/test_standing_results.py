@@ -244,7 +244,7 @@ def test_a_retry_of_void_results_that_is_cancelled_changes_nothing(measured):
 
 
 def part_of(job, blocks=2):
-    """The result of an attempt that was ended early, with so many blocks of its own."""
+    """Return the result of an attempt that was ended early, with so many blocks of its own."""
     earlier = () if job.refines is None else job.refines.blocks
     own = tuple(BlockFigure(p50_ns=NEW * 1e6, rounds=7) for _ in range(blocks))
     message = result(job, p50=NEW)

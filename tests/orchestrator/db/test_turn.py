@@ -19,7 +19,7 @@ NOW = datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    """What is sent to the database within the block."""
+    """Record the statements that are sent to the database within the block."""
     sent: list[str] = []
 
     def note(_connection, _cursor, statement, *_rest) -> None:

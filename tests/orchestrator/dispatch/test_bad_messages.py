@@ -84,7 +84,7 @@ def send_good(server: Any, key: SigningKey, waiting: int = 0, agent_id: str = "r
 
 
 def in_celerys_form(body: bytes, **headers: Any) -> bytes:
-    """A message as Kombu writes it, around any body."""
+    """Build a message as Kombu writes it, around any body."""
     fields = {
         "body": base64.b64encode(body).decode(),
         "content-encoding": "utf-8",

@@ -22,7 +22,7 @@ LINK = "import os, socket, sys, time; s = socket.socket(fileno=int(sys.argv[sys.
 
 @pytest.fixture
 def agent(tmp_path):
-    """Starts a dispatcher whose agent is a line of Python with `s`, its end of the link."""
+    """Return a starter of a dispatcher whose agent is a line of Python with `s`, its end of the link."""
     made = []
 
     def start(code, **options):
@@ -45,7 +45,7 @@ def gather(dispatcher, count, limit_s=60.0):
 
 
 def said(event):
-    """What the agent said, or what happened to it."""
+    """Return the agent's message, or the event that befell it."""
     return event.message if isinstance(event, MessageReceived) else event
 
 

@@ -26,7 +26,7 @@ PREFIX = "farm:"
 
 @pytest.fixture
 def rack(database) -> Applicant:
-    """The secrets of the enrolled agent `rack`."""
+    """Return the secrets of the enrolled agent `rack`."""
     applicant = Applicant.new()
     with database.write() as turn:
         now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What `farm doctor` says of the agents of a lab."""
+"""`farm doctor` on the agents of a lab."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FARM = SigningKey.new()
 
 @pytest.fixture(autouse=True)
 def _clock_stands(monkeypatch):
-    """The doctor looks at the moment of the heartbeats, however long ago this module was read."""
+    """Let the doctor look at the moment of the heartbeats, however long ago this module was read."""
     monkeypatch.setattr("orchestrator.doctor.agents.utc_now", lambda: NOW)
 
 

@@ -1,4 +1,4 @@
-"""What `farm doctor` says of who gets in at a real Redis."""
+"""`farm doctor` on the admission to a real Redis."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def hello(*present, missing=()):
 
 @pytest.fixture
 def look(database):
-    """Checks by name, for what the agent says."""
+    """Return the checks by name, for an agent's report."""
 
     def examined(said):
         home = FarmHome(database.path.parent)

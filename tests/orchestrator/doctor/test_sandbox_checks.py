@@ -1,4 +1,4 @@
-"""What `farm doctor` says of the sandbox of runners."""
+"""`farm doctor` on the sandbox of runners."""
 
 from __future__ import annotations
 

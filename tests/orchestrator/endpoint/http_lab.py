@@ -81,7 +81,7 @@ class HttpLab:
         return self
 
     def _enrol(self) -> None:
-        """As the agent's machine does it; the broker of this test has one user for all."""
+        """Enrol the agent as its machine does it; the broker of this test has one user for all."""
         database = Database.connect(self.database_url)
         with database.write() as session:
             key_id = farm_key(self.home / "keys").public.key_id
@@ -96,13 +96,15 @@ class HttpLab:
         self.secrets = [invitation, given.token, given.signing_key, applicant.password]
 
     def elsewhere(self, **settings: str) -> dict[str, str]:
-        """The environment of a user on a machine with a folder of its own and the settings of a client."""
+        """Return the environment of a user on a machine with a folder of its own and the settings of a
+        client.
+        """
         server = ("FARM_ENDPOINT", "FARM_TLS", "FARM_READ_TOKEN", "FARM_SUBMIT_TOKEN")
         kept = {name: text for name, text in self.environment.items() if not name.startswith(server)}
         return kept | {"FARM_HOME": str(self.folder / "users-home")} | settings
 
     def user(self, name: str) -> dict[str, str]:
-        """The environment of a user whose machine has what the line of `farm users add` gives it, no more."""
+        """Return the environment of a user whose machine has only the line of `farm users add`."""
         line = self.run("farm", "users", "add", name).stdout
         bare = {key: text for key, text in os.environ.items() if not key.startswith("FARM_")}
         given = dict(word.split("=", 1) for word in shlex.split(line)[1:])
@@ -131,7 +133,7 @@ class HttpLab:
 
 @contextmanager
 def http_lab(folder: Path, short_folder: Path, postgres: PostgresCluster) -> Iterator[HttpLab]:
-    """A lab with a Redis, whose socket needs the short path, and a database of its own."""
+    """Start a lab with a Redis, whose socket needs the short path, and a database of its own."""
     redis = RedisServer(Path(tempfile.mkdtemp(prefix="redis-", dir=short_folder))).start()
     name = postgres.new_database()
     made = HttpLab(folder, redis, postgres.socket_url(name))

@@ -1,4 +1,4 @@
-"""Which connection is closed for another: the one that costs its owner least and others most."""
+"""The connection that is closed for another costs its owner least and others most."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Enrolling:
         return applicant.accept(invitation, answer.json())
 
     def give(self, device_id: str, model: bytes) -> JobSpec:
-        """A live attempt on this device about a model that the farm has."""
+        """Begin an attempt on this device about a model that the farm has."""
         self.endpoint.store.put(io.BytesIO(model), "m")
         agent_id = device_id.partition(".")[0]
         device = CPU.model_copy(update={"device_id": device_id})
@@ -69,7 +69,7 @@ class Enrolling:
         return dispatch(self.endpoint.database, cells(self.endpoint.database)[0].cell_id)
 
     def fetching(self, given: Credentials, state: Path) -> EndpointArtifacts:
-        """The link's own way to the endpoint, from credentials that were read back."""
+        """Return the link's own client of the endpoint, from credentials that were read back."""
         given.write(state)
         artifacts = artifacts_of(Credentials.read(state).values(), state)
         assert isinstance(artifacts, EndpointArtifacts)

@@ -1,4 +1,4 @@
-"""What operators do to a lab of real processes: devices out and back, agents drained and removed."""
+"""Operators change a lab of real processes: devices out and back, agents drained and removed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def statuses(lab: HttpLab) -> list[str]:
 
 
 def submitted(lab: HttpLab) -> Any:
-    """A campaign whose first cell runs and whose other two wait; the process that watches it."""
+    """Submit a campaign whose first cell runs and whose other two wait; return the process that watches
+    it.
+    """
     for number in range(3):
         (lab.folder / f"{number}.tflite").write_bytes(unary_model(size=(1 << 18) + number))
     (lab.folder / "models.yaml").write_text(CAMPAIGN)

@@ -66,7 +66,9 @@ def incoming(endpoint: Endpoint) -> list[str]:
 
 @contextmanager
 def another_sender(endpoint: Endpoint) -> Iterator[int]:
-    """The number of bytes that a sender has brought, which hangs up at the end; the farm has noticed then."""
+    """Yield the number of bytes that a sender has brought, which hangs up at the end; the farm has noticed
+    then.
+    """
     path = endpoint.store.incoming(SHA)
     head = (
         f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"

@@ -153,7 +153,7 @@ BODY = st.one_of(
 
 @pytest.fixture(scope="module")
 def strict(endpoint: Endpoint) -> Endpoint:
-    """An endpoint that knows agents by the database alone."""
+    """Start an endpoint that knows agents by the database alone."""
     address = Address(endpoint.url, "127.0.0.1", endpoint.port)
     key = SigningKey.new()
     endpoint.trust.records = AgentRegistry(endpoint.database, address, lambda: FarmKeys(key), lambda _: {})

@@ -1,4 +1,4 @@
-"""What the other end of a connection has to do has a deadline, and bytes one by one do not move it."""
+"""The other end of a connection has a deadline for each of its steps; bytes one by one do not move it."""
 
 from __future__ import annotations
 

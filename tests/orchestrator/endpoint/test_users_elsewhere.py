@@ -1,4 +1,4 @@
-"""What a user does from a machine with FARM_URL and FARM_TOKEN alone: the real command line and endpoint."""
+"""A user's work from a machine with FARM_URL and FARM_TOKEN alone: the real command line and endpoint."""
 
 from __future__ import annotations
 

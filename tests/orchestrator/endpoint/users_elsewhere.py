@@ -51,7 +51,7 @@ class Elsewhere:
         return Users(self.farm.database)
 
     def add(self, name: str, *args: Any, **kwargs: Any) -> str:
-        """A user with an empty machine, whose token the farm's administrator has made."""
+        """Add a user with an empty machine, whose token the farm's administrator has made."""
         token = self.users.add(name, *args, **kwargs)
         self.tokens[name] = token
         (self.folder / name).mkdir(exist_ok=True)
@@ -86,19 +86,19 @@ class Elsewhere:
         return json.loads(ran.out)
 
     def write(self, user: str, name: str, size: int = 8) -> None:
-        """A campaign and its model in the folder of a user."""
+        """Write a campaign and its model into the folder of a user."""
         (self.folder / user / "small.tflite").write_bytes(unary_model(size=size))
         (self.folder / user / "models.yaml").write_text(CAMPAIGN.replace("NAME", name))
 
     def submitted(self, user: str, name: str, *options: str, size: int = 8) -> str:
-        """The id of a campaign that this user submits."""
+        """Submit a campaign as this user and return its id."""
         self.write(user, name, size)
         ran = self.call(user, "submit", "models.yaml", "--detach", "--json", *options)
         assert ran.code == 0, ran.err
         return str(ran.json()["campaign_id"])
 
     def begin(self, campaign_id: str) -> JobSpec:
-        """The first waiting cell of a campaign runs."""
+        """Begin the first waiting cell of a campaign."""
         waiting = [cell.cell_id for cell in self.farm.reading.cells(campaign_id) if cell.status == "queued"]
         return dispatch(self.farm.database, waiting[0])
 

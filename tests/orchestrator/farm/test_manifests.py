@@ -43,7 +43,7 @@ models:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A farm whose campaigns wait, and two models."""
+    """Return a farm whose campaigns wait, and two models."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(PresentDevices, "hello", lambda _: HELLO)

@@ -72,7 +72,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def campaign(database, home, monkeypatch):
-    """A paired campaign that has ended: one ratio is decided, two are open."""
+    """Add a paired campaign that has ended: one ratio is decided, two are open."""
     monkeypatch.setattr(Store, "find", lambda _self, sha256: sha256)
     stock(database, asked(MODELS, PAIRED, baseline="litert"))
     for cell in cells(database):

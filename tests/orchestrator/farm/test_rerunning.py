@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def row(store: Store, options: dict[str, Any], **changes: Any) -> CellRecord:
-    """A cell of `cpu` on the host's processor, whose model is in the store."""
+    """Build a cell of `cpu` on the host's processor, whose model is in the store."""
     sha256 = store.put(io.BytesIO(b"a model"), "model").sha256
     plain = replace(cell("net", "cpu", device="host-cpu"), model_sha256=sha256, plan=PLAN)
     return replace(plain, **({"delegate_options": options, "device_name": CPU.name} | changes))
@@ -46,7 +46,7 @@ Asked: TypeAlias = tuple[str, str, str, dict[str, Any], tuple[int, int]]
 
 
 def cells_of(rerun: Rerun, present: AgentHello = HELLO) -> list[Asked]:
-    """What a rerun's document asks for, as the matrix of a submission has it."""
+    """Return the cells of a rerun's document, as the matrix of a submission has them."""
     campaign = parse_manifest(yaml.safe_dump(dict(rerun.document)).encode(), "rerun")
     assert (campaign.reuse, campaign.baseline_delegate) == ("never", rerun.first)
     specs = expand(campaign, model_files(*(m.id for m in campaign.models)), present.devices)

@@ -1,4 +1,6 @@
-"""What goes and what stays, on both databases, with real campaigns and a real store."""
+"""Pruning deletes some rows and files and keeps others, on both databases, with real campaigns and a real
+store.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def put(store: Store, content: bytes, *, old: bool = True) -> str:
 
 
 def campaign(database: Database, store: Store, name: str, days_ago: float, *, done: bool = True) -> str:
-    """A campaign of one cell whose model's content is its name; its samples are of its own."""
+    """Add a campaign of one cell whose model's content is its name; its samples are of its own."""
     put(store, name.encode())
     report_devices(database, (CPU,))
     plan = planned(database, asked((name,), ONE_DELEGATE, name=name), (CPU,))

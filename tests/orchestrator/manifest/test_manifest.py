@@ -1,4 +1,4 @@
-"""What the keys of a campaign file mean."""
+"""The meaning of a campaign file's keys."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def series(text: str) -> list[Series]:
 
 
 def value(found: list[Series], name: str, **labels: str) -> float:
-    """The value of the one series of that name that has these labels."""
+    """Return the value of the one series of that name that has these labels."""
     (one,) = [one for one in found if one.name == name and labels.items() <= one.labels.items()]
     return one.value
 

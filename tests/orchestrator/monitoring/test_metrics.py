@@ -1,4 +1,4 @@
-"""What `/metrics` says of a farm: what was counted, what the database holds, and who may read it."""
+"""The contents of `/metrics`: counters, the state in the database, and the readers that may see them."""
 
 from __future__ import annotations
 

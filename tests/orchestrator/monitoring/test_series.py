@@ -1,4 +1,4 @@
-"""How many series a large lab has: they grow with its devices, never with its cells."""
+"""The number of series of a large lab grows with its devices, never with its cells."""
 
 from __future__ import annotations
 

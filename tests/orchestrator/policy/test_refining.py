@@ -1,4 +1,4 @@
-"""What a waiting cell keeps of the result that it refines, and the plan and limit of its job."""
+"""A waiting cell keeps a request for refinement; the plan and limit of its job follow from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose word decides what the agents of a farm judge by."""
+"""The farm decides which agents' references the others judge by."""
 
 from __future__ import annotations
 

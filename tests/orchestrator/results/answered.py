@@ -43,7 +43,9 @@ def measured(
     void: Sequence[str] = (),
     delegation: Delegation | None = None,
 ) -> CellRecord:
-    """A finished cell on a device of this host; `half` and `ratio_half` are half widths of logarithms."""
+    """Build a finished cell on a device of this host; `half` and `ratio_half` are half widths of
+    logarithms.
+    """
     interval = None if half is None else (p50 * math.exp(-half), p50 * math.exp(half))
     device = "opencl-0" if delegate == "gpu" else "host-cpu"
     one = cell(model, delegate, p50=p50, ci95=interval, verdict=verdict, device=device, delegation=delegation)
@@ -67,7 +69,7 @@ def measured(
 
 
 def paired(median: float, half: float | None = 0.02, blocks: int = 4) -> Ratio:
-    """A ratio over `litert` of this host."""
+    """Build a ratio over `litert` of this host."""
     return Ratio(
         against="litert@host-cpu",
         baseline_id=baseline_id("litert", {}),
@@ -81,7 +83,7 @@ def paired(median: float, half: float | None = 0.02, blocks: int = 4) -> Ratio:
 
 
 def demo() -> list[CellRecord]:
-    """The demo's cells, all of them right, one of them open."""
+    """Build the demo's cells, all of them right, one of them open."""
     found = []
     for place, (model, base, gpu, cpu) in enumerate(DEMO):
         whole = Delegation(status="full", delegated_ops=60 + place, total_ops=60 + place, partitions=1)
@@ -102,13 +104,13 @@ def demo() -> list[CellRecord]:
 
 
 def failed(model: str, delegate: str, text: str = "operator 3 RFFT2D has no kernel") -> CellRecord:
-    """A cell whose delegate cannot run the model."""
+    """Build a cell whose delegate cannot run the model."""
     return replace(
         ended(model, delegate, "unsupported", ReasonCode.UNSUPPORTED_OPERATOR, text), device_name=PROCESSOR
     )
 
 
 def wrong(model: str, delegate: str) -> CellRecord:
-    """A cell with a wrong output."""
+    """Build a cell with a wrong output."""
     reason = Reason(code=ReasonCode.WRONG_OUTPUT, text="rel_l2 0.5 > 0.0001")
     return replace(measured(model, delegate, verdict="fail", ratio=9.0), status="failed", reason=reason)

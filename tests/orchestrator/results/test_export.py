@@ -13,7 +13,7 @@ FORMAT = (REPOSITORY / "docs" / "results-format.md").read_text(encoding="utf-8")
 
 
 def documented(heading: str) -> list[str]:
-    """The fields of the first table below a heading, in its order."""
+    """Return the fields of the first table below a heading, in its order."""
     section = FORMAT.partition(f"## {heading}\n")[2]
     (table, *_) = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
     return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)

@@ -1,4 +1,6 @@
-"""What other tools write is read with its units; a damaged file, or another one, says what was expected."""
+"""Other tools' files are read with their units; an error about a damaged or unknown file says what was
+expected.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ Fully accelerated:     False
 
 
 def written(field: int, value: float | bytes) -> bytes:
-    """A field as Protocol Buffers write it; the sizes and numbers here are below 128."""
+    """Encode a field as Protocol Buffers do; the sizes and numbers here are below 128."""
     if isinstance(value, float):
         return bytes([field << 3 | 5]) + struct.pack("<f", value)
     if isinstance(value, int):

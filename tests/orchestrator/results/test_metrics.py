@@ -152,7 +152,7 @@ def test_a_metric_is_explained_in_whole_sentences(metric):
 def test_the_docs_state_the_sample_floors_in_force():
     text = " ".join((REPOSITORY / "docs" / "measuring.md").read_text(encoding="utf-8").split())
     assert ", ".join(f"{name} **{floor}**" for name, floor in FLOORS.items()) in text
-    assert f"Below {MIN_UNITS} processes it is null" in text
+    assert f"Below {MIN_UNITS} processes the interval is null" in text
 
 
 def test_the_docs_state_the_tolerances_in_force():

@@ -33,7 +33,7 @@ KEY = ("net", "cpu", "host-cpu", "quick")
 
 
 def measured(medians: list[float], run: str = "a", **more: object) -> CellRecord:
-    """A cell whose processes had these medians in ms."""
+    """Build a cell whose processes had these medians in ms."""
     centre = math.exp(sum(map(math.log, medians)) / len(medians))
     made = cell("net", "cpu", p50=centre, ci95=estimate([math.log(m) for m in medians]).interval, **more)
     assert made.measurement is not None
@@ -78,7 +78,7 @@ def test_what_equal_runs_differ_by_on_a_device_is_no_change() -> None:
 
 
 def over_tunings(made: CellRecord, tunings: int) -> CellRecord:
-    """The cell as one whose interval is over these tunings, each of four processes."""
+    """Change the cell to one whose interval is over these tunings, each of four processes."""
     assert made.measurement is not None
     varied = VARIED.model_copy(update={"tunings": tunings, "processes": 4 * tunings})
     settings = {**made.measurement.settings, "processes": str(4 * tunings)}

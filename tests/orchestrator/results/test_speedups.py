@@ -1,4 +1,4 @@
-"""What may be said of a speed-up."""
+"""Statements about a speed-up that the data allow."""
 
 from __future__ import annotations
 

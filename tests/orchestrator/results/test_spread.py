@@ -1,4 +1,4 @@
-"""What `farm show` says of an interval: what it is over, what varies, and what to repeat more often."""
+"""`farm show` on an interval: its level, the variation, and what to repeat more often."""
 
 from __future__ import annotations
 

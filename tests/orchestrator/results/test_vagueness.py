@@ -1,4 +1,4 @@
-"""Which results more blocks would make clearer, the vaguest first."""
+"""More blocks would make some results clearer, the vaguest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of(
     void: tuple[str, ...] = (),
     spread: float | None = None,
 ) -> CellRecord:
-    """A cell whose ratio, else whose p50, is known to `half`."""
+    """Build a cell whose ratio, else whose p50, is known to `half`."""
     around = None if half is None else (math.exp(-half), math.exp(half))
     one = cell(model, "cpu" if ratio is None else "gpu", p50=1.0, ci95=around)
     assert one.measurement is not None

@@ -1,4 +1,4 @@
-"""What a lab's scheduler is left to do by each message, once it is applied."""
+"""A lab's scheduler has tasks left after each message that was applied."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def inbox():
 
 @pytest.fixture
 def job(database, inbox):
-    """A job that the agent `rack` runs on its one device."""
+    """Return a job that the agent `rack` runs on its one device."""
     stock(database, asked(delegates={"gpu": {}}), [DEVICE])
     apply(database, inbox, HELLO)
     return dispatch(database, cells(database)[0].cell_id)

@@ -1,4 +1,4 @@
-"""What the scheduler sends, and what the database holds at that moment."""
+"""The scheduler's messages, and the contents of the database at that moment."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def command(folder: Path, body: str, *fixed: str, limit_s: float = 60.0) -> Reco
 
 @pytest.fixture
 def farm(database: Database) -> Iterator[Database]:
-    """A farm that has heard of one agent with two devices."""
+    """Return a farm that has heard of one agent with two devices."""
     broker = MemoryBroker(database)
     broker.arrived.append(HELLO)
     SchedulerLoop(database, broker, LabTimes()).listen(0.1)

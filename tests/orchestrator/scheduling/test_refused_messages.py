@@ -107,7 +107,7 @@ def started(job) -> JobStarted:
 
 
 def refused(job, **changes) -> JobResult:
-    """A result as a wire without bounds would let it in: no field is checked."""
+    """Build a result that a wire without bounds would let in: no field is checked."""
     return result(job, Status.FAILED).model_copy(update=changes)
 
 

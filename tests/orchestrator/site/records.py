@@ -247,7 +247,7 @@ QUALITY = Quality(
 
 
 def ratio(median: float, half: float = 0.02) -> Ratio:
-    """A paired ratio over `litert`, known to a factor of about 1 + `half`."""
+    """Build a paired ratio over `litert`, known to a factor of about 1 + `half`."""
     return Ratio(
         against=f"litert@{HOST}",
         baseline_id=baseline_id("litert", {"threads": 2}),
@@ -316,7 +316,7 @@ def attempt(record: CellRecord, number: int, reason: Reason | None = None, log: 
 
 
 def demo_farm() -> HandMadeFarm:
-    """The demo's campaign as the newest, `regressions` before it."""
+    """Build the demo's campaign as the newest, `regressions` before it."""
     cells: list[CellRecord] = []
     raw: dict[str, tuple[ProcessSamples, ...]] = {}
     for model, (_, operators, medians) in MODELS.items():

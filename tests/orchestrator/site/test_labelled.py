@@ -1,4 +1,4 @@
-"""What a page and a table say of labelled data."""
+"""Labelled data on a page and in a table."""
 
 from __future__ import annotations
 

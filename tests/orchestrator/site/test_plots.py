@@ -24,7 +24,7 @@ def _process(warmup: list[int], timed: list[int], index: int = 0) -> ProcessSamp
 
 
 def _units(place: str) -> float:
-    """A place in per cent, in units of the drawing's width."""
+    """Convert a place in per cent to units of the drawing's width."""
     assert place.endswith("%")
     return float(place[:-1]) * 10
 

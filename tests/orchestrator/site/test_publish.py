@@ -110,8 +110,8 @@ def test_reader_always_finds_a_whole_site_while_it_is_rebuilt_and_builds_are_kil
 
 
 def _whole(site: Path) -> bool:
-    """The entry page is complete and the manifest, written last, is there. A reader that meets the instant of
-    the exchange, with the old folder already open, looks again.
+    """Check that the entry page is complete and the manifest, written last, is there. A reader that meets the
+    instant of the exchange, with the old folder already open, looks again.
     """
     for _ in range(3):
         try:

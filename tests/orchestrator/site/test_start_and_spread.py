@@ -1,4 +1,4 @@
-"""What an init consists of, and what an interval is over, on a cell's page and on the terminal."""
+"""The stages of an init and the level of an interval, on a cell's page and on the terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRONG = cell("today", "net", "wrong", HOST, measurement=measurement(RAW, "gpu", 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """The text of each cell's page."""
+    """Return the text of each cell's page."""
     record = campaign("today", NIGHT, ["net"], [*CELLS], None)
     farm = HandMadeFarm((record,), {record.campaign_id: tuple(CELLS.values())})
     site = build_site(farm, tmp_path_factory.mktemp("stages") / "site").parent

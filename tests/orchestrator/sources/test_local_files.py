@@ -1,4 +1,4 @@
-"""Which files of this machine can be a source: a campaign file may name any that its submitter can read."""
+"""Files of this machine that can be a source: a campaign file may name any that its submitter can read."""
 
 from __future__ import annotations
 

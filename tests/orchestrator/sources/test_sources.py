@@ -1,4 +1,4 @@
-"""Where models come from: files, skeletons, the zoo, and wheels fetched by a real pip without a network."""
+"""Sources of models: files, skeletons, the zoo, and wheels fetched by a real pip without a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def build_wheel(folder: Path, version: str, tag: str, members: dict[str, bytes]) -> Path:
-    """A wheel as pip accepts it, made with nothing but zipfile."""
+    """Build a wheel as pip accepts it, with nothing but zipfile."""
     info = f"tiny_models-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     path = folder / f"tiny_models-{version}-{tag}.whl"
@@ -51,7 +51,7 @@ def build_wheel(folder: Path, version: str, tag: str, members: dict[str, bytes])
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that pip downloads from; it has no other index."""
+    """Return a folder that pip downloads from; it has no other index."""
     folder = tmp_path / "wheels"
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)

@@ -78,7 +78,7 @@ class TrustedLab:
         return next((row["state"] for row in self.farm("agents", "list") if row["agent"] == name), "")
 
     def start_agent(self, state: Path, **environment: str) -> Server:
-        """A further agent, with nothing of the farm's but these settings."""
+        """Start a further agent, with nothing of the farm's but these settings."""
         own = {
             name: text for name, text in self.environment.items() if name.endswith("_S") or "FARM" not in name
         }
@@ -97,7 +97,7 @@ class TrustedLab:
         (self.folder / "models.yaml").write_text(CAMPAIGN.replace("SECONDS", f"{seconds / 10:g}"))
 
     def begin(self, seconds: float) -> Server:
-        """A campaign whose only attempt runs now."""
+        """Submit a campaign whose only attempt runs now."""
         self.write_campaign(seconds)
         submitting = self._service("submit", "farm", "submit", str(self.folder / "models.yaml"), "--force")
         running = "SELECT 1 FROM attempt WHERE state = 'running'"
@@ -127,7 +127,7 @@ class TrustedLab:
         return json.loads((self.state / "credentials.json").read_text())
 
     def as_user(self, url: str) -> redis.Redis:
-        """A client that logs in as a broker's URL says."""
+        """Return a client that logs in with a broker's URL."""
         own = {} if self.authority is None else {"ssl_ca_certs": str(self.authority.path)}
         return redis.Redis.from_url(url, **own)
 
@@ -143,7 +143,7 @@ class TrustedLab:
             return database.execute(query).fetchall()
 
     def attempts(self) -> list[tuple[Any, ...]]:
-        """Number and state of each, the first begun first."""
+        """Return number and state of each attempt, the first begun first."""
         return self.rows("SELECT attempt_no, state FROM attempt ORDER BY dispatched_at")
 
     def spooled(self) -> int:
@@ -165,7 +165,9 @@ class TrustedLab:
 
 
 def modes_in(root: Path) -> dict[Path, int]:
-    """The mode of a folder and of all below it but links. What a lab deletes meanwhile is left out."""
+    """Return the mode of a folder and of all below it but links. Files that a lab deletes meanwhile are left
+    out.
+    """
     modes = {}
     for path in (root, *root.rglob("*")):
         with suppress(FileNotFoundError):
@@ -175,7 +177,7 @@ def modes_in(root: Path) -> dict[Path, int]:
 
 @contextmanager
 def trusted_lab(folder: Path, binary: str, *, tls: bool) -> Iterator[TrustedLab]:
-    """A lab of its own, over a Redis of this program with a password; with TLS an endpoint, too."""
+    """Start a lab over a Redis of this program with a password; with TLS an endpoint, too."""
     authority = Authority(folder) if tls else None
     pair = None if authority is None else authority.issue()
     broker = RedisServer(

@@ -1,4 +1,4 @@
-"""What the credentials of an enrolled agent can do at a real broker, whoever holds them."""
+"""The credentials of an enrolled agent at a real broker, in anybody's hands."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def enrol(database, token, applicant=None, now=NOW):
 
 
 def enrolled(database, name="rack-1"):
-    """An agent of today, and the seal that it signs with."""
+    """Enrol an agent today; return it, and the seal that it signs with."""
     now = datetime.now(UTC)
     _, applicant = enrol(database, invite(database, name, now), now=now)
     return applicant

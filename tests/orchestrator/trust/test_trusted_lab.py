@@ -223,6 +223,6 @@ def _bytes(name: str | bytes) -> bytes:
 
 
 def renewals(admin: redis.Redis) -> int:
-    """How often a link has renewed the claim of its name, as it does after each ping of itself."""
+    """Count how many times a link has renewed the claim of its name, as it does after each ping of itself."""
     found = admin.info("commandstats").get("cmdstat_get")
     return 0 if found is None else int(found["calls"])

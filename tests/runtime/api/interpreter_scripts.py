@@ -38,7 +38,7 @@ def outputs_of(loaded: Any, feed: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def every_way(interpreter: ModuleType, model: bytes, feed: list[np.ndarray]) -> dict[str, Any]:
-    """The same run under each resolver, flag and number of threads."""
+    """Repeat the same run under each resolver, flag and number of threads."""
     kinds = {
         kind.name: outputs_of(load(interpreter, model, experimental_op_resolver_type=kind), feed)
         for kind in interpreter.OpResolverType
@@ -56,7 +56,7 @@ def every_way(interpreter: ModuleType, model: bytes, feed: list[np.ndarray]) -> 
 
 
 def operators(interpreter: ModuleType, model: bytes) -> list[dict[str, Any]]:
-    """What is told of each operator."""
+    """Return the details of each operator."""
     return load(interpreter, model)._get_ops_details()
 
 
@@ -95,7 +95,7 @@ def signatures(interpreter: ModuleType, model: bytes, calls: list[tuple[str, dic
 def signature_errors(
     interpreter: ModuleType, model: bytes, key: str, values: dict[str, Any]
 ) -> dict[str, str]:
-    """Calls that do not fit the signature."""
+    """Make calls that do not fit the signature."""
     loaded = interpreter.Interpreter(
         model_content=model, experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_REF
     )
@@ -127,7 +127,7 @@ def resizes(interpreter: ModuleType, model: bytes, shapes: list[tuple[int, ...]]
 
 
 def views(interpreter: ModuleType, model: bytes) -> list[Any]:
-    """What a held view forbids, and that functions alone forbid nothing."""
+    """Return what a held view forbids, and that functions alone forbid nothing."""
     loaded = load(interpreter, model)
     index = loaded.get_input_details()[0]["index"]
     function = loaded.tensor(index)
@@ -152,7 +152,7 @@ BAD_INDICES = (-1, 10**6, 1 << 31, "x", 1.5, None)
 
 
 def misuse(interpreter: ModuleType, model: bytes) -> dict[str, str]:
-    """Calls too early, indices that are none, shapes and settings that do not fit: the kind of each error."""
+    """Return the errors of calls too early, indices that are none, and unfit shapes and settings."""
     reference = {"experimental_op_resolver_type": interpreter.OpResolverType.BUILTIN_REF}
     loaded = interpreter.Interpreter(model_content=model, **reference)
     details = loaded.get_input_details()[0]
@@ -218,7 +218,7 @@ def misuse(interpreter: ModuleType, model: bytes) -> dict[str, str]:
 
 
 def full_signatures(interpreter: ModuleType, model: bytes) -> list[Any]:
-    """What the private methods tell that scripts use all the same."""
+    """Return the results of private methods that scripts use all the same."""
     loaded = interpreter.Interpreter(model_content=model)
     return [
         loaded._get_full_signature_list(),

@@ -70,7 +70,7 @@ def _read(buffer: Any) -> np.ndarray:
 
 
 def resize(interpreter: ModuleType, model: bytes, name: str, rows: int) -> dict[str, Any]:
-    """A strict and a lenient resize, and a run with the new shape."""
+    """Make a strict and a lenient resize, and a run with the new shape."""
     compiled = _import(interpreter, "compiled_model").CompiledModel.from_buffer(model)
     signature = compiled.get_signature_by_index(0)
     place = signature["inputs"].index(name)

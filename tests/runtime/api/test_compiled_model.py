@@ -193,7 +193,7 @@ GPU, BOTH = HardwareAccelerator.GPU, HardwareAccelerator.GPU | HardwareAccelerat
 
 
 def partly_supported() -> bytes:
-    """A product large enough to pay for its transfers, and an operator without a kernel."""
+    """Build a product large enough to pay for its transfers, and an operator without a kernel."""
     b = Builder()
     x, n = b.input(np.float32, (64, 512)), b.input(np.float32, (1, 4))
     y, m = b.tensor(np.float32, (64, 512)), b.tensor(np.float32, (1, 4))

@@ -54,7 +54,7 @@ def image() -> list[np.ndarray]:
 
 
 def integer_net() -> bytes:
-    """A per-channel int8 convolution and a fully connected layer."""
+    """Build a per-channel int8 convolution and a fully connected layer."""
     b = Builder()
     rng = np.random.default_rng(0)
     x = b.input(np.int8, (1, 8, 8, 4), per_tensor(0.1, -3))
@@ -106,7 +106,7 @@ def test_the_list_of_subgraphs_is_that_of_litert():
 
 
 def two_signatures() -> bytes:
-    """The names of each signature are in another order than its subgraph's tensors."""
+    """Build signatures whose names are in another order than their subgraph's tensors."""
     b, other = Builder(), Builder()
     x, y = b.input(np.float32, (2,)), b.input(np.float32, (2,))
     total, product = b.tensor(np.float32, (2,)), b.tensor(np.float32, (2,))

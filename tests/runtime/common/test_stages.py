@@ -12,7 +12,7 @@ from runtime.common.stages import StageClock, clocked, stage
 
 @pytest.fixture
 def at(monkeypatch):
-    """A clock that stands still until it is told to go on."""
+    """Return a clock that stands still until it is advanced."""
     now = [0]
     monkeypatch.setattr(stages, "perf_counter_ns", lambda: now[0])
 

@@ -151,7 +151,7 @@ def test_an_output_that_varies_decides_where_another_does_not():
 
 
 def softmax(classes=1000):
-    """A flat softmax, as an untrained classifier gives it."""
+    """Return a flat softmax, as an untrained classifier gives it."""
     values = np.random.default_rng(5).normal(0, 0.2, classes)
     return (np.exp(values) / np.exp(values).sum()).astype(np.float32)
 
@@ -177,7 +177,7 @@ def test_a_flat_softmax_hides_no_lie(lie):
 
 
 def scattered(r, share, seed):
-    """An honest run: off by random errors of this share of the norm."""
+    """Return an honest run: off by random errors of this share of the norm."""
     noise = np.random.default_rng(seed).normal(
         0, share * np.sqrt(np.mean(np.square(r, dtype=float))), r.shape
     )

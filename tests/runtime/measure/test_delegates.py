@@ -21,7 +21,7 @@ from tests.needs import REPOSITORY
 
 
 def in_a_process(script: str, *arguments: str) -> object:
-    """What a script prints as JSON; it may import LiteRT, which this process must not."""
+    """Return a script's output as JSON; it may import LiteRT, which this process must not."""
     ran = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""How long a device computes: by its own events, in a pass of its own, or a reason why nobody tells."""
+"""The device's own computing time: by its events, in a pass of its own, or a reason why it is unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = {"tuning": "none", "persistent": "off"}
 
 @pytest.fixture(scope="module")
 def split():
-    """An interpreter of two partitions with an operator between, on seeded inputs."""
+    """Return an interpreter of two partitions with an operator between, on seeded inputs."""
     options = {**PLAIN, "max_delegated_partitions": 2, "cost_aware_partitioning": False}
     delegate = load_delegate("gpu", options)
     interpreter = Interpreter(model_content=two_partitions(), experimental_delegates=[delegate])

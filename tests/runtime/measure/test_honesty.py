@@ -1,4 +1,4 @@
-"""What a delegate shows while it is not timed: answers from memory, and work that is left to the reader."""
+"""A delegate reveals itself while it is not timed: answers from memory, and work left to the reader."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def last_set(shape, dtype=np.float32, scale=0.0, rule=None):
 
 
 def roughness(values, axis):
-    """How much neighbours differ, as a share of how much any two values do: 1 for noise."""
+    """Return the difference of neighbours, as a share of that of any two values: 1 for noise."""
     return float(np.abs(np.diff(values.astype(float), axis=axis)).mean() / (1.13 * values.std()))
 
 

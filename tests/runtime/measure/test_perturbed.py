@@ -22,7 +22,7 @@ WEIGHTS = np.random.default_rng(1).normal(0, 1, (8, 16)).astype(np.float32)
 
 
 def layer(weights=WEIGHTS, kind=TensorType.FLOAT32, scales=(), opcode=BuiltinOperator.FULLY_CONNECTED):
-    """A model of one operator with weights and a bias."""
+    """Build a model of one operator with weights and a bias."""
     quantization = Quantization(scales, (0,) * len(scales)) if scales else None
     tensors = (
         Tensor(0, "x", TensorType.FLOAT32, (1, 16)),

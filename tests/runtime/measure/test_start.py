@@ -1,4 +1,4 @@
-"""What a start is made of on each delegate: stages, memory, and a reason for what is not told."""
+"""The parts of a start on each delegate: stages, memory, and a reason for each missing one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ CALL_NS = 1e6
 
 
 def cell(rng, tunings, processes, samples, sds):
-    """Timed processes of a delegate whose tunings, processes and calls vary by these shares."""
+    """Return timed processes of a delegate whose tunings, processes and calls vary by these shares."""
     found = []
     for _ in range(tunings):
         level = rng.normal(0, sds[0])

@@ -96,7 +96,7 @@ def behind(litert: ModuleType, weights: bytes) -> bytes:
 
 
 def custom_behind(litert: ModuleType, options: bytes) -> bytes:
-    """A custom operator whose options lie behind the FlatBuffer."""
+    """Build a custom operator whose options lie behind the FlatBuffer."""
     schema = _schema(litert)
     operator = schema.OperatorT()
     operator.inputs, operator.outputs = [0], [1]
@@ -130,7 +130,7 @@ def tensor_details(litert: ModuleType, model: bytes) -> list[dict[str, Any]]:
 
 
 def outcome(litert: ModuleType, model: bytes, feed: list[np.ndarray]) -> list[np.ndarray]:
-    """Outputs of one invocation."""
+    """Return the outputs of one invocation."""
     loaded = litert.Interpreter(model_content=model)
     loaded.allocate_tensors()
     for details, value in zip(loaded.get_input_details(), feed, strict=True):

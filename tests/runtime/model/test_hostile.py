@@ -25,7 +25,7 @@ WORDS = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFC]
 
 
 def runnable() -> bytes:
-    """A small chain of operators that a mutation may turn into something else."""
+    """Build a small chain of operators that a mutation may turn into something else."""
     b = Builder()
     x = b.input(np.float32, (1, 8, 8, 3))
     w = b.constant(np.ones((4, 3, 3, 3), np.float32))

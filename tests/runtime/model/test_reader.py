@@ -137,7 +137,7 @@ def test_data_behind_the_flatbuffer_is_found():
 
 
 def _buffer_table(data: bytearray, index: int) -> int:
-    """Where the root's vector `buffers` (slot 4) holds entry `index`."""
+    """Return the position at which the root's vector `buffers` (slot 4) holds entry `index`."""
     root = struct.unpack_from("<I", data, 0)[0]
     vtable = root - struct.unpack_from("<i", data, root)[0]
     field = root + struct.unpack_from("<H", data, vtable + 4 + 2 * 4)[0]
@@ -146,7 +146,7 @@ def _buffer_table(data: bytearray, index: int) -> int:
 
 
 def replaced(**changes) -> Model:
-    """The rich model with tensors or operators of its subgraph replaced."""
+    """Return the rich model with tensors or operators of its subgraph replaced."""
     model = rich_model()
     subgraph = model.subgraphs[0]
     tensors, operators = list(subgraph.tensors), list(subgraph.operators)

@@ -26,7 +26,7 @@ def enum_values(litert: Any, name: str) -> dict[str, int]:
 
 
 def options_facts(litert: Any, name: str, fields: list[tuple[str, str]]) -> dict[str, Any]:
-    """The union's value, and for each field what a file holds that sets only this field."""
+    """Return the union's value and, for each field, the contents of a file that sets only this field."""
     import flatbuffers
     from ai_edge_litert import schema_py_generated as generated
 
@@ -82,7 +82,7 @@ def test_options_table_has_the_slots_and_defaults_of_the_schema(name):
 
 
 def _only_slot(data: bytes) -> int:
-    """Which slot of the root table's vtable is set, read with nothing but the format's definition."""
+    """Return the set slot of the root table's vtable, read with nothing but the format's definition."""
     root = int.from_bytes(data[:4], "little")
     vtable = root - int.from_bytes(data[root : root + 4], "little", signed=True)
     count = (int.from_bytes(data[vtable : vtable + 2], "little") - 4) // 2

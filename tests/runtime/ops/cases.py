@@ -80,12 +80,14 @@ def case(
 
 
 def random(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> Arg:
-    """A float32 operand, uniform in [low, high)."""
+    """Return a float32 operand, uniform in [low, high)."""
     return Arg(np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32))
 
 
 def patterns(*shape: int, seed: int = 0) -> Arg:
-    """A float32 operand of random bits: NaNs of all kinds, infinities, denormals and both zeros too."""
+    """Return a float32 operand of random bits: NaNs of all kinds, infinities, denormals and both zeros
+    too.
+    """
     bits = np.random.default_rng(seed).integers(0, 1 << 32, shape, np.uint32)
     special = np.uint32([0x7FC12345, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 0x80000000, 0, 1])
     flat = bits.reshape(-1)
@@ -94,7 +96,9 @@ def patterns(*shape: int, seed: int = 0) -> Arg:
 
 
 def inside(case: Case) -> Case:
-    """The case between operators that flip signs: the delegate then moves its padded rows, not the host's."""
+    """Put the case between operators that flip signs: the delegate then moves its padded rows, not the
+    host's.
+    """
     model = read_model(case.model)
     (graph,) = model.subgraphs
     tensors, before, behind = list(graph.tensors), [], []
@@ -115,7 +119,7 @@ def inside(case: Case) -> Case:
 
 
 def levels(*shape: int, seed: int = 0, quantization: Any = None, low: int = -128, high: int = 127) -> Arg:
-    """An int8 operand over the given levels, bounds included."""
+    """Return an int8 operand over the given levels, bounds included."""
     values = np.random.default_rng(seed).integers(low, high, shape, endpoint=True).astype(np.int8)
     return Arg(values, quantization)
 
@@ -125,7 +129,7 @@ def constant(arg: Arg) -> Arg:
 
 
 def check(case: Case, backend: Backend) -> None:
-    """Same shape, type and values as LiteRT's BUILTIN_REF; integers bit for bit.
+    """Check shape, type and values against LiteRT's BUILTIN_REF; integers bit for bit.
 
     What the delegate refuses is computed by the CPU path and compared all the same.
     """
@@ -142,7 +146,7 @@ def check(case: Case, backend: Backend) -> None:
 
 
 def is_simulated(case: Case, backend: Backend) -> bool:
-    """True where the delegate computes a quantised model with real numbers, instead of as LiteRT does."""
+    """Return True if the delegate computes a quantised model with real numbers, instead of as LiteRT does."""
     tensors = read_model(case.model).subgraphs[0].tensors
     quantized = any(t.quantization is not None and t.data is None and t.type in LEVELS for t in tensors)
     return backend.delegate is not None and not case.refused and quantized
@@ -159,7 +163,7 @@ def compare_levels(ours: np.ndarray, theirs: np.ndarray) -> None:
 
 
 def check_bits(case: Case, backend: Backend) -> None:
-    """As `check`, for operators that only move elements: every bit is LiteRT's, those of NaNs too."""
+    """Check operators that only move elements: every bit is LiteRT's, those of NaNs too."""
     expected = run_litert(case.model, case.inputs, case.resolver)
     found = run_ours(case, backend)
     assert [(y.shape, y.dtype) for y in found] == [(r.shape, r.dtype) for r in expected]
@@ -205,6 +209,6 @@ def run_ours(case: Case, backend: Backend, runs: int = RUNS) -> list[np.ndarray]
 
 
 def ours(model: bytes, *inputs: np.ndarray) -> np.ndarray:
-    """The sole output of a model on the CPU path."""
+    """Return the sole output of a model on the CPU path."""
     (found,) = run_ours(Case("", model, inputs), CPU)
     return found

@@ -43,20 +43,20 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest.fixture(scope="module", params=[GPU, pytest.param(GROUPS, marks=pytest.mark.exhaustive)])
 def gpu(request: pytest.FixtureRequest) -> Backend:
-    """The delegate of each device class, for tests of more than one operator."""
+    """Return the delegate of each device class, for tests of more than one operator."""
     found: Backend = request.getfixturevalue(FIXTURES[request.param])
     return found
 
 
 @pytest.fixture(scope="module")
 def units(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    """The delegate, with those of the file's cases that it takes."""
+    """Return the delegate, with those of the file's cases that it takes."""
     return delegate(request, tmp_path_factory, GPU)
 
 
 @pytest.fixture(scope="module")
 def groups(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    """The same with the kernels of work-groups that a GPU gets."""
+    """Return the same with the kernels of work-groups that a GPU gets."""
     return delegate(request, tmp_path_factory, GROUPS, device_class="gpu")
 
 

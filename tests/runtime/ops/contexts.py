@@ -17,7 +17,7 @@ from tests.runtime.models import TYPES
 
 
 def bound(array: np.ndarray, quantization: Quantization | None = None, *, constant: bool = False) -> Value:
-    """A tensor that holds `array`, known while planning where it is `constant`."""
+    """Return a tensor that holds `array`, known while planning if it is `constant`."""
     kind = TYPES[array.dtype]
     if constant:
         return Value(0, "t", kind, array.shape, quantization, constant=array)
@@ -25,7 +25,7 @@ def bound(array: np.ndarray, quantization: Quantization | None = None, *, consta
 
 
 def shaped(*shape: int, kind: TensorType = TensorType.FLOAT32) -> Value:
-    """A tensor of which only the form is known."""
+    """Return a tensor of which only the form is known."""
     return Value(0, "t", kind, shape)
 
 

@@ -134,7 +134,7 @@ def several(
 
 
 def every_type(movements: Sequence[Movement]) -> pytest.MarkDecorator:
-    """A test takes `movement` and `tensor_type`: each of the movements in each of its types."""
+    """Parametrise a test with `movement` and `tensor_type`: each of the movements in each of its types."""
     rows = [(movement, tensor_type) for movement in movements for tensor_type in movement.only]
     return pytest.mark.parametrize(("movement", "tensor_type"), rows, ids=str)
 
@@ -163,6 +163,6 @@ def built(movement: Movement, tensor_type: TensorType) -> Case:
 
 
 def runs_or_refuses(case: Case) -> None:
-    """Where LiteRT has no such kernel, ours may have one, or refuses it as an error of the model."""
+    """Run a kernel that LiteRT lacks: ours may have it, or refuse it as an error of the model."""
     with contextlib.suppress(ModelError, InvocationError):
         run_ours(case, CPU)

@@ -1,4 +1,4 @@
-"""What the GPU delegate does with each operator case, as data: it takes the operator, or refuses it and why.
+"""The GPU delegate's treatment of each operator case, as data: it takes the operator, or refuses it and why.
 
 A case expects the refusal that `FORMS` holds for it. Every other case of an operator of `TAKEN` between
 tensors of types that its kernels take is taken; the rest are refused for the operator or for the first tensor
@@ -145,7 +145,7 @@ FORMS: Mapping[tuple[B, str], str] = {
 
 
 def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> Mapping[str, str]:
-    """`TAKES`, or the operator with the reason that the delegate must give, word for word."""
+    """Return `TAKES`, or the operator with the reason that the delegate must give, word for word."""
     reason = FORMS.get((opcode, name))
     if reason is None:
         reason = _by_types(opcode, args, outs) if opcode in TAKEN else "no OpenCL kernel for this operator"
@@ -153,7 +153,9 @@ def expectation(name: str, opcode: B, args: Sequence[Arg | None], outs: Sequence
 
 
 def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str | None:
-    """The reason for the first tensor that no kernel takes; `one_operator` numbers those that are present."""
+    """Return the reason for the first tensor that no kernel takes; `one_operator` numbers those that are
+    present.
+    """
     inputs = [(arg, i) for i, arg in enumerate(args) if arg is not None]
     forms = [*(form for form, _ in inputs), *outs]
     if reasons := [r for i, form in enumerate(forms) if (r := _quantized_refusal(opcode, i, form))]:
@@ -196,7 +198,7 @@ def _quantized_refusal(opcode: B, index: int, form: Arg | Out) -> str | None:
 def _places(
     opcode: B, first: TensorType
 ) -> tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[TensorType]]]:
-    """The types at each place of an operator whose first input has the type `first`."""
+    """Return the types at each place of an operator whose first input has the type `first`."""
     if opcode in INTEGERS and first is not TensorType.FLOAT32:
         others = INTEGERS[opcode] if first in INTEGERS[opcode] else FLOAT + INTEGERS[opcode]
         return [others], [others]

@@ -23,7 +23,7 @@ def whole(
 
 
 def flags(*shape: int, seed: int = 5) -> Arg:
-    """True and False."""
+    """Return an operand of True and False."""
     return Arg(np.random.default_rng(seed).integers(0, 2, shape).astype(np.bool_))
 
 

@@ -81,7 +81,7 @@ def operands(
 
 
 def present(*args: Arg | None) -> list[Arg]:
-    """A bias that is left out has no place in the list of inputs."""
+    """Return the operands that are present: a bias that is left out has no place in the list of inputs."""
     return [arg for arg in args if arg is not None]
 
 
@@ -111,7 +111,7 @@ def convolutions() -> Iterator[Case]:
 
 
 def bias_type(kind: Kind) -> dict[str, Any]:
-    """What a file says of its bias, so that the kernels know how wide to add."""
+    """Return the option by which a file sets its bias's type, so that the kernels know how wide to add."""
     wide = kind.data is np.int16 and kind.bias is not np.int32
     return {"quantized_bias_type": TensorType.INT64 if wide else TensorType.INT32}
 
@@ -183,7 +183,7 @@ def transposed() -> Iterator[Case]:
 
 
 def computed_weights() -> Iterator[Case]:
-    """Filters that come from outside at run time."""
+    """Yield cases whose filters come from outside at run time."""
     data, weights, bias, out = operands(KINDS[1], (3, 20), (6, 20), 0, 20, seed=2)
     late = Arg(weights.value, weights.quantization)
     chosen = {"fused_activation_function": NONE}

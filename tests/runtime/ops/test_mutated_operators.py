@@ -93,7 +93,7 @@ ODD_NUMBERS = (-99, -1, 0, 1, 2, 3, 7, 1 << 30)
 
 
 def constants(tensor: Tensor) -> Iterator[Tensor]:
-    """The constant in other shapes and types, shortened, emptied, and with other integers."""
+    """Yield the constant in other shapes and types, shortened, emptied, and with other integers."""
     dtype = {kind: dtype for dtype, kind in TYPES.items()}[tensor.type]
     assert tensor.data is not None
     values = np.frombuffer(tensor.data, dtype)

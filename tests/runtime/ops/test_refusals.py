@@ -1,4 +1,4 @@
-"""What operators refuse, shapes, types and values, and the words that tell a user what was wrong.
+"""Operators refuse shapes, types and values, in words that tell a user what was wrong.
 
 A row is an operator whose operands do not fit together; each is refused when the model is planned, or by the
 run where only values show it.
@@ -33,17 +33,17 @@ OF_INPUTS = Quantization((0.1, 0.2, 0.3), (0, 0, 0), 3)
 
 
 def x(*shape: int, dtype: Any = F32, q: Quantization | None = None, value: float = 0) -> Arg:
-    """An operand that is fed; every element has one value."""
+    """Return an operand that is fed; every element has one value."""
     return Arg(np.full(shape, value, dtype), q)
 
 
 def given(values: Any, dtype: Any = I32) -> Arg:
-    """An operand that is fed, with these values."""
+    """Return an operand that is fed, with these values."""
     return Arg(np.asarray(values, dtype))
 
 
 def kept(*shape: int, dtype: Any = F32, q: Quantization | None = None) -> Arg:
-    """A constant of ones."""
+    """Return a constant of ones."""
     return Arg(np.ones(shape, dtype), q, constant=True)
 
 

@@ -55,7 +55,9 @@ def _image() -> Arg:
 
 
 def _without_zeros(image: Arg) -> Arg:
-    """The sign of a sum of zeros, or of products that underflow, depends on the order of its terms."""
+    """Replace zeros: the sign of a sum of zeros, or of products that underflow, depends on the order of its
+    terms.
+    """
     return Arg(np.where(np.abs(image.value) < _LEAST, np.float32(0.25), image.value))
 
 
@@ -229,7 +231,7 @@ def _movement() -> list[tuple[B, Case]]:
 
 
 def _chosen() -> list[tuple[B, Case]]:
-    """Special values at indices, and written over others."""
+    """Return cases with special values at indices, and written over others."""
     rows, ids = _rows(4), Arg(np.int32([3, 0, 6, 3]))
     vectors, corner = Arg(np.int32([[3, 0], [6, 2]])), Arg(np.int32([1, 2]))
     special = (const(value) for value in (np.nan, -0.0))
@@ -243,7 +245,9 @@ def _chosen() -> list[tuple[B, Case]]:
 
 
 def _fused(name: str, value: np.ndarray, *steps: tuple[B, Sequence[int]]) -> Case:
-    """A chain: each step names its operands, of which 0 and 1 are inputs and the rest earlier results."""
+    """Build a chain: each step names its operands, of which 0 and 1 are inputs and the rest earlier
+    results.
+    """
     build = Builder()
     tensors = [build.input(np.float32, v.shape) for v in (value, value.T)]
     for op, operands in steps:
@@ -253,7 +257,9 @@ def _fused(name: str, value: np.ndarray, *steps: tuple[B, Sequence[int]]) -> Cas
 
 
 def _padded_lanes() -> Case:
-    """An infinite factor makes 0 * Inf in the lanes behind the last channel; the product must not see it."""
+    """Build an infinite factor, which makes 0 * Inf in the lanes behind the last channel; the product must
+    not see it.
+    """
     build = Builder()
     image, factor = (np.ones((1, 2, 2, 3), np.float32), np.float32([np.inf]))
     x, s = (build.input(np.float32, value.shape) for value in (image, factor))
@@ -266,7 +272,7 @@ def _padded_lanes() -> Case:
 
 
 def _padded_columns() -> Case:
-    """An infinite row makes 0 * Inf in the columns behind the last one; the next product must not see it."""
+    """Build an infinite row, which makes 0 * Inf behind the last column; the next product must not see it."""
     build = Builder()
     row, matrix = np.full((1, 2, 2), np.inf, np.float32), np.ones((1, 2, 3), np.float32)
     x, z = (build.input(np.float32, value.shape) for value in (row, matrix))

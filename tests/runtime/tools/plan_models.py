@@ -9,7 +9,7 @@ from tests.runtime.models import Builder
 
 
 def convolution(b: Builder, source: int, inputs: int, outputs: int, extent: int, side: int = 8) -> int:
-    """A convolution of SAME padding; returns its output."""
+    """Add a convolution of SAME padding; return its output."""
     y = b.tensor(np.float32, (1, side, side, outputs))
     weights = b.constant(np.ones((outputs, extent, extent, inputs), np.float32))
     b.operator(Op.CONV_2D, [source, weights, -1], [y], {"padding": 0, "stride_w": 1, "stride_h": 1})
@@ -17,7 +17,7 @@ def convolution(b: Builder, source: int, inputs: int, outputs: int, extent: int,
 
 
 def small_network() -> bytes:
-    """A convolution with a fused ADD, whose output of 4 channels is copied to the model's."""
+    """Build a convolution with a fused ADD, whose output of 4 channels is copied to the model's."""
     b = Builder()
     x = b.input(np.float32, (1, 8, 8, 3))
     y = b.tensor(np.float32, (1, 8, 8, 4))

@@ -31,7 +31,7 @@ GIVEN = [word for name, value in OPTIONS.items() for word in ("--option", f"{nam
 
 @pytest.fixture(scope="module")
 def profiled():
-    """An interpreter of two partitions with an operator between, its profile, and the plan."""
+    """Return an interpreter of two partitions with an operator between, its profile, and the plan."""
     data = two_partitions()
     interpreter = Interpreter(model_content=data, experimental_delegates=[load_delegate("gpu", OPTIONS)])
     interpreter.allocate_tensors()

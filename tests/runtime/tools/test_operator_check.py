@@ -26,7 +26,7 @@ def options(folder, **more):
 
 
 def faulty(monkeypatch, file, right, wrong):
-    """A kernel file with another text, as a driver that compiles it wrongly would have it."""
+    """Change the text of a kernel file, as a driver that compiles it wrongly would have it."""
     plain = source.kernel_source
 
     def changed(name):

@@ -47,7 +47,7 @@ def probe(opcode: BuiltinOperator, version: int) -> bytes:
 
 
 def resolved(litert, probes):
-    """The (operator, version) pairs that one of LiteRT's resolvers finds a kernel for."""
+    """Return the (operator, version) pairs that one of LiteRT's resolvers finds a kernel for."""
     return [key for key, model in probes if any(_finds(litert, model, r) for r in RESOLVERS)]
 
 

@@ -45,7 +45,7 @@ def integers() -> bytes:
 
 
 def image() -> bytes:
-    """An average pool, which reads padded rows, of an image of three channels."""
+    """Build an average pool, which reads padded rows, of an image of three channels."""
     b = Builder()
     x, y = b.input(np.float32, (1, 8, 8, 3), name="image"), b.tensor(np.float32, (1, 4, 4, 3))
     window = {"padding": 1, "stride_w": 2, "stride_h": 2, "filter_width": 2, "filter_height": 2}
@@ -60,7 +60,7 @@ def open_batch() -> bytes:
 
 
 def late() -> bytes:
-    """A convolution beside a WHERE, whose result the run shapes, and a CAST of that."""
+    """Build a convolution beside a WHERE, whose result is shaped at run time, and a CAST of that."""
     b = Builder()
     x, mask = b.input(np.float32, (1, 8, 8, 16)), b.input(np.bool_, (4,))
     places, wide = b.tensor(np.int64), b.tensor(np.float32)

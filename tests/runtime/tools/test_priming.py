@@ -25,7 +25,7 @@ from tests.runtime.models import Builder
 
 @pytest.fixture
 def model(tmp_path):
-    """A model of three kernels, as a file."""
+    """Write a model of three kernels to a file."""
     builder, shape = Builder(), (1, 3, 5, 17)
     x = builder.input(np.float32, shape)
     axis = builder.constant(np.array([2], np.int32))
@@ -40,8 +40,8 @@ def model(tmp_path):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The names of the kernels that compilers were asked for since the last call, in a process that has
-    loaded none.
+    """Return the names of the kernels that compilers were asked for since the last call, in a process that
+    has loaded none.
     """
     asked: list[str] = []
     original = Compilers.compile

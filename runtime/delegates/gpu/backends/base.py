@@ -1,4 +1,4 @@
-"""What the delegate's core asks of a backend: to compile a program, to record launches, to run and time them.
+"""The interface of a backend to the delegate's core: compile a program, record launches, run and time them.
 
 The core knows graphs, layouts, kernels and memory plans; a backend knows one interface to devices. A program
 and the kernel of an entry are the backend's own: the core only hands them back.
@@ -70,7 +70,7 @@ class Recording(Protocol):
     buffers: Sequence[int]
 
     def entry(self, layer: int) -> Entry:
-        """The enqueue of one layer."""
+        """Return the enqueue of one layer."""
 
     def segment(self, first: int, last: int) -> Entry:
         """One enqueue for layers [first, last) of one buffer, where `Capabilities.shares_one_kernel`.
@@ -79,13 +79,13 @@ class Recording(Protocol):
         """
 
     def sequence(self, first: int, last: int) -> Entry:
-        """The same with one group, which waits for nobody."""
+        """Return the enqueue of several layers as one group, which waits for nobody."""
 
     def first_runs(self, announcement: Announced) -> None:
         """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""
 
     def timer(self) -> Callable[[Entry], int]:
-        """A function that runs one entry alone and returns the nanoseconds that it took on the device."""
+        """Return a function that runs one entry alone and returns its nanoseconds on the device."""
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
@@ -100,7 +100,7 @@ class Recording(Protocol):
         """Copy a dense value to a host array of its type. Nothing may be running."""
 
     def failed_check(self) -> str | None:
-        """The message of the first check that has failed since the last call, and None where all hold.
+        """Return the message of the first check that has failed since the last call, or None if all hold.
 
         Nothing may be running.
         """
@@ -114,7 +114,7 @@ class Recording(Protocol):
 
 @runtime_checkable
 class AsynchronousRecording(Protocol):
-    """What a recording may offer besides: runs in the background, on memory of the caller's."""
+    """A recording that also runs in the background, on memory of the caller's."""
 
     is_closed: bool
     waits_actively: bool
@@ -140,7 +140,7 @@ class AsynchronousRecording(Protocol):
 
 @runtime_checkable
 class EventTimedRecording(Protocol):
-    """What a recording may offer besides: runs whose events carry the device's times."""
+    """A recording that also runs with events that carry the device's times."""
 
     def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:
         """Enqueue entries in order as `run` does, none of them persistent, and wait for the last."""
@@ -151,20 +151,20 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the device is and can do."""
+        """The device's identity and abilities."""
 
     @property
     def cache(self) -> Cache:
-        """Where programs and tuning results are kept."""
+        """The cache of programs and tuning results."""
 
     def knowing(self, capabilities: Capabilities) -> Self:
-        """The same device with other capabilities, as what a probe has found."""
+        """Return the same device with other capabilities, such as a probe's findings."""
 
     def findings(self) -> Findings:
-        """What the device was found to do with numbers narrower than float32; the first call may probe it."""
+        """Return the device's behaviour with numbers narrower than float32; the first call may probe it."""
 
     def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
-        """A block whose failures become `DeviceError` with `what` and the driver's text.
+        """Return a block whose failures become `DeviceError` with `what` and the driver's text.
 
         `needs` says in a message about memory how much is needed.
         """
@@ -196,7 +196,7 @@ class KeepingBackend(Backend, Protocol):
     """A backend with kernels in its cache, with which kept recordings are bound again."""
 
     def kernel_keys(self, source: Source) -> Mapping[str, str]:
-        """The keys of a source's kernels, as entries of the kind `kernels`, by the kernels' names."""
+        """Return the keys of a source's kernels, as entries of the kind `kernels`, by the kernels' names."""
 
     def known(self, kernels: Mapping[str, str]) -> Program | None:
         """Kernels by their names and keys, in this order; None where one is not kept. Nothing compiles."""
@@ -207,7 +207,7 @@ class KeepingBackend(Backend, Protocol):
 
 @runtime_checkable
 class PlannedRecording(Protocol):
-    """What a recording may offer besides: its plan, and the keys and sizes of the files of its constants."""
+    """A recording that can be kept: it has a plan, and the keys and sizes of the files of its constants."""
 
     plan: RecordingPlan
     constant_files: Mapping[int, tuple[str, int]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: Options, folder: Path | None) -> Backend:
-    """The chosen device of the backend, with a cache in this folder.
+    """Open the chosen device of the backend, with a cache in this folder.
 
     Raises:
         DeviceError: no such device.
@@ -30,7 +30,7 @@ def open_backend(options: Options, folder: Path | None) -> Backend:
 
 
 def describe_device(options: Options) -> Capabilities:
-    """What the chosen device is and can do, as far as that is known before it is opened.
+    """Describe the chosen device as far as it is known before it is opened.
 
     Raises `DeviceError` or `DelegateError`, as `open_backend`.
     """
@@ -42,7 +42,7 @@ def describe_device(options: Options) -> Capabilities:
 
 
 def _webgpu() -> type[WebGpuBackend]:
-    """The backend of WebGPU, whose packages no other needs. Raises `DelegateError` without them."""
+    """Return the backend of WebGPU, whose packages no other needs. Raises `DelegateError` without them."""
     try:
         from runtime.delegates.gpu.backends.webgpu.backend import WebGpuBackend  # noqa: PLC0415 - on demand
     except (ImportError, OSError) as error:

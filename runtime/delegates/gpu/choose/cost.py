@@ -1,4 +1,4 @@
-"""Estimates from shapes what operators cost here and on the CPU path, and what a run of a partition costs.
+"""Estimates from shapes the costs of operators, here and on the CPU path, and of a run of a partition.
 
 A roofline without overlap: the fixed cost of an operator, its arithmetic and the bytes that it moves. The
 figures decide only whether a small group of operators is worth a partition, where they differ by factors;

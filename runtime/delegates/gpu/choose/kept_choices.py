@@ -1,4 +1,4 @@
-"""Candidates that earlier starts timed: which of a node's are worth a comparison, and which has won one.
+"""Tuning winners of earlier starts, and the short list still to time.
 
 Nothing is compiled or timed here; who times is `runtime.delegates.gpu.choose.tuning`.
 """
@@ -33,7 +33,8 @@ GB/s from memory. It only ranks nodes by weight; larger puts those that copy fir
 
 @dataclass(frozen=True, slots=True)
 class KeptChoices:
-    """What the cache holds for a device, by the option `tuning`; or `given` alone, names by keys.
+    """The tuning winners of earlier starts in a device's cache, by the option `tuning`; or only the `given`
+    ones, as names by keys.
 
     `made`: the choices of this start, whether they were timed, kept or given.
     """
@@ -46,16 +47,18 @@ class KeptChoices:
 
     @classmethod
     def of(cls, device: Capabilities, cache: Cache, options: Options) -> KeptChoices:
-        """What a device's cache holds, or what the options give. Raises `DelegateError`."""
+        """Open a device's cache, or take the choices in the options. Raises `DelegateError`."""
         given = None if options.choices is None else parsed(options.choices)
         return cls(device, cache, options.tuning, given)
 
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """The candidates that are allowed; of those that were compared before, the winner alone."""
+        """Return the allowed candidates; of those that were compared before, the winner alone."""
         return [self.winner(node) or node for node in self.allowed(alternatives)]
 
     def allowed(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """The candidates that the option `tuning` allows; compiling is slow, so light nodes get one."""
+        """Return the candidates that the option `tuning` allows; compiling is slow, so light nodes get
+        one.
+        """
         keys = [self.key(node) for node in alternatives]
         weights: dict[str, int] = {}
         for key, node in zip(keys, alternatives, strict=True):
@@ -68,7 +71,7 @@ class KeptChoices:
         ]
 
     def winner(self, node: Sequence[Candidate]) -> list[Candidate]:
-        """The candidate that won an earlier comparison of these; none where there was no such one.
+        """Return the winner of an earlier comparison of these candidates; none if there was none.
 
         Raises `DelegateError` where choices are given and none is for this comparison.
         """
@@ -79,7 +82,7 @@ class KeptChoices:
         return found
 
     def key(self, node: Sequence[Candidate]) -> str:
-        """A hash of device, threads, the option `tuning`, and the candidates' functions and parameters."""
+        """Hash device, threads, the option `tuning`, and the candidates' functions and parameters."""
         functions = [
             (c.name, [(function_of(launch), parameters_of(launch)) for launch in c.launches]) for c in node
         ]
@@ -90,7 +93,7 @@ class KeptChoices:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def recall(self, key: str) -> str | None:
-        """The winner of an earlier start, or the given one.
+        """Return the winner of an earlier start, or the given one.
 
         Raises `DelegateError` where choices are given and this one is not among them.
         """
@@ -125,5 +128,5 @@ def _digest_of(files: tuple[str, ...]) -> str:
 
 
 def weight(candidate: Candidate) -> int:
-    """An estimate of a candidate's time, in flops."""
+    """Return an estimate of a candidate's time, in flops."""
     return sum(launch.flops + _BYTE_WEIGHT * launch.bytes for launch in candidate.launches)

@@ -18,7 +18,7 @@ SMALL_BYTES: Final = 1 << 15
 
 
 def plain(recording: Recording, *, shares_one_kernel: bool) -> list[Entry]:
-    """An enqueue for each layer, but one for small layers that follow one another, where kernels can share.
+    """Return an enqueue for each layer, but one for consecutive small layers if kernels can share.
 
     A single group runs the latter: it waits for nobody, and its own stores are in order.
     """
@@ -38,7 +38,7 @@ def plain(recording: Recording, *, shares_one_kernel: bool) -> list[Entry]:
 
 
 def persistent(recording: Recording) -> list[Entry]:
-    """A persistent segment for all layers that follow one another and have their constants in one buffer."""
+    """Return a persistent segment for each run of layers whose constants lie in one buffer."""
     buffers, count = recording.buffers, len(recording.launches)
     ends = [layer for layer in range(1, count) if buffers[layer] != buffers[layer - 1]]
     return [

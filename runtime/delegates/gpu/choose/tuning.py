@@ -74,11 +74,13 @@ class Tuner:
 
     @property
     def choices(self) -> Mapping[str, str]:
-        """What was chosen by timing, in this start or in an earlier one: names by keys."""
+        """The choices by timing, in this start or in an earlier one: names by keys."""
         return self._kept.made
 
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """The candidates to compile: see `KeptChoices.shortlist`; on a disturbed device one for each node."""
+        """Return the candidates to compile: see `KeptChoices.shortlist`; on a disturbed device one for
+        each node.
+        """
         found = self._kept.shortlist(alternatives)
         undecided = [node for node in found if len(node) > 1]
         has_time = self._budget.left_s > 0
@@ -119,7 +121,8 @@ class Tuner:
     def _timed(
         self, graph: Graph, compared: Mapping[str, Sequence[Stage]], source: Source, program: Program
     ) -> dict[str, str]:
-        """The names of the fastest candidates by their nodes' keys, which are kept, as are the rule's choices
+        """Return the names of the fastest candidates by their nodes' keys, which are kept, as are the
+        rule's choices
         for what did not fit into the budget; none of a device that was disturbed meanwhile.
         """
         winners: dict[str, str] = {}
@@ -141,7 +144,7 @@ class Tuner:
         return winners
 
     def _groups(self, graph: Graph, compared: Mapping[str, Sequence[Stage]]) -> list[list[str]]:
-        """The nodes that are timed together, by their keys; without those whose candidates have no room.
+        """Group the nodes to time together, by their keys; leave out nodes whose candidates have no room.
 
         Large weights of all candidates at once would take several times the memory of the model.
         """
@@ -207,7 +210,7 @@ class Tuner:
 
 
 def _fastest(samples: Mapping[tuple[str, str], Sequence[int]]) -> dict[str, str]:
-    """The name of the fastest candidate by its node's key, of times by keys and names."""
+    """Return the name of the fastest candidate by its node's key, of times by keys and names."""
     best: dict[str, tuple[float, str]] = {}
     for (key, name), times in samples.items():
         result = (_typical(times), name)
@@ -216,5 +219,5 @@ def _fastest(samples: Mapping[tuple[str, str], Sequence[int]]) -> dict[str, str]
 
 
 def _typical(samples: Sequence[float]) -> float:
-    """The lower quartile: other load only ever adds time."""
+    """Return the lower quartile: other load only ever adds time."""
     return sorted(samples)[len(samples) // 4]

@@ -81,7 +81,7 @@ INDICES: ElementTypes = (ElementType.I32, ElementType.I64)
 
 
 def element_type(tensor: TensorType) -> ElementType | None:
-    """The type in which a tensor enters the graph, fp16 as float32; None for one that cannot."""
+    """Return the type in which a tensor enters the graph, fp16 as float32; None for one that cannot."""
     if tensor is TensorType.FLOAT16:
         return ElementType.F32
     return next((known for known in MOVABLE if known.tensor_type is tensor), None)

@@ -103,7 +103,7 @@ _UNSAFE_STEPS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """How a step's operand is read: `access` is an expression over p and c, with its `parameters`.
+    """The access to a step's operand: `access` is an expression over p and c, with its `parameters`.
 
     `is_splat`: it puts one number, which may be Inf or NaN, into all lanes, padded ones included.
     """
@@ -120,14 +120,14 @@ def broadcast_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def can_broadcast(shape: Sequence[int], output: Sequence[int]) -> bool:
-    """True where a tensor of `shape` can be an operand of a step whose output has the shape `output`."""
+    """Return True if a tensor of `shape` can be an operand of a step whose output has the shape `output`."""
     if len(shape) > len(output):
         return False
     return all(a in (1, b) for a, b in zip(broadcast_shape(shape, len(output)), output, strict=True))
 
 
 def operand_of(operand: Value, output: Value, pixel_stride: int, position: int) -> Operand:
-    """The cheapest access that reads `operand` (its own pixel stride given) broadcast over `output`."""
+    """Return the cheapest access to `operand` (its own pixel stride given) broadcast over `output`."""
     stride = {f"E{position}_STRIDE": pixel_stride}
     if operand.shape == output.shape:
         return Operand(operand.id, f"OPERAND({position}, p, c)", stride)
@@ -144,7 +144,7 @@ def operand_of(operand: Value, output: Value, pixel_stride: int, position: int) 
 
 
 def _pixel_digits(operand: Value, output: Value, pixel_stride: int) -> list[Digit]:
-    """The digits of an output's pixel; one that the operand does not have moves nothing."""
+    """Return the digits of an output's pixel; one that the operand does not have moves nothing."""
     digits: list[Digit] = []
     step = pixel_stride
     lengths = broadcast_shape(operand.shape, len(output.shape))[:-1]
@@ -189,7 +189,8 @@ def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int, lane
 
 
 def join_residual(node: Node, operands: Sequence[Operand]) -> Joined | None:
-    """The expression, on vectors of 16, of a layer that may have a residual; None where it has other steps.
+    """Return the expression, on vectors of 16, of a layer that may have a residual; None if it has other
+    steps.
 
     It reads one operand, of which the parameter E_ADDS says whether there is one: without it the operand may
     be any value.

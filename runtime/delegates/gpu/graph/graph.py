@@ -38,12 +38,12 @@ def round_up(count: int, multiple: int = LANES) -> int:
 
 
 def ceil_div(count: int, divisor: int) -> int:
-    """Rounded up quotient."""
+    """Return the quotient, rounded up."""
     return -(-count // divisor)
 
 
 def shorten(name: str, longest: int = 40) -> str:
-    """A tensor's name for a message: converters write very long paths, whose end says most."""
+    """Shorten a tensor's name for a message: converters write very long paths, whose end says most."""
     return name if len(name) <= longest else f"…{name[-longest:]}"
 
 
@@ -62,7 +62,8 @@ Kind: TypeAlias = BuiltinOperator | Custom
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where element (pixel p, channel c) of a value lies: `offset + p * pixel_stride + c * channel_stride`.
+    """The position of element (pixel p, channel c) of a value: `offset + p * pixel_stride + c *
+    channel_stride`.
 
     Offset and strides are counted in elements of the value's own type from the start of the buffer of value
     `root`, which is another value for a view (a reshape, a part of a concatenation). The offset is a multiple
@@ -177,11 +178,13 @@ class Graph:
         return readers
 
     def fresh_id(self) -> int:
-        """A value id that is not in use."""
+        """Return a value id that is not in use."""
         return max(self.values, default=-1) + 1
 
     def with_nodes(self, nodes: Iterable[Node], new_values: Iterable[Value] = ()) -> Graph:
-        """The graph with other nodes and more values; values that no node uses any more are dropped."""
+        """Return the graph with other nodes and more values; values that no node uses any more are
+        dropped.
+        """
         kept_nodes = tuple(nodes)
         values = dict(self.values) | {value.id: value for value in new_values}
         used = {*self.inputs, *self.outputs}
@@ -191,7 +194,7 @@ class Graph:
 
 
 def without_constants(graph: Graph) -> Graph:
-    """The graph without the weights, for who holds them in packed form."""
+    """Return the graph without the weights, for a holder of their packed form."""
     return replace(
         graph, values={key: replace(value, data=None, stored=None) for key, value in graph.values.items()}
     )

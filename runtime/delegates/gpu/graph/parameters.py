@@ -35,12 +35,12 @@ def _plain(value: int | float) -> int | float:
 
 
 def type_of(value: int | float) -> str:
-    """The OpenCL C type of a parameter."""
+    """Return the OpenCL C type of a parameter."""
     return "float" if isinstance(value, float) else "int"
 
 
 def word(name: str, value: int | float) -> int:
-    """The value as the int of 32 bits that the table holds, a float by its bits. Raises ValueError."""
+    """Return the value as the int of 32 bits that the table holds, a float by its bits. Raises ValueError."""
     if isinstance(value, float):
         return int(np.float32(value).view(np.int32))
     if not -(1 << _INDEX_BITS) <= value < 1 << _INDEX_BITS:
@@ -49,7 +49,8 @@ def word(name: str, value: int | float) -> int:
 
 
 def reciprocal(name: str, divisor: int) -> dict[str, int]:
-    """The parameters by which `QUOTIENT(i, name)` of `kernels/common.cl` divides i, 0 <= i < 2^31, exactly.
+    """Return the parameters by which `QUOTIENT(i, name)` of `kernels/common.cl` divides i, 0 <= i < 2^31,
+    exactly.
 
     With s = ceil(log2(divisor)) and m = floor(2^(31 + s) / divisor) + 1, the quotient is i * m >> (31 + s)
     (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994): a processor takes
@@ -62,7 +63,7 @@ def reciprocal(name: str, divisor: int) -> dict[str, int]:
 
 
 def divisor(name: str, value: int) -> dict[str, int]:
-    """A number, and what `QUOTIENT(i, name)` and `REMAINDER(i, name)` need to divide by it."""
+    """Return a number, and what `QUOTIENT(i, name)` and `REMAINDER(i, name)` need to divide by it."""
     return {name: value, **reciprocal(name, value)}
 
 
@@ -76,14 +77,14 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Where the element of an index lies: an expression over the index, and its parameters."""
+    """The position of the element with an index: an expression over the index, and its parameters."""
 
     expression: str
     parameters: dict[str, int]
 
 
 def offset(name: str, digits: Sequence[Digit], index: str) -> Offset:
-    """The sum of count * step over the digits of `index`, the most significant digit first.
+    """Return the sum of count * step over the digits of `index`, the most significant digit first.
 
     The count of digit k is q[k] - extent[k] * q[k - 1], q[k] being the index divided by the product of all
     extents behind k. So the sum is that of q[k] * (step[k] - extent[k + 1] * step[k + 1]): one division where

@@ -26,7 +26,7 @@ infinite."""
 
 
 def round_weights(graph: Graph, precision: str) -> Graph:
-    """The graph with a rounded form beside each float32 constant that may be the weights of a product.
+    """Add a rounded form to each float32 constant that may be the weights of a product.
 
     Only products read that form (`weights_of`). What the file has narrow already stays as it is.
     """

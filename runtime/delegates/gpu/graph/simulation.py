@@ -1,4 +1,4 @@
-"""The simulated path of quantised models: tensors hold real numbers, rounded to what levels stand for.
+"""The simulated path of quantised models: tensors hold real numbers, rounded to those of their levels.
 
 A *level* is a stored integer q; it stands for scale * (q - zero_point). On this path every quantised tensor
 enters the graph as float32, constants widened, and behind each operator a step rounds its result to a
@@ -71,12 +71,12 @@ class Levels:
 
 
 def is_quantized(tensor: Tensor) -> bool:
-    """True for a tensor whose integers stand for real numbers."""
+    """Return True for a tensor whose integers stand for real numbers."""
     return tensor.type in QUANTIZED and tensor.quantization is not None
 
 
 def levels_of(tensor: Tensor) -> Levels | None:
-    """The levels of a quantised tensor; None where it has not exactly one scale, a positive number."""
+    """Return the levels of a quantised tensor; None if it has not exactly one scale, a positive number."""
     scales = _scales(tensor.quantization)
     if not is_quantized(tensor) or tensor.quantization is None or scales is None or scales.size != 1:
         return None
@@ -86,24 +86,24 @@ def levels_of(tensor: Tensor) -> Levels | None:
 
 
 def is_real(facts: GraphFacts, tensor: int) -> bool:
-    """True for a tensor of 8 or 16 bits that enters a simulated operator as real numbers."""
+    """Return True for a tensor of 8 or 16 bits that enters a simulated operator as real numbers."""
     known = facts.subgraph.tensors[tensor]
     return (is_widened(facts, tensor) and known.type in QUANTIZED) or _is_computed(facts, tensor)
 
 
 def is_widened(facts: GraphFacts, tensor: int) -> bool:
-    """True for a constant that can be widened to the real numbers that it stands for."""
+    """Return True for a constant that can be widened to the real numbers that it stands for."""
     known = facts.subgraph.tensors[tensor]
     return tensor in facts.constants and known.type in _WIDENED and _scales(known.quantization) is not None
 
 
 def _is_computed(facts: GraphFacts, tensor: int) -> bool:
-    """True for a quantised tensor that is no constant."""
+    """Return True for a quantised tensor that is no constant."""
     return tensor not in facts.constants and is_quantized(facts.subgraph.tensors[tensor])
 
 
 def _scales(quantization: Quantization | None) -> Array | None:
-    """The scales as float32, which files hold; None where there are none, or one is no positive number."""
+    """Return the scales as float32, as in files; None if there are none, or one is no positive number."""
     if quantization is None or quantization.blocks is not None or quantization.is_custom:
         return None
     scales = np.asarray(quantization.scales, np.float32)
@@ -111,12 +111,14 @@ def _scales(quantization: Quantization | None) -> Array | None:
 
 
 def simulated_types(kind: Kind) -> tuple[TensorType, ...]:
-    """The quantised types between which an operator of this kind can be simulated."""
+    """Return the quantised types between which an operator of this kind can be simulated."""
     return () if kind in _ON_LEVELS or isinstance(kind, Custom) else QUANTIZED
 
 
 class Quantised(Enum):
-    """What quantised tensors become: real numbers, the integers that they are, or left to the CPU path."""
+    """The treatment of quantised tensors: as real numbers, as the integers that they are, or on the CPU
+    path.
+    """
 
     REAL = "real numbers"
     LEVELS = "integers"
@@ -124,14 +126,14 @@ class Quantised(Enum):
 
 
 def is_simulated(facts: GraphFacts, operator: Operator) -> bool:
-    """True for an operator that computes a quantised tensor, or computes with one."""
+    """Return True for an operator that computes a quantised tensor, or computes with one."""
     return any(_is_computed(facts, i) for i in (*operator.inputs, *operator.outputs) if i >= 0)
 
 
 def quantised_refusal(
     facts: GraphFacts, operator: Operator, kind: Kind, way: Quantised
 ) -> Unsupported | None:
-    """The reason why an operator on quantised tensors cannot be run this way; None for any other operator."""
+    """Return why an operator on quantised tensors cannot be run this way; None for any other operator."""
     if way is Quantised.LEVELS:
         return _levels_refusal(facts, operator, kind)
     for index in (*operator.inputs, *operator.outputs):
@@ -162,7 +164,7 @@ def _levels_refusal(facts: GraphFacts, operator: Operator, kind: Kind) -> Unsupp
 
 
 def real_facts(facts: GraphFacts, widened: frozenset[int]) -> GraphFacts:
-    """The facts with those constants of `widened` as the real numbers that they stand for."""
+    """Return the facts with the constants of `widened` as the real numbers that they stand for."""
     return replace(facts, constants=_RealConstants(facts, widened)) if widened else facts
 
 
@@ -208,14 +210,14 @@ def widen(levels: Array, tensor: Tensor) -> Array:
 
 
 def keeps_levels(kind: Kind, inputs: list[Tensor], output: Tensor) -> bool:
-    """True where an operator's result is rounded to the levels of `output` because its inputs are."""
+    """Return True if an operator's result is rounded to the levels of `output` because its inputs are."""
     return kind in _MOVES and all(
         levels_of(tensor) == levels_of(output) for tensor in inputs if tensor.type is output.type
     )
 
 
 def rounded(steps: tuple[Step, ...], levels: Levels) -> tuple[Step, ...]:
-    """The steps, and behind them the one that rounds to levels; a bound behind which it stands is part of it.
+    """Append the step that rounds to levels; a preceding bound becomes part of it.
 
     As in LiteRT's kernels, the bounds of a fused activation are rounded to levels themselves.
     """
@@ -230,7 +232,7 @@ def rounded(steps: tuple[Step, ...], levels: Levels) -> tuple[Step, ...]:
 
 
 def quantized(levels: Levels) -> Step:
-    """The step of the operator QUANTIZE, which rounds as LiteRT's does."""
+    """Return the step of the operator QUANTIZE, which rounds as LiteRT's does."""
     # LiteRT's own int32 sum wraps around where the zero point is negative: the greatest level, not the least.
     beyond = levels.high if levels.zero_point < 0 else levels.low
     return Step("QUANTIZE", (), (levels.scale, float(levels.low), float(levels.high), float(beyond)))

@@ -90,7 +90,7 @@ class Stored:
         return np.broadcast_to(numbers, (self.codes.shape[axis],))
 
     def widened(self) -> NDArray[np.float32]:
-        """The real numbers."""
+        """Return the real numbers."""
         if self.type is WeightType.BF16:
             return (self.codes.astype(np.uint32) << 16).view(np.float32)
         if self.scales is None or self.zeros is None:
@@ -109,7 +109,7 @@ _SIGNED = frozenset({TensorType.INT8, TensorType.INT4, TensorType.INT2})
 
 
 def stored(tensor: Tensor, codes: NDArray[Any]) -> Stored | None:
-    """A constant of a file as kernels widen it; None for one of another type, or without a scale.
+    """Return a file's constant in the form that kernels widen; None for another type, or without a scale.
 
     `codes` are the tensor's elements, those of less than a byte one in each byte.
     """

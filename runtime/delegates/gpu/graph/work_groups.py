@@ -1,4 +1,4 @@
-"""Work-groups: how many work-items share what, and how many a launch has."""
+"""Work-groups: the sizes and shared memory of groups, and the number of groups in a launch."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class WorkGroup:
 
 
 def suits_groups(device: Capabilities) -> bool:
-    """True where kernels of work-groups are wanted, and the device runs groups of this size."""
+    """Return True if kernels of work-groups are wanted, and the device runs groups of this size."""
     has_room = device.max_work_group >= GROUP_ITEMS and device.local_memory_bytes >= LOCAL_BYTES
     return device.works_in_groups and has_room
 
 
 def strided(items: int) -> tuple[WorkGroup, tuple[int, ...]]:
-    """A group and their number for `items` equal pieces, of which a work-item takes several where there are
-    many.
+    """Return a group and the number of groups for `items` equal pieces; a work-item takes several if there
+    are many.
     """
     return WorkGroup((GROUP_ITEMS,)), (max(1, ceil_div(min(items, MOST_ITEMS), GROUP_ITEMS)),)
 

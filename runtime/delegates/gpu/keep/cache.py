@@ -57,7 +57,7 @@ class Cache:
     _is_swept: bool = field(default=False, repr=False)
 
     def read(self, kind: str, key: str) -> bytes | None:
-        """The content of an entry; None where it is absent or damaged, and then it is removed."""
+        """Return the content of an entry; None if it is absent or damaged, and then remove it."""
         path = self.path(kind, key)
         if path is None:
             return None
@@ -91,16 +91,16 @@ class Cache:
             self._say(f"{self.folder} cannot be written to ({error.strerror or error})")
 
     def path(self, kind: str, key: str) -> Path | None:
-        """Where the entry of `key` lies."""
+        """Return the path of the entry of `key`."""
         return None if self.folder is None else self.folder / kind / key
 
     def has_room(self, size: int) -> bool:
-        """False for what would push everything else out."""
+        """Return False for an entry that would push everything else out."""
         return size <= _TARGET * self.limit_bytes
 
     @property
     def pocl_folder(self) -> Path | None:
-        """Where PoCL keeps the kernels that it compiles."""
+        """The folder in which PoCL keeps the kernels that it compiles."""
         return None if self.folder is None else self.folder / "pocl"
 
     def sweep(self) -> None:
@@ -169,7 +169,7 @@ class _Entry:
 
 
 def cache_folder(chosen: str | None, environment: Mapping[str, str]) -> Path | None:
-    """Where all that is kept lies: `chosen`, else `FARM_CACHE_DIR`, else the user's cache.
+    """Return the folder of the cache: `chosen`, else `FARM_CACHE_DIR`, else the user's cache.
 
     None where `chosen` is empty, which keeps nothing.
     """

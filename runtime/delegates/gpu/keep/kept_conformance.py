@@ -1,4 +1,4 @@
-"""What a check of a device's operators found, kept in its cache for the kernels that were checked."""
+"""Keeps the result of a check of a device's operators in its cache, for the kernels that were checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KIND = "conformance"
 
 
 def kept_conformance(device: Capabilities, cache: Cache) -> Conformance | None:
-    """What was found on the device; None where nothing was, or where the delegate is another one by now."""
+    """Return the result kept for the device; None if there is none, or if the delegate has changed since."""
     content = cache.read(_KIND, _key(device))
     if content is None:
         return None

@@ -1,4 +1,4 @@
-"""Which delegate this is: what an earlier one has found out holds for the same files alone."""
+"""Fingerprint of this package's source files; cached results are valid while it is unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 @cache
 def own_digest() -> str:
-    """A hash of the delegate's own files: of kernels, and of what chooses and calls them."""
+    """Hash the delegate's own files: kernels, and the code that chooses and calls them."""
     folder = Path(__file__).parent.parent
     found = hashlib.sha256()
     for file in sorted((*folder.rglob("*.py"), *folder.rglob("*.cl"))):
@@ -29,7 +29,7 @@ _ENDINGS: Final = (".py", ".cl")
 
 @cache
 def own_state() -> str:
-    """A hash of the names, sizes and times of all files that decide what becomes of a partition.
+    """Return a hash of the names, sizes and times of all files that decide what becomes of a partition.
 
     It reads none of them, and so takes a start a few milliseconds.
     """

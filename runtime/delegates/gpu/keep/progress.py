@@ -1,4 +1,4 @@
-"""Says what a long preparation is doing, so that nobody takes it for a program that hangs."""
+"""Announces a long preparation, so that nobody takes the program for one that hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ smaller tells users about what they do not notice, larger leaves them in doubt f
 
 
 class Announced:
-    """What is being done at the moment; the announcing thread reads it."""
+    """The present task; the announcing thread reads it."""
 
     def __init__(self, doing: str) -> None:
         self.doing = doing

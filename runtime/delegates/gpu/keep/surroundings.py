@@ -1,4 +1,4 @@
-"""What the environment puts between a program and the driver: layers, injected libraries, debug output.
+"""Finds what the environment puts between a program and the driver: layers, injected libraries, debug output.
 
 Such things change times, and may change results or fail by themselves; a report names them.
 """
@@ -24,6 +24,6 @@ _VARIABLES: Final = (
 
 
 def in_the_way(environment: Mapping[str, str] = os.environ) -> str:
-    """The variables that put something there, with their values; empty where there are none."""
+    """Return the variables that put something there, with their values; empty if there are none."""
     found = ((name, environment.get(name, "").strip()) for name in _VARIABLES)
     return "; ".join(f"{name}={value}" for name, value in found if value not in ("", "0"))

@@ -57,7 +57,7 @@ class ConstantBuffers:
 
 
 def packed(offsets: Mapping[PackedConstant, int], size: int) -> Iterator[NDArray[np.uint8]]:
-    """The bytes of a buffer of constants in order, one constant at a time, and zeros where there is none."""
+    """Yield the bytes of a buffer of constants in order, one constant at a time, with zeros in the gaps."""
     end = 0
     for constant, offset in offsets.items():
         yield np.zeros(offset - end, np.uint8)

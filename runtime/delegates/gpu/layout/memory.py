@@ -1,5 +1,5 @@
-"""Where everything that a partition needs lies: buffers in one arena by their lifetimes, constants behind one
-another. Plain data; a backend allocates it.
+"""Places a partition's memory: buffers in one arena by their lifetimes, constants one behind the other. Plain
+data; a backend allocates it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
 
 
 def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
-    """The checks of all launches, in the order in which these run."""
+    """Return the checks of all launches, in the order in which these run."""
     arguments = (a for stage in stages for launch in stage.candidate.launches for a in launch.args)
     return tuple(dict.fromkeys(argument for argument in arguments if isinstance(argument, Check)))
 
@@ -88,7 +88,7 @@ def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
 
 
 def smallest(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that need the fewest bytes for constants and scratch, in their order."""
+    """Return the candidates that need the fewest bytes for constants and scratch, in their order."""
     sizes = [_own_bytes(candidate) for candidate in candidates]
     return [candidate for candidate, size in zip(candidates, sizes, strict=True) if size == min(sizes)]
 
@@ -106,7 +106,7 @@ def extent(graph: Graph, root: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a row of the table names a place in a value's buffer: `lines` behind the buffer's start."""
+    """The cell of the table that names a place in a value's buffer: `lines` behind the buffer's start."""
 
     row: int
     column: int
@@ -165,7 +165,7 @@ class Placement:
         ]
 
     def names(self, source: Source) -> tuple[str, ...]:
-        """The name of each launch's function."""
+        """Return the name of each launch's function."""
         return tuple(source.names[function_of(launch)] for launch in self.launches)
 
     @property
@@ -179,7 +179,7 @@ class Placement:
         return replace(self, graph=without_constants(self.graph), launches=(), constants=divide((), 0))
 
     def references(self) -> dict[int, list[Reference]]:
-        """What names the buffer of each of the graph's inputs and outputs: another place goes there."""
+        """Return the references to the buffer of each of the graph's inputs and outputs, for moving it."""
         graph = self.graph
         found: dict[int, list[Reference]] = {value: [] for value in (*graph.inputs, *graph.outputs)}
         for row, launch in enumerate(self.launches):
@@ -215,7 +215,7 @@ def place(graph: Graph, stages: Sequence[Stage], most: int) -> Placement:
 
 
 def place_on(device: Capabilities, graph: Graph, stages: Sequence[Stage]) -> Placement:
-    """The same for a device. Raises DelegateError with what the device lacks to hold it."""
+    """Place the stages on a device. Raises DelegateError with what the device lacks to hold them."""
     placement = place(graph, stages, device.max_allocation_bytes)
     if (lack := shortage(placement, device)) is not None:
         raise DelegateError(f"gpu delegate: {lack}")
@@ -223,7 +223,7 @@ def place_on(device: Capabilities, graph: Graph, stages: Sequence[Stage]) -> Pla
 
 
 def shortage(placement: Placement, device: Capabilities) -> str | None:
-    """What a device lacks to hold a placement, with what is needed of how much; None where it fits."""
+    """Describe what a device lacks to hold a placement, with sizes; None if it fits."""
     activations, constants = placement.arena.size, placement.constant_bytes
     largest = max(placement.constants.sizes)
     for what, size in (("activations", activations), ("constants of one layer", largest)):
@@ -239,7 +239,7 @@ def shortage(placement: Placement, device: Capabilities) -> str | None:
 
 
 def demand(placement: Placement, device: Capabilities) -> str:
-    """What a placement needs of how much, for a message about memory that a driver refuses."""
+    """Describe the memory that a placement needs, for a message about memory that a driver refuses."""
     whole = _mebibytes(placement.arena.size + placement.constant_bytes)
     return (
         f"the partition needs {whole}, of that {_mebibytes(placement.constant_bytes)} for constants, and "

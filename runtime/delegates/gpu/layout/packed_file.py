@@ -65,14 +65,16 @@ _log = logging.getLogger(__name__)
 
 
 class Constants(Protocol):
-    """Where a recording takes its buffers of constants from; `found`: keys and sizes of those in files."""
+    """The source of a recording's buffers of constants; `found`: keys and sizes of those in files."""
 
     @property
     def found(self) -> Mapping[int, tuple[str, int]]:
         """By the numbers of the buffers, once they were asked for."""
 
     def mapped(self, number: int) -> Bytes | None:
-        """A buffer that is a mapped file, with what a kernel may read behind it; None where there is none."""
+        """Return a buffer that is a mapped file, with what a kernel may read behind it; None where there
+        is none.
+        """
 
     def fill(self, number: int, content: Bytes) -> None:
         """Pack a buffer that is no file, with zeros wherever there is no constant."""
@@ -138,7 +140,8 @@ class PackedFiles:
     may_write: bool = True
 
     def constants(self, placement: Placement, number: int, slack: int) -> Bytes | None:
-        """A buffer of constants with `slack` bytes behind them, mapped from its file; None without one.
+        """Return a buffer of constants with `slack` bytes behind them, mapped from its file; None without
+        one.
 
         Where the file is missing and may be written, it is made from what the placement packs.
         """
@@ -160,12 +163,14 @@ class PackedFiles:
             self.source.release()
 
     def known(self, key: str, size: int) -> Bytes | None:
-        """A buffer of this key and size from its file; None where that is not what was written."""
+        """Return a buffer of this key and size from its file; None where that is not what was written."""
         path = self.cache.path("constants", key)
         return None if path is None else self._open(path, key, size)
 
     def key(self, placement: Placement, number: int) -> str:
-        """A hash of all that decides what is packed in which order: the owner, the code, and the launches."""
+        """Return a hash of all that decides what is packed in which order: the owner, the code, and the
+        launches.
+        """
         launches = [
             (
                 function_of(launch),
@@ -241,7 +246,7 @@ class PackedFiles:
 def packed_files(
     model: Model, cache: Cache, settings: str, token: str | None, *, may_write: bool
 ) -> PackedFiles | None:
-    """The files of a model's packed constants; None where nothing is kept, or the model has no bytes.
+    """Return the files of a model's packed constants; None if nothing is kept, or the model has no bytes.
 
     `settings` names the device, and the options that change constants but no function. `token` stands for
     the model where it is given; a sample of the bytes counts too, so that one token of two models is seen.
@@ -253,7 +258,9 @@ def packed_files(
 
 
 def model_token(model: Model, cache: Cache) -> str | None:
-    """The sha256 of a model's bytes; None without them. The cache remembers it for the state of a file."""
+    """Return the sha256 of a model's bytes; None without them. The cache remembers it for the state of a
+    file.
+    """
     if model.source is None or not model.source.file or model.external:
         return fingerprint(model)
     key = hashlib.sha256(repr(model.source.file).encode()).hexdigest()
@@ -267,7 +274,7 @@ def model_token(model: Model, cache: Cache) -> str | None:
 
 
 def _described(argument: Argument) -> object:
-    """An argument without the function that packs it, which is new in every process."""
+    """Describe an argument without the function that packs it, which is new in every process."""
     if isinstance(argument, PackedConstant):
         return (argument.name, argument.elements, argument.type.name)
     return argument
@@ -292,7 +299,7 @@ def _header(key: str, digest: str) -> bytes:
 
 
 def _digest_in(header: bytes, key: str) -> str | None:
-    """The hash of the constants that a header gives; None for the header of something else."""
+    """Return the hash of the constants in a header; None for the header of something else."""
     lines = header.split(b"\n")
     is_known = len(lines) == len(_header("", "").split(b"\n")) and lines[:2] == [_MARK, key.encode()]
     return lines[2].decode("ascii", "replace") if is_known else None

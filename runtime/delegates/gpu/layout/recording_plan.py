@@ -1,4 +1,4 @@
-"""What a recording binds to memory, as plain data: a start may keep it, and a later one begins with it."""
+"""The memory plan of a recording, as plain data: a start may keep it, and a later one begins with it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def planned(placement: Placement, source: Source, device: Capabilities) -> Recor
 
 
 def _ends(graph: Graph) -> Graph:
-    """The graph's inputs and outputs, with the roots in whose buffers they lie; nothing between them."""
+    """Return the graph's inputs and outputs, with the roots in whose buffers they lie; nothing between
+    them.
+    """
     ends = {*graph.inputs, *graph.outputs}
     ends |= {graph.layouts[value].root for value in ends}
     bare = without_constants(graph)

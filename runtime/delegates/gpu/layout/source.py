@@ -25,7 +25,7 @@ from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a launch compiles to: launches with equal functions share the compiled code.
+    """The code that a launch compiles to: launches with equal functions share it.
 
     `spaces` marks each pointer, the operands of the epilogue at the end: A into the arena, C to constants.
     `parameters` are names with their types in OpenCL C. `work_group` is None for a unit function.
@@ -78,7 +78,7 @@ class Source:
 
 
 def function_of(launch: Launch) -> Function:
-    """The function that a launch calls."""
+    """Return the function that a launch calls."""
     pointers = (*launch.args, *launch.epilogue.operands)
     return Function(
         source=launch.instance.source,
@@ -94,20 +94,20 @@ def function_of(launch: Launch) -> Function:
 
 
 def parameters_of(launch: Launch) -> Parameters:
-    """The parameters with which a launch calls its function, in the function's order."""
+    """Return the parameters with which a launch calls its function, in the function's order."""
     units = (("UNITS", launch.units),) if launch.instance.work_group is None else ()
     return (*launch.instance.parameters, *launch.epilogue.parameters, *units)
 
 
 @cache
 def kernel_source(file_name: str) -> str:
-    """The text of a file of `kernels/`; a `#line` directive makes build errors name the file and its line."""
+    """Read a file of `kernels/`; a `#line` directive makes build errors name the file and its line."""
     text = files("runtime.delegates.gpu").joinpath("kernels", file_name).read_text(encoding="utf-8")
     return f'#line 1 "{file_name}"\n{text}\n'
 
 
 def _unique_names(functions: Iterable[Function]) -> dict[Function, str]:
-    """The given names; functions that share one get a digest of their differences."""
+    """Name the functions as given; functions that share a name get a digest of their differences."""
     ordered = list(dict.fromkeys(functions))
     counts: dict[str, int] = {}
     for function in ordered:
@@ -137,7 +137,7 @@ def _function_text(function: Function, name: str) -> str:
 
 
 def _call_text(function: Function, name: str) -> str:
-    """The call with what stands in `row`, by the macros of `kernels/common.cl`."""
+    """Write the call with the contents of `row`, by the macros of `kernels/common.cl`."""
     kinds = {"A": "ARENA", "C": "CONSTANT", "int": "INTEGER", "float": "REAL"}
     content = (*function.spaces, *(kind for _, kind in function.parameters))
     arguments = [f"{kinds[kind]}({place})" for place, kind in enumerate(content, 1)]
@@ -148,12 +148,12 @@ def _call_text(function: Function, name: str) -> str:
 
 
 def assemble(launches: Iterable[Launch], device: Capabilities) -> Source:
-    """The kernel of every distinct function."""
+    """Assemble the kernel of every distinct function."""
     return assemble_functions((function_of(launch) for launch in launches), device)
 
 
 def assemble_functions(functions: Iterable[Function], device: Capabilities) -> Source:
-    """The kernels of functions, each once."""
+    """Assemble the kernels of functions, each once."""
     names = _unique_names(functions)
     return Source(
         tuple(_kernel(function, device) for function in names),
@@ -163,7 +163,7 @@ def assemble_functions(functions: Iterable[Function], device: Capabilities) -> S
 
 
 def trial_kernels() -> tuple[Kernel, Kernel]:
-    """A function with which calls by address are tried, and `run_layers`, which calls it and all others."""
+    """Return a function that tries calls by address, and `run_layers`, which calls it and all others."""
     call = "double_vectors(t, nt, ARENA(1), ARENA(2), INTEGER(3))"
     text = kernel_source("called_probe.cl") + _entry("called.cl", KERNEL="run_called_probe", CALL=call)
     common = kernel_source("common.cl")
@@ -171,12 +171,12 @@ def trial_kernels() -> tuple[Kernel, Kernel]:
 
 
 def portable_source() -> str:
-    """What stands in front of a function of work-groups in OpenCL C."""
+    """Return the text in front of a function of work-groups in OpenCL C."""
     return kernel_source("portable_opencl.cl") + kernel_source("portable.cl")
 
 
 def _kernel(function: Function, device: Capabilities) -> Kernel:
-    """A function with its entry. Its name differs from that of any other function, in whichever program.
+    """Return a function with its entry, under a name that no other function of any program has.
 
     Compilers look for their results by the name, so it must tell two texts of one function apart, too.
     """

@@ -42,7 +42,7 @@ def _first(family: Family, kind: Kind) -> tuple[ElementType, ...]:
 
 
 def family_for(kind: Kind, element: ElementType | None) -> Family | None:
-    """The family that runs an operator whose first input has this type; None where there is none.
+    """Return the family that runs an operator whose first input has this type; None if there is none.
 
     An operator that one family runs alone is its, whatever the type.
     """
@@ -53,7 +53,7 @@ def family_for(kind: Kind, element: ElementType | None) -> Family | None:
 
 
 def family_of(node: Node, graph: Graph) -> Family:
-    """The family that runs a node. Raises ValueError where none does."""
+    """Return the family that runs a node. Raises ValueError if none does."""
     found = family_for(node.op, graph.values[(*node.reads, *node.outputs)[0]].type)
     if found is None:
         raise ValueError(f"no kernel family runs {node.op.name} of this type")
@@ -61,7 +61,9 @@ def family_of(node: Node, graph: Graph) -> Family:
 
 
 def kind_of(operator: Operator) -> Kind:
-    """The key of an operator's family; CUSTOM, which has none, for a custom operator without kernels."""
+    """Return the key of an operator's family; CUSTOM, which has none, for a custom operator without
+    kernels.
+    """
     if operator.opcode is not BuiltinOperator.CUSTOM:
         return operator.opcode
     return _CUSTOM.get(operator.name, BuiltinOperator.CUSTOM)

@@ -118,7 +118,7 @@ class OperatorFacts:
         return self.operator.options
 
     def has_input(self, i: int) -> bool:
-        """True where input i is given (optional inputs may be absent)."""
+        """Return True if input i is given (optional inputs may be absent)."""
         return i < len(self.operator.inputs) and self.operator.inputs[i] >= 0
 
     def shape(self, i: int) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ class PackedConstant:
         return self.elements * self.type.size
 
     def values(self) -> Array:
-        """The packed values; raises ValueError where `make` returns another size than announced."""
+        """Return the packed values. Raises ValueError if `make` returns another size than announced."""
         array = np.ascontiguousarray(self.make(), dtype=self.type.dtype).reshape(-1)
         if array.size != self.elements:
             raise ValueError(
@@ -212,7 +212,7 @@ class Check:
 
     @classmethod
     def of(cls, node: Node, text: str) -> Check:
-        """The check of a node, in the words of an operator's errors (`OpContext.error`)."""
+        """Create the check of a node, in the words of an operator's errors (`OpContext.error`)."""
         return cls(f"operator {node.sources[0]} {node.op.name}: {text}")
 
 
@@ -310,11 +310,11 @@ class Context:
     spares_memory: bool = False
 
     def value(self, value_id: int) -> Value:
-        """The value."""
+        """Return the value with this id."""
         return self.graph.values[value_id]
 
     def layout(self, value_id: int) -> Layout:
-        """Where the value lies; a constant, which `pointer` packs, in padded rows of its own."""
+        """Return the value's layout; a constant, which `pointer` packs, lies in padded rows of its own."""
         value = self.graph.values[value_id]
         if value.is_constant:
             return Layout(value_id, 0, round_up(value.channels))
@@ -325,12 +325,12 @@ class Context:
         return self.layout(value_id).offset % (LINE // self.value(value_id).type.size)
 
     def pointer(self, value_id: int) -> Argument:
-        """The argument of a launch by which it reads the value, constant or not."""
+        """Return the argument of a launch by which it reads the value, constant or not."""
         value = self.graph.values[value_id]
         return pixels_packed(value) if value.is_constant else value_id
 
     def constant(self, value_id: int) -> Array:
-        """The content of a constant value, in its logical shape and of its type."""
+        """Return the content of a constant value, in its logical shape and of its type."""
         data = self.graph.values[value_id].data
         if data is None:
             raise ValueError(f"value {value_id} is not a constant")
@@ -361,11 +361,11 @@ class Types:
     alike: bool = False
 
     def of_input(self, i: int) -> ElementTypes:
-        """The types that input i may have."""
+        """Return the types that input i may have."""
         return self.inputs[min(i, len(self.inputs) - 1)]
 
     def of_output(self, i: int) -> ElementTypes:
-        """The types that output i may have."""
+        """Return the types that output i may have."""
         return self.outputs[min(i, len(self.outputs) - 1)]
 
 
@@ -403,16 +403,18 @@ class Family:
     types: Mapping[Kind, Types] = field(default_factory=dict)
 
     def parameters_of(self, operator: Kind) -> tuple[int, ...]:
-        """The positions of an operator's parameters."""
+        """Return the positions of an operator's parameters."""
         return self.parameters if isinstance(self.parameters, tuple) else self.parameters.get(operator, ())
 
     def types_of(self, operator: Kind) -> Types:
-        """What the tensors of an operator may be."""
+        """Return the types that the tensors of an operator may have."""
         return self.types.get(operator, Types())
 
 
 def epilogue_of(node: Node, graph: Graph, lanes: int = LANES) -> Epilogue:
-    """The fused steps of `node`, on vectors of `lanes` floats, for the launch that stores its output."""
+    """Return the fused steps of `node`, on vectors of `lanes` floats, for the launch that stores its
+    output.
+    """
     operands = operands_of(node, graph)
     joined = join_residual(node, operands) if lanes == LANES else None
     read = [operand.value for operand in operands]
@@ -428,7 +430,7 @@ def epilogue_of(node: Node, graph: Graph, lanes: int = LANES) -> Epilogue:
 
 
 def pixels_packed(value: Value) -> PackedConstant:
-    """A constant value in the activations' layout: each pixel's channels padded with zeros to 16."""
+    """Pack a constant value in the activations' layout: each pixel's channels padded with zeros to 16."""
     stride = round_up(value.channels)
 
     def make() -> Array:
@@ -441,19 +443,21 @@ def pixels_packed(value: Value) -> PackedConstant:
 
 
 def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstant:
-    """A constant that `make` packs when it is needed."""
+    """Return a constant that `make` packs when it is needed."""
     return PackedConstant(name, elements, make)
 
 
 def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
-    """Defines in a stable order; booleans become 0 and 1. Floats are parameters: no code differs by them."""
+    """Return defines in a stable order; booleans become 0 and 1. Floats are parameters: no code differs by
+    them.
+    """
     return tuple(
         sorted((name, int(value) if isinstance(value, bool) else value) for name, value in values.items())
     )
 
 
 def activation_of(facts: OperatorFacts) -> str:
-    """The fused activation's name; NONE clamps to the finite numbers, as LiteRT does."""
+    """Return the fused activation's name; NONE clamps to the finite numbers, as LiteRT does."""
     return ActivationFunctionType(facts.options.get("fused_activation_function", 0)).name
 
 
@@ -481,7 +485,7 @@ def window_attributes(facts: OperatorFacts, filter_h: int, filter_w: int) -> dic
 
 
 def instance_name(family: str, tile: str = "", weights: WeightType = WeightType.F32) -> str:
-    """A function's name by the grammar `f32_<family>_<variant>_<type of weights>__<tile>`.
+    """Return a function's name by the grammar `f32_<family>_<variant>_<type of weights>__<tile>`.
 
     The type of the weights is left out where it is float32 too.
     """

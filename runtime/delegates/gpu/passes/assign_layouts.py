@@ -18,7 +18,7 @@ from runtime.model.schema import BuiltinOperator
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
-    """What the kernel families can do, by node."""
+    """The abilities of the kernel families, by node."""
 
     applies_epilogue: Callable[[Node, Graph], bool]
     reads_any_layout: Callable[[Node, Graph], bool]
@@ -26,7 +26,7 @@ class LayoutRules:
 
 
 def assign_layouts(graph: Graph, rules: LayoutRules) -> Graph:
-    """The graph with `layouts` filled, views removed, and copies inserted.
+    """Return the graph with `layouts` filled, views removed, and copies inserted.
 
     The graph's border comes first: the copies that it needs take part in the placement.
     """
@@ -40,7 +40,7 @@ def _copy(source: int, target: int, node_id: int, sources: tuple[int, ...]) -> N
 
 
 def _is_transposed_image(node: Node, graph: Graph) -> bool:
-    """A graph input [1, C, H, W] seen as [1, H, W, C]."""
+    """Return True for a graph input [1, C, H, W] seen as [1, H, W, C]."""
     if node.op != BuiltinOperator.TRANSPOSE or node.inputs[0] not in graph.inputs:
         return False
     shape = graph.values[node.inputs[0]].shape
@@ -73,7 +73,9 @@ def _reads_as_is(node: Node, source: int, graph: Graph, rules: LayoutRules) -> b
 
 
 def _unpack_outputs(graph: Graph, rules: LayoutRules) -> Graph:
-    """An unaligned graph output with other readers, or from a kernel that cannot write it, is a copy."""
+    """Insert a copy for an unaligned graph output with other readers, or from a kernel that cannot write
+    it.
+    """
     nodes, added, fresh = list(graph.nodes), [], graph.fresh_id()
     for target in dict.fromkeys(graph.outputs):
         value, producer = graph.values[target], graph.producers().get(target)
@@ -127,7 +129,7 @@ class _Placement:
         return replace(graph, layouts=layouts, values={**graph.values, **values})
 
     def _own_layout(self, value: Value) -> Layout:
-        """The layout of a value in a buffer of its own: dense at the graph's border, else padded rows.
+        """Return the layout of a value in a buffer of its own: dense at the graph's border, else padded rows.
 
         One pixel of an output counts as padded: `round_up` of its buffer leaves room behind it.
         """
@@ -147,7 +149,7 @@ class _Placement:
         return layout
 
     def _is_free(self, value: int) -> bool:
-        """True where a value may be moved into another's buffer."""
+        """Return True if a value may be moved into another's buffer."""
         data = self.graph.values[value]
         return not data.is_constant and value not in self.fixed and self.layouts[value].root == value
 
@@ -240,7 +242,7 @@ class _Placement:
         return Layout(target, offset, whole.pixel_stride, padded=whole.padded)
 
     def _fits(self, part: Value, layout: Layout, along_channels: bool, last: bool, groups: int) -> bool:
-        """True where the producer of `part` can write into the concatenation itself."""
+        """Return True if the producer of `part` can write into the concatenation itself."""
         if not self._is_free(part.id) or layout.offset * part.type.size % LINE:
             return False
         if not along_channels:

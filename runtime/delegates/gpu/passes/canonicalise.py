@@ -1,4 +1,4 @@
-"""Operators that are others in disguise become those, which later passes and the lowering know.
+"""Replaces operators that are others in disguise by those, which later passes and the lowering know.
 
 SPLIT, SPLIT_V and UNPACK become a SLICE for each of their outputs. PACK is a CONCATENATION, whose parts may
 be written in place. What only changes the shape is a RESHAPE, often a view. Paddings and crops of batches of
@@ -34,7 +34,7 @@ class _Rewriting:
         return (self.added.get(value) or self.graph.values[value]).shape
 
     def value(self, original: Node, shape: tuple[int, ...], data: NDArray[Any] | None = None) -> int:
-        """A new value of the type that the original's outputs have."""
+        """Add a value of the type that the original's outputs have."""
         number, target = next(self.value_ids), original.outputs[0]
         element = (self.added.get(target) or self.graph.values[target]).type
         self.added[number] = Value(number, shape, data=data, type=element)
@@ -115,7 +115,7 @@ def _reshape(node: Node, rewriting: _Rewriting) -> list[Node]:  # noqa: ARG001 -
 
 
 def _reshape_of_transpose(node: Node, rewriting: _Rewriting) -> list[Node]:
-    """A TRANSPOSE that moves axes of length 1 only keeps the order of the elements.
+    """Replace a TRANSPOSE that moves only axes of length 1: it keeps the order of the elements.
 
     One of a graph's input stays: the layout pass gives its readers strides where it can.
     """
@@ -127,20 +127,22 @@ def _reshape_of_transpose(node: Node, rewriting: _Rewriting) -> list[Node]:
 
 
 def _reshape_of_same(node: Node, rewriting: _Rewriting) -> list[Node]:
-    """What repeats, pads or cuts a tensor to its own shape changes nothing, if it does not walk backwards."""
+    """Replace a repetition, padding or cut of a tensor to its own shape: it changes nothing, unless it runs
+    backwards.
+    """
     is_same = rewriting.shape(node.inputs[0]) == rewriting.shape(node.outputs[0])
     forwards = min(node.attributes.get("strides", (1,)), default=1) > 0
     return [replace(node, op=Op.RESHAPE, attributes={})] if is_same and forwards else [node]
 
 
 def _reshape_of_real(node: Node, rewriting: _Rewriting) -> list[Node]:
-    """A DEQUANTIZE of real numbers changes nothing: on the simulated path, quantised tensors hold them."""
+    """Replace a DEQUANTIZE of real numbers, which quantised tensors hold on the simulated path."""
     is_real = node.inputs[0] is not None and rewriting.graph.values[node.inputs[0]].type is ElementType.F32
     return [replace(node, op=Op.RESHAPE)] if is_real else [node]
 
 
 def _padded_space_to_batch(node: Node, rewriting: _Rewriting) -> list[Node]:
-    """A PAD in front where the edges are not zero."""
+    """Put a PAD in front if the edges are not zero."""
     shape, edges = rewriting.shape(node.inputs[0]), node.attributes["edges"]
     if not any(map(sum, edges)):
         return [node]
@@ -151,7 +153,7 @@ def _padded_space_to_batch(node: Node, rewriting: _Rewriting) -> list[Node]:
 
 
 def _cropped_batch_to_space(node: Node, rewriting: _Rewriting) -> list[Node]:
-    """A SLICE behind where the edges are not zero."""
+    """Put a SLICE behind if the edges are not zero."""
     shape, edges = rewriting.shape(node.outputs[0]), node.attributes["edges"]
     if not any(map(sum, edges)):
         return [node]

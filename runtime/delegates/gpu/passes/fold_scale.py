@@ -38,7 +38,7 @@ def fold_scale(graph: Graph) -> Graph:
 
 
 def _map_and_scale(node: Node, graph: Graph) -> tuple[int, int] | None:
-    """The map and the scale of a node that is nothing but their product, else None."""
+    """Return the map and the scale of a node that is nothing but their product, else None."""
     if [step.op for step in node.epilogue] != ["LOAD", "MUL", "SATURATE"]:
         return None
     a, b = node.epilogue[0].operands[0], node.epilogue[1].operands[0]

@@ -54,13 +54,15 @@ def fold_transpose(graph: Graph) -> Graph:
 
 
 def _matches_batches(node: Node, graph: Graph) -> bool:
-    """True where neither operand is broadcast, so that one numbering of the batches serves both."""
+    """Return True if neither operand is broadcast, so that one numbering of the batches serves both."""
     count = prod(graph.values[node.outputs[0]].shape[:-2])
     return all(prod(graph.values[value].shape[:-2]) == count for value in node.inputs if value is not None)
 
 
 def _operands(node: Node, graph: Graph, private: Mapping[int, Node]) -> dict[str, _Transposed]:
-    """The operands, by `x` and `z`, that can be read before their transposition; they agree in `batches`."""
+    """Return the operands, `x` and `z`, that can be read before their transposition; they agree in
+    `batches`.
+    """
     found: dict[str, _Transposed] = {}
     for name, value in zip("xz", node.inputs, strict=True):
         operand = None if value is None else _transposed(value, graph, private)

@@ -75,7 +75,7 @@ def _joined(producer: Node, node: Node, steps: tuple[Step, ...]) -> Node:
 
 
 def _orders(node: Node, graph: Graph, written: Mapping[int, int]) -> list[tuple[Step, ...]]:
-    """The node's steps in each order that begins with an operand of the output's shape.
+    """Return the node's steps in each order that begins with an operand of the output's shape.
 
     The operand written last comes first: its producer runs last, when the other operand exists already.
     """

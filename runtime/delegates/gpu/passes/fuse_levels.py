@@ -38,7 +38,7 @@ def _is_of_one(node: Node) -> bool:
 
 
 def _joined(outer: Node, inner: Node) -> Node:
-    """The outer function with the inner one's operand alone."""
+    """Return the outer function with the inner one's operand alone."""
     (operand,) = inner.inputs
     between = np.frombuffer(inner.attributes["table"], np.uint8)
     indices = {operand: np.arange(_LEVELS, dtype=np.uint8), inner.outputs[0]: between}

@@ -58,7 +58,7 @@ def hoist_transpose(graph: Graph) -> Graph:
 
 
 def _may_follow(node: Node, graph: Graph, producers: _Producers, consumers: _Consumers) -> bool:
-    """True for an element-wise node whose operands are moves of its shape, or single numbers."""
+    """Return True for an element-wise node whose operands are moves of its shape, or single numbers."""
     if node.inputs or not node.epilogue or node.epilogue[0].op != "LOAD":
         return False
     shape = graph.values[node.outputs[0]].shape
@@ -70,7 +70,7 @@ def _may_follow(node: Node, graph: Graph, producers: _Producers, consumers: _Con
 
 
 def _is_moved(value: int, graph: Graph, producers: _Producers, consumers: _Consumers) -> bool:
-    """True where a TRANSPOSE made the value, or one and RESHAPEs behind it, for nothing else."""
+    """Return True if a TRANSPOSE made the value, or one and RESHAPEs behind it, for nothing else."""
     while (made := producers.get(value)) is not None and not made.epilogue:
         if len(consumers[value]) > 1 or value in graph.outputs:
             return False

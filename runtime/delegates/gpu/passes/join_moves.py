@@ -60,7 +60,7 @@ def join_moves(graph: Graph) -> Graph:
 
 
 def _followed(node: Node, graph: Graph, moved: dict[int, _Moved]) -> _Moved | None:
-    """The chain that ends with this TRANSPOSE or RESHAPE, which may begin it; None for other nodes."""
+    """Return the chain that ends with this TRANSPOSE or RESHAPE, which may begin it; None for other nodes."""
     if node.op not in (Op.TRANSPOSE, Op.RESHAPE) or node.epilogue or len(node.reads) != 1:
         return None
     (operand,) = node.reads
@@ -78,7 +78,7 @@ def _followed(node: Node, graph: Graph, moved: dict[int, _Moved]) -> _Moved | No
 
 
 def _grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place, ...]] | None:
-    """The places of each axis of `shape`, split where an axis ends inside of one; None where that fails."""
+    """Return the places of each axis of `shape`, split at axes that end inside one; None if that fails."""
     rest = [place for place in places if place.extent != 1]
     found: list[tuple[Place, ...]] = []
     for extent in shape:
@@ -102,7 +102,7 @@ def _grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place,
 
 
 def _joined(found: _Moved, graph: Graph) -> Node | None:
-    """The one node in place of a chain; None where an axis of the result ends inside of a place."""
+    """Return the one node in place of a chain; None if an axis of the result ends inside a place."""
     *_, last = found.nodes
     axes = _grouped(found.places, graph.values[last.outputs[0]].shape)
     if axes is None:
@@ -121,7 +121,7 @@ def _joined(found: _Moved, graph: Graph) -> Node | None:
 
 
 def _is_in_order(places: Sequence[Place], shape: Sequence[int]) -> bool:
-    """True where the places, the highest first, count through a tensor of `shape` in row-major order."""
+    """Return True if the places, the highest first, count through a tensor of `shape` in row-major order."""
     step = 1
     strides = [0] * len(shape)
     for axis in reversed(range(len(shape))):
@@ -136,7 +136,7 @@ def _is_in_order(places: Sequence[Place], shape: Sequence[int]) -> bool:
 
 
 def _without_unread(graph: Graph, nodes: Sequence[Node], rewritten: dict[int, Node]) -> Graph:
-    """The graph of `nodes`, without moves whose results only the rewritten nodes' chains had read."""
+    """Return the graph of `nodes`, without moves whose results only the rewritten nodes' chains had read."""
     if not rewritten:
         return graph
     read = {*graph.outputs}

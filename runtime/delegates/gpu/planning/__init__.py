@@ -1,1 +1,1 @@
-"""How the delegate would run a partition: its graph, kernels and memory, without a device, as plain data."""
+"""Plans the run of a partition: its graph, kernels and memory, without a device, as plain data."""

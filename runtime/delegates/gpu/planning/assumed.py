@@ -1,4 +1,4 @@
-"""Devices for which a plan can be made where there is none: one of each class, the same on every machine."""
+"""Assumed devices for plans without a real one: one of each class, the same on every machine."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def plan_partition(
     way: Quantised,
     kept: KeptChoices | None = None,
 ) -> PartitionPlan:
-    """What `CompiledGraph` would make of a partition; candidates are the defaults, or the winners of `kept`.
+    """Plan the `CompiledGraph` of a partition; candidates are the defaults, or the winners of `kept`.
 
     Raises `DelegateError` where no kernel fits.
     """
@@ -106,7 +106,7 @@ def _folded(partition: Partition, found: Optimised) -> list[Merged]:
 
 
 class _Describing:
-    """What is asked of a placed graph."""
+    """Describes a placed graph for its plan."""
 
     def __init__(
         self,

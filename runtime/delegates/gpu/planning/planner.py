@@ -99,7 +99,7 @@ class GpuPlanner(Offer):
         )
 
     def describe(self) -> Mapping[str, str]:
-        """The device and the settings of the plan."""
+        """Return the device and the settings of the plan."""
         return {
             "device": self.device.name,
             "precision": str(self.options.precision),
@@ -110,7 +110,7 @@ class GpuPlanner(Offer):
 
 
 def _device(options: Options, device_class: DeviceClass | None) -> tuple[Capabilities, str]:
-    """What is planned for, and why it had to be assumed."""
+    """Return the device to plan for, and why it had to be assumed."""
     if device_class is not None:
         return bounded(ASSUMED[device_class], options.threads), ""
     try:
@@ -122,5 +122,5 @@ def _device(options: Options, device_class: DeviceClass | None) -> tuple[Capabil
 
 
 def _cache(options: Options) -> Cache:
-    """The cache of the delegate's own starts."""
+    """Open the cache of the delegate's own starts."""
     return open_cache(cache_folder(options.serialization_dir or options.cache_dir, dict(os.environ)))

@@ -1,4 +1,4 @@
-"""LiteRT's names for what the delegate's options say: those of `TfLiteGpuDelegateOptionsV2`, and of iOS.
+"""Translates LiteRT's names of the delegate's options: those of `TfLiteGpuDelegateOptionsV2`, and of iOS.
 
 Each has its effect here, by one of our own options, or is refused with the reason.
 """
@@ -24,7 +24,7 @@ _PREFIXES = ("TFLITE_GPU_INFERENCE_PREFERENCE_", "TFLITE_GPU_INFERENCE_PRIORITY_
 
 
 def translated(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options under our own names.
+    """Translate the options to our own names.
 
     Raises `DelegateError` for a value that LiteRT does not know, for what this delegate cannot do, and for
     two options that say different things.
@@ -54,7 +54,7 @@ def translated(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any, names: tuple[str, ...]) -> int:
-    """The number of a member of one of LiteRT's enumerations, given as its number or name."""
+    """Return the number of a member of one of LiteRT's enumerations, given as its number or name."""
     text = str(value).upper()
     for prefix in _PREFIXES:
         text = text.removeprefix(prefix)
@@ -83,7 +83,7 @@ def _one_loop(name: str, value: Any) -> dict[str, Any]:
 
 
 def _prioritised(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the three priorities say together; those behind the first AUTO are filled in, as LiteRT does."""
+    """Combine the three priorities; those behind the first AUTO are filled in, as LiteRT does."""
     defaults = (1, 0, 0)
     numbers = [
         _number(name, default if given.get(name) is None else given[name], _PRIORITIES)
@@ -109,7 +109,7 @@ def _shown(numbers: list[int]) -> str:
 
 
 def _flagged(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the bits of `experimental_flags` say: the platform, quantised models, and what is kept on disk."""
+    """Decode the bits of `experimental_flags`: the platform, quantised models, and what is kept on disk."""
     name, value = "experimental_flags", given["experimental_flags"]
     most = sum(_FLAGS.values())
     if isinstance(value, bool) or not str(value).isdecimal() or int(value) > most:

@@ -1,4 +1,4 @@
-"""Numbers narrower than float32: what a device was found to do with them, and which a delegate uses.
+"""Numbers narrower than float32: a device's findings about them, and the delegate's choice.
 
 `fp16` and `bf16` store the weights of convolutions and matrix products in that type, rounded once; they are
 widened in registers, and activations, sums, softmax and normalisations stay float32. With `bf16` the
@@ -15,7 +15,9 @@ from runtime.errors import UnsupportedPrecisionError
 
 
 class Trial(Enum):
-    """What a probe compiles, runs and compares; the value is the define of `kernels/precision_probe.cl`."""
+    """A test of a probe: compiled, run and compared; the value is the define of
+    `kernels/precision_probe.cl`.
+    """
 
     FP16_STORAGE = "FP16_STORAGE"
     FP16_ARITHMETIC = "FP16_ARITHMETIC"
@@ -36,12 +38,12 @@ _NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a probe found: the fault of each trial, empty for one that passed."""
+    """The result of a probe: the fault of each trial, empty for one that passed."""
 
     faults: Mapping[Trial, str] = field(default_factory=dict)
 
     def passed(self, trial: Trial) -> bool:
-        """True where the device did it and the numbers were right."""
+        """Return True if the device passed the trial with right numbers."""
         return self.faults.get(trial) == ""
 
     @property
@@ -56,7 +58,7 @@ class Findings:
 
 
 def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:
-    """The device with what it was found to do with bytes."""
+    """Return the device with what it was found to do with bytes."""
     return replace(
         device,
         multiplies_bytes=findings.passed(Trial.INT8_PRODUCTS),
@@ -65,7 +67,7 @@ def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:
 
 
 def meaning(precision: str, device: Capabilities) -> str:
-    """What is computed in which numbers, for reports."""
+    """Describe the arithmetic of a precision, for reports."""
     if precision == "int8":
         return "integers of quantised tensors, float32 of others"
     if precision == "fp32":
@@ -76,7 +78,8 @@ def meaning(precision: str, device: Capabilities) -> str:
 
 
 def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:
-    """The precision that is used: what was asked for, else fp16 where losses are allowed and the device can.
+    """Return the precision that is used: the requested one, else fp16 if losses are allowed and the device
+    can.
 
     `findings` probes the device, which fp32 does not need, and int8 only to know how it multiplies.
 

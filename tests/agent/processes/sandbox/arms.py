@@ -65,7 +65,7 @@ def decide(folder: Path, closed: str) -> None:
 
 
 def shared(decider: int) -> Path:
-    """A file in the memory that all processes of a runner share."""
+    """Return a file in the memory that all processes of a runner share."""
     return Path(f"/dev/shm/farm-test-{decider}")
 
 
@@ -186,7 +186,7 @@ def bound(pid: int) -> None:
 
 
 def bound_thread() -> None:
-    """A thread that is not the first one binds itself by its number, as libraries of threads do."""
+    """Let a thread that is not the first one bind itself by its number, as libraries of threads do."""
     codes: list[int] = []
     mask = ctypes.create_string_buffer(b"\xff" * 128)
     LIBC.pthread_self.restype = ctypes.c_void_p

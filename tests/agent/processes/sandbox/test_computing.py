@@ -1,4 +1,4 @@
-"""What delegates compute with works in the boundary of an arm, inside a runner's: each with empty caches."""
+"""The tools of delegates work in the boundary of an arm, inside a runner's: each with empty caches."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SPINS = [sys.executable, "-S", "-c", "import os\nif os.fork() == 0: pass\nwhile 
 
 
 def deciding(folder: Path, *, closed: bool) -> dict[str, str]:
-    """What an attacker found beside its victim, in the runner's boundary or in none."""
+    """Return what an attacker found beside its victim, in the runner's boundary or in none."""
     word = "closed" if closed else "open"
     command = [sys.executable, "-P", SCRIPT, "decide", str(folder), word]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder / TEMPORARY_FOLDER)}
@@ -53,14 +53,14 @@ def deciding(folder: Path, *, closed: bool) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def free() -> dict[str, str]:
-    """An arm without an inner boundary."""
+    """Return the findings of an arm without an inner boundary."""
     with tempfile.TemporaryDirectory(prefix="farm-test-") as folder:
         return deciding(Path(folder), closed=False)
 
 
 @pytest.fixture(scope="module")
 def caught() -> dict[str, str]:
-    """An arm in its inner boundary, inside a runner's."""
+    """Return an arm in its inner boundary, inside a runner's."""
     if landlock.supported_abi() == 0:
         absent("no Landlock in this kernel")
     with tempfile.TemporaryDirectory(prefix="farm-test-") as folder:
@@ -147,7 +147,7 @@ def test_an_older_kernel_is_helped_by_the_filter(tmp_path, monkeypatch, named):
 
 @pytest.fixture
 def spinning(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in an inner boundary and its child, which both use a processor."""
+    """Start a process in an inner boundary and its child, which both use a processor."""
     boundary = InnerBoundary((tmp_path,))
     process = start(Launch(SPINS, {}, tmp_path, own_group=True, inner=boundary))
     eventually(lambda: len(members(process.pid)) == 2, "no child", LIMIT_S)
@@ -157,7 +157,7 @@ def spinning(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def members(group: int) -> dict[int, str]:
-    """The states of the processes of a group, by their ids."""
+    """Return the states of the processes of a group, by their ids."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -23,7 +23,7 @@ def test_a_device_that_is_only_read_answers_no_request():
 
 
 def asked(rights: int, abi: int) -> int:
-    """The error with which a process of these rights asks a device."""
+    """Return the error with which a process of these rights asks a device."""
     child = os.fork()
     if child == 0:
         code = 0

@@ -1,4 +1,4 @@
-"""Which system calls the filter of an arm's process lets through, on each architecture that it knows."""
+"""The filter of an arm's process lets through listed system calls, on each architecture that it knows."""
 
 from __future__ import annotations
 

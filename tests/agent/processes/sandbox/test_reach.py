@@ -1,4 +1,4 @@
-"""Which files a runner may reach."""
+"""A runner reaches the listed files and no others."""
 
 from __future__ import annotations
 

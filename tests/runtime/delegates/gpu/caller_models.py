@@ -22,7 +22,7 @@ X = np.random.default_rng(8).normal(size=SHAPE).astype(np.float32)
 
 
 def expected(x: np.ndarray, times: int = 2) -> np.ndarray:
-    """What `dense` computes."""
+    """Compute the result of `dense`."""
     return x if times == 0 else expected(np.tanh(x @ WEIGHTS.T), times - 1)
 
 
@@ -30,7 +30,7 @@ EXPECTED = expected(X)
 
 
 def dense(rows: int = 8, weights: np.ndarray = WEIGHTS, times: int = 2) -> bytes:
-    """A product and a tanh of it, which are one launch, `times` times: two make a persistent kernel."""
+    """Build a product and a tanh of it, which are one launch, `times` times: two make a persistent kernel."""
     b = Builder()
     shape = (rows, len(weights))
     value = b.input(np.float32, shape)
@@ -44,17 +44,17 @@ def dense(rows: int = 8, weights: np.ndarray = WEIGHTS, times: int = 2) -> bytes
 
 
 def on_gpu(model: bytes, **options: Any) -> CompiledModel:
-    """The model on the device alone, without timings."""
+    """Compile the model on the device alone, without timings."""
     gpu = GpuOptions(delegate_options={"tuning": "none", "persistent": "off", **options})
     return CompiledModel.from_buffer(model, options=Options(HardwareAccelerator.GPU, gpu_options=gpu))
 
 
 def filled(buffer: TensorBuffer, values: np.ndarray = X) -> TensorBuffer:
-    """The buffer with these values in it."""
+    """Fill the buffer with these values and return it."""
     buffer.write(values)
     return buffer
 
 
 def results(buffer: TensorBuffer) -> np.ndarray:
-    """What is in an output, once it is there."""
+    """Return the contents of an output, once it is there."""
     return buffer.read(X.size, np.float32).reshape(SHAPE)

@@ -18,13 +18,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def backend() -> OpenClBackend:
-    """The machine's first OpenCL device, without a cache."""
+    """Open the machine's first OpenCL device, without a cache."""
     return OpenClBackend.open(0, None)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A cache of the delegate's, which the tests of a file share."""
+    """Return a cache of the delegate's, which the tests of a file share."""
     return str(tmp_path_factory.mktemp("cache"))
 
 
@@ -37,7 +37,7 @@ def model(request: pytest.FixtureRequest, folder: str) -> Iterator[CompiledModel
 
 @pytest.fixture
 def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A function after which this process has loaded nothing, as a new one; it has been called once.
+    """Return a function after which this process has loaded nothing, like a new one; it has been called once.
 
     What an earlier test has loaded would neither be compiled again nor written to another cache.
     """

@@ -85,7 +85,9 @@ class Layer:
 
 
 def run(backend, model, inputs, choose, chosen=WINDOWS):
-    """The model's outputs with the candidate that `choose(node, context)` gives for each node of `chosen`."""
+    """Return the model's outputs with the candidate that `choose(node, context)` gives for each node of
+    `chosen`.
+    """
     graph = optimise(build_graph(whole(model)), layout_rules())
     context = Context(graph, backend.capabilities)
     stages = [

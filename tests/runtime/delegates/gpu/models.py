@@ -48,7 +48,7 @@ class ModelBuilder:
     def ops(
         self, opcode: BuiltinOperator, inputs: Sequence[int], shapes: Sequence[Sequence[int]], **options: Any
     ) -> list[int]:
-        """An operator with several outputs."""
+        """Add an operator with several outputs."""
         outputs = [self._tensor(tuple(shape), np.dtype(np.float32)) for shape in shapes]
         self.operators.append(
             Operator(len(self.operators), opcode, 1, tuple(inputs), tuple(outputs), options)
@@ -66,7 +66,7 @@ class ModelBuilder:
 
 
 def facts_of(model: Model) -> GraphFacts:
-    """What the interpreter knows of a static model: shapes, types, constants (folded ones included)."""
+    """Return the interpreter's facts of a static model: shapes, types, constants (folded ones included)."""
     graph = model.subgraphs[0]
     dtypes = {tensor.index: _DTYPES[tensor.type] for tensor in graph.tensors}
     constants: dict[int, Array] = {
@@ -81,7 +81,7 @@ def facts_of(model: Model) -> GraphFacts:
 
 
 def whole(model: Model) -> Partition:
-    """The whole model as one partition."""
+    """Return the whole model as one partition."""
     facts = facts_of(model)
     graph = facts.subgraph
     return Partition(
@@ -97,7 +97,7 @@ def whole(model: Model) -> Partition:
 
 
 def launch(**changed: Any) -> Launch:
-    """A copy of four pixels between two blocks of scratch, with other defines where they are given."""
+    """Build a copy of four pixels between two blocks of scratch, with other defines if they are given."""
     values = {"PIXELS": 4, "OUT_CHANNELS": 16, "IN_STRIDE": 16, "IN_CHANNEL_STRIDE": 1, "OUT_STRIDE": 16}
     values |= {
         "OUT_SHIFT": 0,
@@ -117,7 +117,7 @@ def launch(**changed: Any) -> Launch:
 
 
 def run_stages(backend: Any, graph: Graph, stages: Sequence[Stage], inputs: Sequence[Array]) -> list[Array]:
-    """The graph's outputs, float32, with these candidates."""
+    """Return the graph's outputs, float32, with these candidates."""
     launches = [launch for stage in stages for launch in stage.candidate.launches]
     source = assemble(launches, backend.capabilities)
     recording = backend.record(graph, stages, source, backend.compile(source))

@@ -1,4 +1,4 @@
-"""What LiteRT's documents promise of a GPU delegate, row by row, and the tests that hold ours to it.
+"""The promises of LiteRT's documents about a GPU delegate, row by row, and the tests that hold ours to it.
 
 The rows are those of our list of LiteRT's promises on coverage, partitions, precision, quantised models,
 start-up, buffers, runs in the background and the Python API. `lacks` says what of a row no test holds: what

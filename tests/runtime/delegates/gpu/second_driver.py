@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def run(delegate, model: bytes, inputs: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-    """Outputs of the second run: it works on memory that the first has left."""
+    """Return the outputs of the second run: it works on memory that the first has left."""
     interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
     interpreter.allocate_tensors()
     for details, value in zip(interpreter.get_input_details(), inputs, strict=True):
@@ -38,7 +38,9 @@ def run(delegate, model: bytes, inputs: tuple[np.ndarray, ...]) -> list[np.ndarr
 
 
 def check_bound(delegate, interpreter: Interpreter, outputs: dict[int, np.ndarray]) -> None:
-    """A run on buffers of OpenCL gives the same bits: this driver's kernels cannot reach them, it copies."""
+    """Check that a run on OpenCL buffers gives the same bits: this driver's kernels cannot reach them, it
+    copies.
+    """
     bound = {}
     for index, output in outputs.items():
         given = cl.Buffer(delegate.opencl_context, cl.mem_flags.READ_WRITE, output.nbytes)

@@ -36,12 +36,12 @@ def nothing_lost():
 
 
 def ending(patch, status):
-    """The driver says of every command that it has ended with this status."""
+    """Let the driver report of every command that it has ended with this status."""
     patch.setattr(cl.Event, "command_execution_status", property(lambda _: status))
 
 
 def unasked(patch, code, text):
-    """The driver answers every question about a command, and every wait, with an error."""
+    """Let the driver answer every question about a command, and every wait, with an error."""
     raising(patch, "wait_for_events", code, text)
     failing = cl.wait_for_events
     patch.setattr(cl.Event, "command_execution_status", property(failing))
@@ -49,7 +49,7 @@ def unasked(patch, code, text):
 
 
 def started(model):
-    """A run that nobody has waited for through its own event, and that has in truth ended."""
+    """Start a run that nobody has waited for through its own event, and that has in truth ended."""
     target = managed()
     event = model.run_async([filled(managed())], [target])
     # What a driver says to have ended is let go of, so it must not write there any more.

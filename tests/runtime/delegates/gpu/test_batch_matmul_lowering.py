@@ -31,7 +31,9 @@ MOST = 6
 
 
 def operands(shape, adj_x, adj_y):
-    """A batch of two lefts by three rights, in the order that the adjoints ask for, and their product."""
+    """Build a batch of two lefts by three rights, in the order that the adjoints ask for, and their
+    product.
+    """
     m, k, n = shape
     random = np.random.default_rng(3)
     x, z = random.standard_normal((2, 1, m, k)), random.standard_normal((3, k, n))
@@ -132,7 +134,7 @@ FORMS = [
 
 
 def scores(build, query, key, merged):
-    """Queries by keys whose last two dimensions are exchanged, with one batch dimension where `merged`.
+    """Multiply queries by keys whose last two dimensions are exchanged, with one batch dimension if `merged`.
 
     Returns the inputs, the tensors of the product and of its right side, and the product in float64.
     """

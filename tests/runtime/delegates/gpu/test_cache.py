@@ -16,7 +16,7 @@ LONG_AGO_S = 7200.0
 
 
 def aged(path):
-    """The path, as if its last use were two hours ago."""
+    """Age the path, as if its last use were two hours ago."""
     then = time.time() - LONG_AGO_S
     os.utime(path, (then, then))
     return path

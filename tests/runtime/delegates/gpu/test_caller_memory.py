@@ -51,7 +51,7 @@ def svm(context: cl.Context) -> TensorBuffer:
 
 @pytest.fixture
 def commands(monkeypatch) -> list[int]:
-    """The types of all commands that are enqueued, in order, as OpenCL's own events name them."""
+    """Record the types of all commands that are enqueued, in order, as OpenCL's own events name them."""
     found: list[int] = []
 
     def watched(name: str) -> None:

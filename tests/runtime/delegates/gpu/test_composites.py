@@ -56,7 +56,7 @@ def attention(b: Body) -> int:
 
 
 def rotary(b: Body) -> int:
-    """(a cos - b sin, b cos + a sin) of the halves a and b."""
+    """Build (a cos - b sin, b cos + a sin) of the halves a and b."""
     shape, half = (1, SEQUENCE, HEADS, WIDTH), (1, SEQUENCE, HEADS, WIDTH // 2)
     x = b.input(np.float32, shape)
     cos, sin = (b.input(np.float32, (1, SEQUENCE, 1, WIDTH // 2)) for _ in range(2))
@@ -69,7 +69,7 @@ def rotary(b: Body) -> int:
 
 
 def cache_update(b: Body) -> int:
-    """New keys written over the cache at a computed position."""
+    """Write new keys over the cache at a computed position."""
     cache = b.input(np.float32, (1, SEQUENCE, HEADS, WIDTH))
     fresh = b.input(np.float32, (1, 1, HEADS, WIDTH))
     starts = b.input(np.int32, (4,))

@@ -1,4 +1,4 @@
-"""Which buffer holds the constants of a launch."""
+"""The buffer that holds the constants of a launch."""
 
 from dataclasses import replace
 

@@ -171,13 +171,13 @@ _SEVERAL: dict[tuple[Kind, int], tuple[TensorType, ...]] = {
 
 
 def _types(op: Kind, place: int) -> tuple[TensorType, TensorType]:
-    """The type of the operand at a place, and that of the output."""
+    """Return the type of the operand at a place, and that of the output."""
     operands, output = _TYPED.get(op, (_FLOATS, TensorType.FLOAT32))
     return operands[min(place, len(operands) - 1)], output
 
 
 def _read(op: Kind, place: int) -> tuple[TensorType, ...]:
-    """The types that a constant may have at the place."""
+    """Return the types that a constant may have at the place."""
     if isinstance(_form(op)[0][place], np.ndarray):
         return TensorType.INT32, TensorType.INT64
     if (op, place) in _SEVERAL:
@@ -191,7 +191,9 @@ def _form(op: Kind) -> tuple[list[_Operand], tuple[int, ...], dict[str, Any]]:
 
 
 def _facts(op: Kind, place: int, kind: TensorType) -> tuple[GraphValues, Operator]:
-    """The operator with a constant of type `kind` at `place`; its other operands are as they should be."""
+    """Build the operator with a constant of type `kind` at `place`; its other operands are as they should
+    be.
+    """
     operands, shape, options = _form(op)
     build, inputs = Builder(), []
     for i, operand in enumerate(operands):
@@ -247,7 +249,7 @@ def test_a_constant_of_a_type_that_no_kernel_reads_is_refused(op, place):
 
 
 def test_levels_cannot_enter_the_graph_as_numbers():
-    """What `refusal` should have kept out is an error, not another number."""
+    """A value that `refusal` should have kept out is an error, not another number."""
     values, operator = _facts(Op.CONV_2D, 1, TensorType.FLOAT32)
     facts = values.facts()
     partition = make_partition(None, facts, (operator,))

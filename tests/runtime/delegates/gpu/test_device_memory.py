@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def limited(monkeypatch):
-    """Makes the device smaller."""
+    """Return a function that makes the device smaller."""
     intact = device.capabilities
 
     def limit(**sizes):

@@ -59,7 +59,7 @@ _CLAMPED = frozenset(
 
 
 def litert_of(op, v, w, a):
-    """What LiteRT's kernels make of the operators that a step stands for."""
+    """Compute the operators that a step stands for by LiteRT's kernels."""
     build = Builder()
     known = {"v": build.input(np.float32, v.shape), "w": build.input(np.float32, w.shape)}
     known |= {name: build.constant(np.float32([value])) for name, value in (("a", a), ("1", 1.0))}

@@ -1,4 +1,4 @@
-"""What stays on the CPU beside the delegate: state, and partitions whose build fails."""
+"""State, and partitions whose build fails, stay on the CPU beside the delegate."""
 
 from dataclasses import replace
 
@@ -104,7 +104,7 @@ def test_an_operator_in_the_middle_runs_on_the_cpu_with_litert_s_warning(most, t
 
 @pytest.fixture
 def broken_softmax(monkeypatch):
-    """A driver whose compiler does not get through one kernel: its source has an error for it."""
+    """Break one kernel for the driver's compiler: its source has an error."""
     intact = source.kernel_source
 
     def broken(name: str) -> str:

@@ -32,7 +32,7 @@ RUNS_EACH = 100
 
 
 def chain(layers: int = LAYERS) -> bytes:
-    """Sums of a dense layer's output with itself: 16 KiB of weights, and a run of many launches."""
+    """Build sums of a dense layer's output with itself: 16 KiB of weights, and a run of many launches."""
     b, random = Builder(), np.random.default_rng(4)
     y = b.input(np.float32, (2, 64), shape_signature=(-1, 64))
     for _ in range(layers):
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def opened(folder):
-    """Opens the chain on the delegate."""
+    """Return a function that opens the chain on the delegate."""
 
     def open_model(**options):
         delegate = load_delegate("gpu", {**OPTIONS, "cache_dir": folder, **options})
@@ -84,7 +84,7 @@ def right(model, value):
 
 
 def raising(monkeypatch, name, code, text):
-    """The driver answers every call of this function of its with an error."""
+    """Let the driver answer every call of this function with an error."""
     record = type(_any_error().args[0])(msg=text, code=code, routine=name)
     kind = cl.MemoryError if code in (-4, -5, -6) else cl.RuntimeError
 

@@ -45,7 +45,7 @@ LEFT = {
 
 
 def quantised(modules: Iterable[Any]) -> list[Case]:
-    """The modules' cases whose inputs are levels."""
+    """Return the modules' cases whose inputs are levels."""
     found = {}
     for module in modules:
         lists = (content for content in vars(module).values() if isinstance(content, (list, tuple)))

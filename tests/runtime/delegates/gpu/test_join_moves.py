@@ -27,7 +27,7 @@ class Chains(ModelBuilder):
         return x
 
     def ends(self, x):
-        """An operator that is no move behind `x`."""
+        """Add an operator that is no move behind `x`."""
         return self.op(Op.RELU, [x], self.tensors[x].shape)
 
     def joined(self, *outputs):
@@ -136,7 +136,7 @@ def test_of_two_transpositions_behind_steps_the_first_is_hoisted():
 
 
 def of_digits(node, x, shape):
-    """The places of a joined node applied by numpy: the elements along the digits of every axis."""
+    """Apply the places of a joined node by numpy: the elements along the digits of every axis."""
     if node.op == Op.RESHAPE:
         return x.reshape(shape)
     if "perm" in node.attributes:
@@ -172,7 +172,7 @@ def test_random_chains_move_the_same_elements():
 
 
 def regrouped(shape, random):
-    """The extents with two neighbours joined, or one that is even halved, or a new one of 1."""
+    """Return the extents with two neighbours joined, or an even one halved, or a new one of 1."""
     shape = list(shape)
     axis = int(random.integers(len(shape)))
     if random.random() < 0.5 and axis + 1 < len(shape):

@@ -22,7 +22,7 @@ from tests.runtime.delegates.gpu.models import ModelBuilder, launch, whole
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The names of the kernels that children were asked for, in order."""
+    """Record the names of the kernels that children were asked for, in order."""
     asked = []
     original = Compilers.compile
 
@@ -53,7 +53,7 @@ def kernel(name, text):
 
 
 def enqueued(name):
-    """A kernel that does nothing, with the arguments of one that is enqueued."""
+    """Build a kernel that does nothing, with the arguments of one that is enqueued."""
     arguments = "__global uchar *a, __global const uchar *c, __global const int *table, int layer"
     return kernel(name, f"__kernel void {name}({arguments}) {{}}").kernels
 
@@ -173,7 +173,7 @@ def test_a_child_gets_the_settings_of_drivers_and_no_secrets(tmp_path):
 
 
 def spoilt(body):
-    """The kernels of the trial, the called function with another body."""
+    """Return the kernels of the trial, the called function with another body."""
     function, layers = trial_kernels()
     text = re.sub(r"(?s)\n{.*?\n}", f"\n{{ {body} }}", function.text, count=1)
     return Kernel(function.name, text, function.common), layers

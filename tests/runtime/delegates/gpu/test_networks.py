@@ -101,7 +101,7 @@ class Network(ModelBuilder):
 
 
 def squeeze_and_excite(net):
-    """A channel-first image, an inverted residual with a gate, a residual, and a classifier."""
+    """Build a channel-first image, an inverted residual with a gate, a residual, and a classifier."""
     x = net.input(1, 3, 24, 24)
     nhwc = net.op(Op.TRANSPOSE, [x, net.constant(np.array([0, 2, 3, 1], np.int32))], (1, 24, 24, 3))
     stem = net.swish(net.conv(nhwc, 16, size=3, stride=2))
@@ -183,7 +183,7 @@ def test_network_matches_the_cpu_path_and_is_fully_delegated(architecture):
 
 
 def both_schedules(model, inputs):
-    """The bits of the outputs by each schedule, and whether all was delegated."""
+    """Return the bits of the outputs by each schedule, and whether all was delegated."""
     for how in ("off", "on"):
         options = {"persistent": how, "tuning": "none", "cost_aware_partitioning": False}
         found, delegation = run(model, inputs, [GpuDelegate({**options, "conformance": "ignored"})])

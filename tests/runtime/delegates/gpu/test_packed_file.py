@@ -28,7 +28,7 @@ OPTIONS = {"tuning": "none", "persistent": "off"}
 
 
 def write(path, scale=1.0):
-    """A model of one layer with 64 x 48 weights."""
+    """Write a model of one layer with 64 x 48 weights."""
     build = ModelBuilder()
     weights = np.random.default_rng(5).standard_normal((48, 64)).astype(np.float32) * scale
     inputs = [build.input(1, 64), build.constant(weights), build.constant(np.arange(48, dtype=np.float32))]
@@ -52,7 +52,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def packed(monkeypatch):
-    """The names of the constants that are packed."""
+    """Record the names of the constants that are packed."""
     names = []
     values = PackedConstant.values
 
@@ -65,7 +65,7 @@ def packed(monkeypatch):
 
 
 def run(model, folder, size=1, **options):
-    """The outputs of the model with a delegate that keeps its files in `folder`."""
+    """Return the outputs of the model with a delegate that keeps its files in `folder`."""
     delegate = GpuDelegate({**OPTIONS, "serialization_dir": str(folder), **options})
     interpreter = Interpreter(model_path=str(model), experimental_delegates=[delegate])
     (given,) = interpreter.get_input_details()

@@ -50,7 +50,7 @@ def test_an_offset_is_the_sum_of_the_digits_steps(digits, divisions):
 
 
 def value_of(expression, names, index):
-    """The expression as C computes it, in unsigned numbers of 32 bits."""
+    """Evaluate the expression as C does, in unsigned numbers of 32 bits."""
     python = expression.replace("(uint)", "").replace("(int)", "signed")
     scope = {**names, "i": index, "signed": lambda n: (n + (1 << 31)) % (1 << 32) - (1 << 31)}
     for name in names:

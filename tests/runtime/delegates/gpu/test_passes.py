@@ -235,7 +235,7 @@ def test_transposed_input_becomes_strides_of_its_reader():
 
 
 def every_pass_s_work():
-    """A model in which each pass has something to do, and numbers for its input."""
+    """Build a model in which each pass has something to do, and numbers for its input."""
     random, build = np.random.default_rng(5), ModelBuilder()
 
     def weights(*shape):

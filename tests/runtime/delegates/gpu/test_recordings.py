@@ -25,7 +25,7 @@ from tests.runtime.delegates.gpu.models import ModelBuilder
 
 @pytest.fixture
 def model(tmp_path):
-    """A convolution, whose candidates differ, behind a file of its own."""
+    """Return a convolution, whose candidates differ, behind a file of its own."""
     build = ModelBuilder()
     weights = build.constant(np.random.default_rng(3).standard_normal((16, 3, 3, 16)).astype(np.float32))
     steps = {"stride_w": 1, "stride_h": 1, "padding": Padding.SAME}
@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 def start(model, folder, **options):
-    """The output of a start, and the settings that it gives."""
+    """Return the output of a start, and the settings that it gives."""
     delegate = GpuDelegate({"cache_dir": str(folder), **options})
     interpreter = Interpreter(model_path=str(model), experimental_delegates=[delegate])
     interpreter.allocate_tensors()

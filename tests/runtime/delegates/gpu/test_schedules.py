@@ -1,4 +1,4 @@
-"""Which layers are enqueued together, and what becomes of them where there are few cores."""
+"""Some layers are enqueued together, and end even where there are few cores."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ LIMIT_S = 300
 
 @pytest.fixture
 def products(tmp_path):
-    """A chain of products on the device, and their weights."""
+    """Compile a chain of products on the device; return it with their weights."""
     generator = np.random.default_rng(5)
     shapes = [(out, given) for given, out in pairwise(CHANNELS)]
     weights = [generator.normal(0, shape[1] ** -0.5, shape).astype(np.float32) for shape in shapes]

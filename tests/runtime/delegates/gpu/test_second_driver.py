@@ -45,7 +45,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarray]]:
-    """Outputs of each case, by name, of one process on this driver alone."""
+    """Return the outputs of each case, by name, of one process on this driver alone."""
     done = subprocess.run(
         [
             sys.executable,

@@ -49,7 +49,7 @@ def network(batch: int, size: int, channels: int, activation: Act = Act.RELU6):
 
 
 def functions(backend, model):
-    """The functions that a model's layers call where each takes its default."""
+    """Return the functions that a model's layers call if each takes its default."""
     graph = optimise(build_graph(whole(model)), layout_rules())
     context = Context(graph, backend.capabilities)
     candidates = [candidates_of(node, context)[0] for node in graph.nodes]

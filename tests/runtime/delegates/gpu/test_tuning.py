@@ -25,7 +25,7 @@ from tests.runtime.delegates.gpu.models import ModelBuilder, whole
 
 @pytest.fixture
 def job(tmp_path):
-    """A device that remembers, a graph of one node, its two candidates, and their program."""
+    """Return a device that remembers, a graph of one node, its two candidates, and their program."""
     backend = OpenClBackend.open(0, tmp_path)
     build = ModelBuilder()
     model = build.build(build.op(Op.TANH, [build.input(1, 64, 64, 64)], (1, 64, 64, 64)))

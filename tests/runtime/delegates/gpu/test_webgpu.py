@@ -33,7 +33,7 @@ WINDOW = {"filter_width": 2, "filter_height": 2, "stride_w": 2, "stride_h": 2, "
 
 
 def delegate_on(adapter: str | int | None, **options: object) -> GpuDelegate:
-    """The delegate on an adapter; where the machine has none, the test is skipped with the reason."""
+    """Return the delegate on an adapter; if the machine has none, skip the test with the reason."""
     try:
         return load_delegate("gpu", {**OPTIONS, "device": adapter, **options})
     except UnsupportedPrecisionError:

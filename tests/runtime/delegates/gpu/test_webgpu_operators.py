@@ -33,7 +33,7 @@ INEXACT = {"COS", "SIN", "HARD_SWISH", "LOG", "FLOOR_MOD", "POW", "POW_-1"}
 
 
 def cases_of(path: Path) -> list[Case]:
-    """The cases in the tables of a test file, each name once."""
+    """Return the cases in the tables of a test file, each name once."""
     module = import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
     tables = [table for table in vars(module).values() if isinstance(table, list | tuple)]
     found = {case.name: case for table in tables for case in table if isinstance(case, Case)}

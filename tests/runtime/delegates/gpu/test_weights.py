@@ -163,7 +163,7 @@ def test_every_layer_keeps_narrow_weights_narrow(backend, device_class):
 
 @pytest.fixture(scope="module")
 def grouped():
-    """The device with the kernels of work-groups that a GPU gets."""
+    """Open the device with the kernels of work-groups that a GPU gets."""
     return OpenClBackend.open(0, None, device_class="gpu")
 
 
@@ -205,7 +205,7 @@ def test_levels_are_stored_in_the_narrowest_type_that_keeps_them(kind, low, high
 
 
 def file_of(kind):
-    """A convolution and a dense layer whose weights a DEQUANTIZE widens."""
+    """Build a convolution and a dense layer whose weights a DEQUANTIZE widens."""
     build = Builder()
     x = build.input(np.float32, (1, 2, 3, 128))
     y = weighted(build, kind, Op.CONV_2D, x, (64, 1, 1, 128), (1, 2, 3, 64), padding=Padding.SAME)
@@ -233,7 +233,9 @@ NAMES = {TensorType.FLOAT16: "F16", TensorType.INT8: "I8", TensorType.INT4: "I4"
 
 
 def outcome(content, **options):
-    """The network's output, and the constants that the delegate reports: their bytes, and the narrow ones."""
+    """Return the network's output, and the delegate's reported constants: their bytes, and the narrow
+    ones.
+    """
     delegate = load_delegate("gpu", {"cache_dir": "", "tuning": "none", "persistent": "off", **options})
     interpreter = Interpreter(model_content=content, experimental_delegates=[delegate])
     interpreter.allocate_tensors()

@@ -28,7 +28,7 @@ __kernel void run_it(__global float *out, __global const float *in, __global con
 
 
 def translated(body: str, before: str = "") -> str:
-    """The text of the function of a kernel with this body, one statement for a line, without indentation."""
+    """Return the function's text of a kernel with this body, one statement per line, without indentation."""
     text = translate(before + KERNEL.format(body=body), "run_it").text
     function = text[text.index("fn run_it_0_(") :]
     lines = function[function.index("{\n") + 2 : function.index("\n}\n")].splitlines()
@@ -125,7 +125,9 @@ def device(request: pytest.FixtureRequest) -> Any:
 def computed(
     device: Any, body: str, inputs: np.ndarray, whole: np.ndarray, local: int, before: str = ""
 ) -> np.ndarray:
-    """What a kernel with this body writes to `out`, 64 floats, in one work-group of `local` work-items."""
+    """Return the output `out`, 64 floats, of a kernel with this body, in one work-group of `local`
+    work-items.
+    """
     import wgpu
 
     text = translate(before + KERNEL.format(body=body), "run_it").text

@@ -70,7 +70,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def family():
-    """The cases as the branches of one model, so that their kernels are compiled at once."""
+    """Return the cases as the branches of one model, so that their kernels are compiled at once."""
     return Family(GpuDelegate(OPTIONS), [(one.model, one.inputs) for one in CASES])
 
 
@@ -96,7 +96,7 @@ def test_what_is_not_finite_reaches_the_outputs_of_its_windows_alone(options):
 
 
 def one_of_each():
-    """A branch for each family of kernels."""
+    """Build a branch for each family of kernels."""
     build = ModelBuilder()
     x, row = build.input(1, 7, 7, 200), build.input(1, 300)
     weights = build.constant(np.ones((24, 1, 1, 200), np.float32))
@@ -108,7 +108,7 @@ def one_of_each():
 
 
 def launches_of(model, device):
-    """What the delegate would run a model by on this device."""
+    """Return the launches by which the delegate would run a model on this device."""
     graph = optimise(build_graph(whole(model)), layout_rules())
     context = Context(graph, device)
     return [launch for node in graph.nodes for launch in candidates_of(node, context)[0].launches]
@@ -182,13 +182,15 @@ DIVIDED = (
 
 
 def planned(model):
-    """The launches of a model on a large GPU."""
+    """Return the launches of a model on a large GPU."""
     plan = model_plan(read_model(model), planner_of("gpu", {"cost_aware_partitioning": False}, "gpu"))
     return [launch for partition in plan.partitions for launch in partition.launches]
 
 
 def small_ones(launches):
-    """Those with few work-items of the launches that do at least a percent of the arithmetic or traffic."""
+    """Return the small launches, by work-items, among those with a percent or more of the arithmetic or
+    traffic.
+    """
     flops, traffic = (sum(getattr(one, what) for one in launches) for what in ("flops", "bytes"))
     large = [one for one in launches if one.flops >= 0.01 * flops or one.bytes >= 0.01 * traffic]
     assert large

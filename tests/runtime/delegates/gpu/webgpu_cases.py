@@ -21,7 +21,9 @@ def values(*shape: int, seed: int) -> np.ndarray:
 
 
 def chain(name: str, rows: int, depth: int, columns: int) -> Case:
-    """A product with a bias and an activation, a sum, a factor for each channel, a curve, and a softmax."""
+    """Build a product with a bias and an activation, a sum, a factor for each channel, a curve, and a
+    softmax.
+    """
     build = ModelBuilder()
     x, shape = build.input(rows, depth), (rows, columns)
     weights, bias = build.constant(values(columns, depth, seed=1)), build.constant(values(columns, seed=2))

@@ -10,7 +10,9 @@ from tests.runtime.models import Builder
 
 
 def conv_model(channels: int = 16) -> bytes:
-    """A convolution with ReLU and a sum with its input, on an image whose height and width may change."""
+    """Build a convolution with ReLU and a sum with its input, on an image whose height and width may
+    change.
+    """
     b, random = Builder(), np.random.default_rng(7)
     x = b.input(np.float32, (1, 8, 8, channels), shape_signature=(1, -1, -1, channels), name="image")
     weights = random.standard_normal((channels, 3, 3, channels)).astype(np.float32) / 12
@@ -27,5 +29,5 @@ def conv_model(channels: int = 16) -> bytes:
 
 
 def image(height: int = 8, width: int = 8, channels: int = 16) -> np.ndarray:
-    """An input for `conv_model`."""
+    """Return an input for `conv_model`."""
     return np.random.default_rng(8).standard_normal((1, height, width, channels)).astype(np.float32)

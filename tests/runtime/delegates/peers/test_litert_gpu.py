@@ -134,7 +134,7 @@ def test_opencl_devices_that_are_a_cpu_are_refused():
 
 @pytest.fixture
 def vulkan():
-    """The file of a driver that LiteRT accepts."""
+    """Return the file of a driver that LiteRT accepts."""
     named = os.environ.get("FARM_TEST_VULKAN") or pytest.skip("no driver of Vulkan: set FARM_TEST_VULKAN")
     return {"VK_DRIVER_FILES": named}
 

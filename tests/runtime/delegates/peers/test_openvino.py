@@ -35,7 +35,7 @@ def package():
 
 @pytest.fixture
 def model_file(tmp_path):
-    """A file named as the store of the farm names its files, without an end."""
+    """Write a file named as the store of the farm names its files, without a suffix."""
     path = tmp_path / "0123abcd"
     path.write_bytes(conv_model())
     return str(path)

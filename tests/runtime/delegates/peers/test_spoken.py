@@ -1,4 +1,4 @@
-"""What native code says is heard, and stays where it was said."""
+"""Native code's output is captured, and still arrives where it was written."""
 
 from __future__ import annotations
 

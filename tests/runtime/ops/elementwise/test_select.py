@@ -14,7 +14,7 @@ from tests.runtime.ops.operands import flags
 
 
 def chosen(name: str, opcode: Op, kind: TensorType, *shapes: tuple[int, ...]) -> Case:
-    """A condition and two values of one type, of the given shapes."""
+    """Build a condition and two values of one type, of the given shapes."""
     values = Values(kind, 9)
     args = [flags(*shapes[0]), *(values.arg(*shape) for shape in shapes[1:])]
     return case(f"{opcode.name}_{name}_{kind.name}", opcode, args, [Out(values.dtype)])

@@ -73,7 +73,7 @@ def test_operands_of_two_types_are_refused():
 
 
 def run(opcode, args, backend, dtype=np.float32) -> np.ndarray:
-    """The result of an operator that the delegate must take."""
+    """Return the result of an operator that the delegate must take."""
     inputs = tuple(a.value for a in args if not a.constant)
     (found,) = run_ours(Case(opcode.name, one_operator(opcode, args, [Out(dtype)]), inputs), backend)
     return found

@@ -39,7 +39,7 @@ def pool(name, x, stride, taps, padding=SAME, activation=NONE) -> Case:
 
 
 def pooled(x, stride, taps, padding, activation):
-    """The definition, window by window."""
+    """Apply the definition, window by window."""
     sizes = [
         -(-n // s) if padding == SAME else (n - k + s) // s
         for n, s, k in zip(x.shape[1:3], stride, taps, strict=True)

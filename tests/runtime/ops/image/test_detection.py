@@ -71,7 +71,7 @@ def feed(quantised: bool = False, classes: int = 5, seed: int = 0, coarse: bool 
 
 
 def check(file: bytes, feeds: list[list[np.ndarray]]) -> None:
-    """The count, and as many detections as it says; LiteRT leaves what follows as it was."""
+    """Compare the count, and as many detections as it says; LiteRT leaves what follows as it was."""
     expected = call_in_litert("tests.runtime.scripts:invoke_each", file, feeds, "BUILTIN")
     found = scripts.invoke_each(ours, file, feeds)
     for mine, theirs in zip(found, expected, strict=True):

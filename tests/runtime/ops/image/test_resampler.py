@@ -24,7 +24,7 @@ def model(image, positions) -> bytes:
 
 
 def sampled(image, positions):
-    """The definition, pixel by pixel."""
+    """Apply the definition, pixel by pixel."""
     y = np.zeros(image.shape, np.float32)
     _, height, width, _ = image.shape
 

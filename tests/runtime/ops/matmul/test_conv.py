@@ -109,7 +109,7 @@ def test_conv_refuses_a_stride_of_zero():
 
 
 def convolved(name: str, image: tuple[int, ...], kernel: tuple[int, ...], **options: object) -> Case:
-    """A convolution whose SAME padding is larger behind than before."""
+    """Build a convolution whose SAME padding is larger behind than before."""
     given = {**STEPS_OF_ONE, "padding": Padding.SAME, **options}
     return case(name, Op.CONV_2D, [random(*image), random(*kernel, seed=1), random(kernel[0])], options=given)
 

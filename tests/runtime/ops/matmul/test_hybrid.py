@@ -92,7 +92,7 @@ def on_gpu(gpu) -> Family:
 
 
 def with_real_weights(model: bytes) -> bytes:
-    """The model with float32 weights of the same numbers."""
+    """Return the model with float32 weights of the same numbers."""
     read = read_model(model)
     (graph,) = read.subgraphs
     place = graph.operators[0].inputs[1]
@@ -115,7 +115,9 @@ def test_the_gpu_widens_the_weights_and_leaves_the_activations(number, on_gpu):
 
 
 def blockwise(out_size: int, in_size: int, block: int) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """A layer of int4 weights with float16 scales [out, in / block]; the dequantised weights and the bias."""
+    """Build a layer of int4 weights with float16 scales [out, in / block]; also the dequantised weights and
+    the bias.
+    """
     rng = np.random.default_rng(block)
     levels = rng.integers(-7, 7, (out_size, in_size), endpoint=True).astype(np.int8)
     scales = rng.uniform(0.01, 0.1, (out_size, in_size // block)).astype(np.float16)

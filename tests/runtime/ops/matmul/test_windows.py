@@ -16,7 +16,7 @@ FILL = -5.0
 
 
 def gathered(g: Geometry, x: np.ndarray, image: int, row: int, column: int) -> list[float]:
-    """The window of one output pixel, element by element."""
+    """Return the window of one output pixel, element by element."""
     found: list[float] = []
     for i, j in itertools.product(range(g.filter_h), range(g.filter_w)):
         r = row * g.stride_h - g.rows.before + i * g.dilation_h

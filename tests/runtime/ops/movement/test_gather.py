@@ -56,7 +56,7 @@ def test_gather_matches_litert(case, backend):
 
 
 def between() -> Case:
-    """A computed table at computed indices: both lie in padded rows, and so do the rows behind."""
+    """Build a computed table at computed indices: both lie in padded rows, and so do the rows behind."""
     build = Builder()
     x, first, last = (
         build.input(t, s) for t, s in ((np.float32, (7, 5)), (np.int32, (3,)), (np.int32, (2,)))
@@ -116,7 +116,7 @@ def test_an_index_outside_ends_the_run_with_an_error_and_the_next_run_is_right(
 
 
 def test_the_first_operator_whose_index_is_outside_is_named(backend):
-    """As on the CPU path, where no later operator would have run."""
+    """The error is the CPU path's, on which no later operator would have run."""
     build = Builder()
     x, first, last = (
         build.input(t, s) for t, s in ((np.float32, (7, 5)), (np.int32, (2,)), (np.int32, (1,)))

@@ -60,7 +60,7 @@ def split(parts: int, axis: int, *shape: int) -> Case:
 
 
 def product_of_a_part() -> Case:
-    """The other part's NaNs lie where a product reads lanes behind the last channel of the first."""
+    """Place the other part's NaNs where a product reads lanes behind the last channel of the first."""
     build = Builder()
     x = build.input(np.float32, (2, 3, 8))
     negated, first, second, y, z = (build.tensor(np.float32) for _ in range(5))

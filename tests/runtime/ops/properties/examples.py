@@ -38,7 +38,7 @@ class Example:
 
 
 def fed(args: Sequence[Arg | None]) -> tuple[np.ndarray, ...]:
-    """What the model's inputs get."""
+    """Return the values of the model's inputs."""
     return tuple(a.value for a in args if a is not None and not a.constant)
 
 
@@ -50,7 +50,8 @@ def linear(
     version: int,
     resolver: str,
 ) -> Example:
-    """A sum of products: floats are judged by the sum of the magnitudes of their terms, levels bit for bit.
+    """Build a sum of products: floats are judged by the sum of the magnitudes of their terms, levels bit for
+    bit.
 
     That sum is what LiteRT's same operator makes of the magnitudes of its operands.
     """

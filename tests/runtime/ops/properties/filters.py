@@ -48,7 +48,7 @@ class Kind:
 
     @property
     def options(self) -> dict[str, TensorType]:
-        """What a file says of the width of integer sums."""
+        """The options by which a file sets the width of integer sums."""
         if self.data is not I16:
             return {}
         return {"quantized_bias_type": I64 if self.bias is not I32 else I32}
@@ -157,7 +157,7 @@ def _products(in_scale: float, scales: np.ndarray) -> Quantization:
 
 
 def _out(draw: DrawFn, kind: Kind, scale: float, spread: float) -> Out:
-    """Sums are mostly within the range of the result, or mostly outside."""
+    """Draw a result: sums are mostly within its range, or mostly outside."""
     if kind.data is F32:
         return Out()
     result = kind.result or kind.data
@@ -167,5 +167,5 @@ def _out(draw: DrawFn, kind: Kind, scale: float, spread: float) -> Out:
 
 
 def present(*args: Arg | None) -> list[Arg]:
-    """A bias that is left out has no place in the list of inputs."""
+    """Return the operands that are present: a bias that is left out has no place in the list of inputs."""
     return [arg for arg in args if arg is not None]

@@ -103,7 +103,7 @@ class Row:
 
 
 def all_rows() -> list[Row]:
-    """The rows of every `rows_*.py` beside this file."""
+    """Return the rows of every `rows_*.py` beside this file."""
     found: list[Row] = []
     for file in sorted(Path(__file__).parent.glob("rows_*.py")):
         found += import_module(f"tests.runtime.ops.properties.{file.stem}").ROWS

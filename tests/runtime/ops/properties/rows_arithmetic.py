@@ -72,7 +72,7 @@ def alike(draw: DrawFn, o: Operands) -> Built:
 
 
 def divided(*, activations: bool = False, most: int = 4) -> Callable[[DrawFn, Operands], Built]:
-    """As `pair`; an integer divisor is never zero."""
+    """Draw as `pair` does; an integer divisor is never zero."""
 
     def build(draw: DrawFn, o: Operands) -> Built:
         args, outs, options = pair(activations=activations, most=most)(draw, o)

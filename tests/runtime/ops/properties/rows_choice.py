@@ -19,7 +19,7 @@ T = TensorType
 
 
 def indices(draw: DrawFn, shape: Sequence[int], size: int, *, narrow: bool = True) -> np.ndarray:
-    """Indices below `size`, of a type that LiteRT takes."""
+    """Draw indices below `size`, of a type that LiteRT takes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kinds = [np.int32, np.int64, *([np.int16] if narrow else [])]
     return rng.integers(0, size, shape).astype(draw(st.sampled_from(kinds)))
@@ -177,7 +177,7 @@ def lookup(draw: DrawFn, o: Operands) -> Built:
 
 
 def cumulative(_inputs: Sequence[np.ndarray]) -> np.ndarray | float:
-    """A bound on the sum of the magnitudes of what was drawn by `_small` and by `scatter_nd`."""
+    """Return a bound on the sum of the magnitudes of what was drawn by `_small` and by `scatter_nd`."""
     return float(sum(np.abs(v).sum() for v in _inputs if v.dtype.kind == "f"))
 
 

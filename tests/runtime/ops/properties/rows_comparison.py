@@ -64,7 +64,7 @@ def alike(draw: DrawFn, o: Operands) -> Built:
 
 
 def shifted(*, broadcast: bool) -> Callable[[DrawFn, Operands], Built]:
-    """An operand and how far it is shifted: any to the right, within the type to the left."""
+    """Draw an operand and its shift: any to the right, within the type to the left."""
 
     def build(draw: DrawFn, o: Operands) -> Built:
         shape = draw(shapes())

@@ -20,7 +20,7 @@ Build = Callable[[DrawFn, Operands], Built]
 
 
 def signed(draw: DrawFn, axis: int, rank: int) -> int:
-    """An axis as it is, or counted from the end."""
+    """Draw an axis as it is, or counted from the end."""
     return axis - rank if draw(st.booleans()) else axis
 
 
@@ -152,7 +152,7 @@ def strided(*, offset: bool) -> Build:
 
 
 def masked(draw: DrawFn, o: Operands) -> Built:
-    """An ellipsis, new axes before and behind it."""
+    """Draw an ellipsis, new axes before and behind it."""
     x = draw(shapes(2, 4, 4))
     places = draw(st.integers(1, min(3, len(x))))
     ellipsis = draw(st.integers(0, places - 1))
@@ -229,7 +229,7 @@ def plain(opcode_shape: tuple[int, int, int] = (0, 4, 4)) -> Build:
 
 
 def told(dtypes: Sequence[TensorType], option: str | None) -> Build:
-    """What an operator says of a shape."""
+    """Draw an operator that reports a shape."""
 
     def build(draw: DrawFn, o: Operands) -> Built:
         result = draw(st.sampled_from(dtypes))

@@ -23,7 +23,7 @@ def _rng(draw: DrawFn) -> np.random.Generator:
 
 
 def numbers(opcode: Op) -> Callable[[DrawFn, Operands], Example]:
-    """A shape and two seeds, not both zero; one run, for the next run goes on in the stream."""
+    """Draw a shape and two seeds, not both zero; one run, for the next run goes on in the stream."""
 
     def build(draw: DrawFn, _: Operands) -> Example:
         options = {"seed": draw(st.integers(1, 2**62)), "seed2": draw(st.integers(0, 2**62))}

@@ -59,8 +59,9 @@ class DrawnCell(Cell):
 
 
 def near(hybrid: bool) -> Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]], None]:
-    """Sums and transcendentals that feed each other; a hybrid state may besides fall on the next level, a
-    127th of it, where it lies between two."""
+    """Compare sums and transcendentals that feed each other; a hybrid state may besides fall on the next
+    level, a 127th of it, if it lies between two.
+    """
     share = 5e-3 if hybrid else 1e-5
 
     def compare(ours: np.ndarray, theirs: np.ndarray, _inputs: Sequence[np.ndarray]) -> None:

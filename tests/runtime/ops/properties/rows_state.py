@@ -64,7 +64,7 @@ def composite(draw: DrawFn, o: Operands) -> Example:
 
 
 def called_once(draw: DrawFn, o: Operands) -> Example:
-    """The first invocation fills a variable, to which each one adds its input."""
+    """Build a first invocation that fills a variable, to which each one adds its input."""
     shape, (b, first) = draw(shapes(1, 3, 4)), (Builder(), Builder())
     x, before, after = b.input(o.dtype, shape), b.tensor(o.dtype, shape), b.tensor(o.dtype, shape)
     b.operator(Op.CALL_ONCE, [], [], {"init_subgraph_index": 1})
@@ -77,7 +77,7 @@ def called_once(draw: DrawFn, o: Operands) -> Example:
 
 
 def loop(draw: DrawFn, o: Operands) -> Example:
-    """Counts, and adds a constant in every round."""
+    """Build a loop that counts, and adds a constant in every round."""
     shape, limit = draw(shapes(1, 3, 4)), draw(st.integers(0, 6))
     b, condition, body = Builder(), Builder(), Builder()
     given = [b.input(np.int32, (1,)), b.input(o.dtype, shape)]
@@ -107,7 +107,7 @@ def _handle(b: Builder) -> int:
 
 
 def variable(draw: DrawFn, o: Operands) -> Example:
-    """Assigned twice by two operators; what is read in between and afterwards."""
+    """Build a variable that two operators assign; it is read in between and afterwards."""
     shape = draw(shapes(1, 3, 4))
     b = Builder()
     x, z = b.input(o.dtype, shape), b.input(o.dtype, shape)
@@ -121,7 +121,7 @@ def variable(draw: DrawFn, o: Operands) -> Example:
 
 
 def hash_table(draw: DrawFn, o: Operands) -> Example:
-    """Filled once from constants, then asked."""
+    """Build a table that is filled once from constants, then queried."""
     words = np.array([f"key {i}".encode() for i in range(draw(st.integers(1, 6)))], object)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     counts = rng.permutation(20)[: len(words)].astype(np.int64)

@@ -23,7 +23,7 @@ AXES = ("d", "h", "w")
 
 
 def _reached(draw: DrawFn, padding: Padding, size: int, filter_size: int, stride: int) -> int:
-    """A result's side of which a convolution with this filter and stride makes `size`."""
+    """Return a result's side of which a convolution with this filter and stride makes `size`."""
     if padding is Padding.SAME:
         return (size - 1) * stride + draw(st.integers(1, stride))
     return (size - 1) * stride + filter_size + draw(st.integers(0, stride - 1))
@@ -86,7 +86,7 @@ def conv_3d_transpose(draw: DrawFn, o: Operands) -> Example:
 
 
 def with_bias(draw: DrawFn, _: Operands) -> Example:
-    """The custom operator of MediaPipe's models, which LiteRT has through XNNPACK alone: whole numbers.
+    """Build the custom operator of MediaPipe's models, which LiteRT has through XNNPACK alone: whole numbers.
 
     Under SAME it takes no filter shorter than its stride.
     """

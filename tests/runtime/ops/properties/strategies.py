@@ -1,4 +1,4 @@
-"""What rows draw from: shapes, operands of a type with its edge values, quantisation parameters.
+"""The strategies of the rows: shapes, operands of a type with its edge values, quantisation parameters.
 
 Hypothesis draws shapes, options and a seed; elements come from numpy by that seed, so that an example is
 small and a failing one can be written down in a line.
@@ -87,11 +87,11 @@ class Operands:
         return edges[np.isfinite(edges)] if finite else edges
 
     def arg(self, *shape: int, quantization: Quantization | None = None, **more: Any) -> Arg:
-        """An operand that is fed at run time."""
+        """Draw an operand that is fed at run time."""
         return Arg(self.array(*shape, **more), quantization, type=self.type)
 
     def out(self, quantization: Quantization | None = None) -> Out:
-        """A result of the type."""
+        """Return a result of the type."""
         return Out(self.dtype, quantization, type=self.type)
 
     @property
@@ -100,7 +100,7 @@ class Operands:
         return self.type in RANGES
 
     def quantization(self, least: float = -8, most: float = 0) -> Quantization:
-        """A scale of 2^least to 2^most and any zero point of the type (0 for int16)."""
+        """Draw a scale of 2^least to 2^most and any zero point of the type (0 for int16)."""
         scale = 2.0 ** self.draw(st.floats(least, most))
         low, high = (0, 0) if self.type is TensorType.INT16 else RANGES[self.type]
         return per_tensor(scale, self.draw(st.integers(low, high)))
@@ -112,7 +112,7 @@ class Operands:
 
 @st.composite
 def shapes(draw: DrawFn, least: int = 0, most: int = 4, side: int = 5, smallest: int = 1) -> tuple[int, ...]:
-    """A shape of `least`..`most` dimensions of `smallest`..`side`."""
+    """Draw a shape of `least`..`most` dimensions of `smallest`..`side`."""
     return tuple(draw(st.lists(st.integers(smallest, side), min_size=least, max_size=most)))
 
 
@@ -130,7 +130,7 @@ def broadcast_shapes(
 
 
 def fixed_or_fed(draw: DrawFn, values: Any, dtype: Any) -> Arg:
-    """An operand that is sometimes a constant and sometimes computed, as shapes and indices may be."""
+    """Draw an operand that is sometimes a constant and sometimes computed, as shapes and indices may be."""
     return Arg(np.asarray(values, dtype), constant=draw(st.booleans()))
 
 

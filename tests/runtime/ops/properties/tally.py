@@ -1,4 +1,4 @@
-"""How many examples of a row LiteRT ran, refused or died on."""
+"""Counts the examples of a row that LiteRT ran, refused or died on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.runtime.ops.properties.rows import Row
 
 @dataclass
 class Tally:
-    """What LiteRT did with the examples of a row in one type."""
+    """The outcomes of the examples of a row in one type on LiteRT."""
 
     compared: int = 0
     deaths: list[str] = field(default_factory=list)

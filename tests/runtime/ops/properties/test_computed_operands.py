@@ -1,4 +1,4 @@
-"""What a file may hold as a constant, earlier operators may compute: the rows' examples, run both ways.
+"""Earlier operators may compute what a file may hold as a constant: the rows' examples, run both ways.
 
 Every numeric constant of an example becomes an input by turns, holds other values in a first run and its own
 in a second one, which must give what the file with the constant gives.
@@ -30,7 +30,7 @@ STATEFUL = {opcode for opcode, spec in SPECS.items() if spec.stateful}
 
 
 def computed(model: Model) -> Iterator[tuple[bytes, np.ndarray]]:
-    """The model with one of its operator's constants as its last input, and the values that it had."""
+    """Yield the model with one of its operator's constants as its last input, and the values that it had."""
     (subgraph,) = model.subgraphs
     for i in sorted({i for o in subgraph.operators for i in o.inputs if i >= 0}):
         tensor = subgraph.tensors[i]
@@ -43,7 +43,9 @@ def computed(model: Model) -> Iterator[tuple[bytes, np.ndarray]]:
 
 
 def run_each(model: bytes, feeds: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """Outputs of the last run; the runs before may fail on values that the operator does not take."""
+    """Return the outputs of the last run; the runs before may fail on values that the operator does not
+    take.
+    """
     interpreter = Interpreter(model_content=model)
     interpreter.allocate_tensors()
     for feed in feeds:

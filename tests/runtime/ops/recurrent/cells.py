@@ -48,7 +48,7 @@ class Cell:
     def model(
         self, opcode: BuiltinOperator, count: int, options: Mapping[str, Any], outputs: int = 1
     ) -> bytes:
-        """The float or hybrid operator with its first `count` slots; those left empty are left out."""
+        """Build the float or hybrid operator with its first `count` slots; those left empty are left out."""
         made = [self.builder.tensor(np.float32) for _ in range(outputs)]
         return self.finish(opcode, count, made, options)
 
@@ -61,7 +61,7 @@ class Cell:
         version: int = 1,
         intermediates: Sequence[int] = (),
     ) -> bytes:
-        """The operator into the tensors `made`."""
+        """Write the operator into the tensors `made`."""
         inputs = [self.slots.get(i, -1) for i in range(count)]
         self.builder.operator(opcode, inputs, made, options, version, intermediates=intermediates)
         return self.builder.write(made)

@@ -19,7 +19,7 @@ BATCH, TIME, INPUT, CELLS, OUTPUTS = 2, 4, 5, 6, 3
 
 
 def run_several(interpreter, sequences):
-    """Outputs of one invocation after another; states live on between them."""
+    """Return the outputs of one invocation after another; states live on between them."""
     interpreter.allocate_tensors()
     found = []
     for values in sequences:

@@ -20,7 +20,7 @@ LEVELS = np.arange(-32768, 32768)
 
 
 def test_sigmoid_is_met_within_seven_levels_everywhere():
-    """As near as gemmlowp's polynomials come; the LSTMs of `test_integer_lstm.py` equal LiteRT."""
+    """Sigmoid is as near as gemmlowp's polynomials come; the LSTMs of `test_integer_lstm.py` equal LiteRT."""
     exact = 32768 / (1 + np.exp(-LEVELS / 4096))
     assert np.abs(look_up(sigmoid_table(), LEVELS) - exact).max() <= 7
 

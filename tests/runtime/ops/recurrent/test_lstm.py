@@ -105,7 +105,7 @@ def test_bidirectional_lstm_matches_litert(auxiliary, merge, weights):
 
 
 def _refused_lstm(slot: int, change: str) -> bytes:
-    """An LSTM with everything but projection, one of whose operands has another form."""
+    """Build an LSTM with everything but projection, one of whose operands has another form."""
     cell = lstm_cell(False, peephole=True, norm=True)
     cell.input(0, BATCH, INPUT)
     if change == "gone":

@@ -22,7 +22,7 @@ def test_empty_and_scalar_operands_and_negative_axes_match_litert(case):
 
 
 def extreme(name: str, opcode: Op, x: Arg, along: int, dtype: type = np.int32) -> Case:
-    """Indices of 32 or 64 bits."""
+    """Build a case with indices of 32 or 64 bits."""
     options = {"output_type": TYPES[np.dtype(dtype)]}
     return case(f"{opcode.name}_{name}", opcode, [x, axis(along)], [Out(dtype)], options)
 

@@ -75,7 +75,7 @@ def test_a_variable_of_another_shape_than_declared_is_an_error():
 
 
 def state() -> bytes:
-    """An SVDF whose state is a variable tensor: [2, 3] inputs, 2 units, memory of 4, rank 1."""
+    """Build an SVDF whose state is a variable tensor: [2, 3] inputs, 2 units, memory of 4, rank 1."""
     b = Builder()
     rng = np.random.default_rng(5)
     x = b.input(np.float32, (2, 3))

@@ -1,4 +1,4 @@
-"""What an operator receives: what it may ask of its tensors, and what each question raises."""
+"""The interface of an operator: its questions about its tensors, and the error of each."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ REALS = st.floats(1e-9, 7.9, allow_nan=False)
 
 
 def exact(x: int, multiplier: int, shift: int) -> int:
-    """The two roundings in unbounded integers: half towards +infinity, then half away from zero."""
+    """Apply the two roundings in unbounded integers: half towards +infinity, then half away from zero."""
     high = (x * (1 << max(shift, 0)) * multiplier + (1 << 30)) >> 31
     right = max(-shift, 0)
     magnitude = (abs(high) + (1 << right >> 1)) >> right

@@ -1,4 +1,4 @@
-"""How types that numpy lacks are held: packed integers, raw bits, strings; read as LiteRT reads them."""
+"""Types that numpy lacks are held as packed integers, raw bits or strings, and read as LiteRT reads them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSTANTS = {
 
 
 def beside(tensor_type: TensorType) -> bytes:
-    """A constant and an input of the type beside an operator that uses neither."""
+    """Build a constant and an input of the type beside an operator that uses neither."""
     dtype, values = CONSTANTS[tensor_type]
     b = Builder()
     x, y = b.input(np.float32, (2,)), b.tensor(np.float32, (2,))

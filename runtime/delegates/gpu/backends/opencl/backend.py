@@ -66,19 +66,21 @@ class OpenClBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the device is and can do."""
+        """The device's identity and abilities."""
         return self.opened.capabilities
 
     def findings(self) -> Findings:
-        """What trials in processes of their own found, kept in the cache."""
+        """Return the findings of trials in processes of their own, kept in the cache."""
         return probe_precision(self.opened.device, self.capabilities, self.cache)
 
     def knowing(self, capabilities: Capabilities) -> OpenClBackend:
-        """The same device with other capabilities, as what a probe has found."""
+        """Return the same device with other capabilities, such as a probe's findings."""
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 
     def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
-        """A block whose OpenCL errors become those of `faults.device_errors`, which name the device."""
+        """Return a block whose OpenCL errors become those of `faults.device_errors`, which name the
+        device.
+        """
         return device_errors(f"{what} on {self.capabilities.name}", self.opened.context, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
@@ -86,7 +88,9 @@ class OpenClBackend:
         return self.library.load(source, progress)
 
     def kernel_keys(self, source: Source) -> Mapping[str, str]:
-        """The keys of the library's entries, which are of the kind `kernels`, by the kernels' names."""
+        """Return the keys of the library's entries, which are of the kind `kernels`, by the kernels'
+        names.
+        """
         return self.library.keys(source)
 
     def record(

@@ -48,7 +48,9 @@ _loads = count(1)
 
 
 def may_call_addresses(device: Capabilities) -> bool:
-    """True where calls by address are worth a trial: PoCL on x86-64 CPUs, on systems with memory files."""
+    """Return True if calls by address are worth a trial: PoCL on x86-64 CPUs, on systems with memory
+    files.
+    """
     return (
         device.is_pocl
         and not device.is_gpu
@@ -82,15 +84,15 @@ def load_function(name: str, content: bytes) -> int:
 
 
 def _unique_path(handle: int) -> str:
-    """A path of an open file that no earlier one had: numbers of files are used again, and the loader takes a
-    path that it knows for the library that it has loaded from there.
+    """Return a path of an open file that no earlier one had: file numbers are reused, and the loader takes a
+    known path for the library that it has loaded from there.
     """
     steps = "".join("./" if digit == "1" else "/" for digit in f"{next(_loads):b}")
     return f"/proc/self/fd/{steps}{handle}"
 
 
 def counters(groups: int) -> NDArray[np.int32]:
-    """The counters by which so many groups share layers, as they are before a launch."""
+    """Return the counters by which so many groups share layers, as they are before a launch."""
     return np.zeros(_COUNTERS + groups, np.int32)
 
 

@@ -41,7 +41,7 @@ Given: TypeAlias = tuple[tuple[int, Storage], ...]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What becomes of the storages of one run: addresses by value, and the values that are copied, with the
+    """The treatment of one run's storages: addresses by value, and the values that are copied, with the
     reasons.
     """
 
@@ -98,7 +98,7 @@ class CallerMemory:
         return Bound(addresses, tuple(copied_in), tuple(copied_out), tuple(reasons))
 
     def bound_table(self, addresses: dict[int, int]) -> NDArray[np.int32]:
-        """The table with these addresses in the place of the arena's."""
+        """Return the table with these addresses in the place of the arena's."""
         table, far = self.table.copy(), self._first_far
         for value, address in addresses.items():
             for reference in self._references[value]:
@@ -114,7 +114,7 @@ class CallerMemory:
         return table
 
     def bytes_of(self, value: int) -> int:
-        """The bytes of a value's elements, dense."""
+        """Return the bytes of a value's elements, dense."""
         known = self._graph.values[value]
         return known.elements * known.type.size
 
@@ -167,7 +167,9 @@ class CallerMemory:
     def _why_copied(
         self, value: int, storage: Storage, taken: Iterable[tuple[int, int, bool]], *, is_output: bool
     ) -> str | None:
-        """None where kernels can use the memory itself, which must have room for their last vectors."""
+        """Return why a value is copied; None if kernels can use the memory itself, including its last
+        vectors.
+        """
         if self._arena is None:
             return f"kernels on {self._opened.capabilities.name} reach the delegate's own memory only"
         if value in self._graph.states:

@@ -60,14 +60,16 @@ class Compiler:
             self.say(_left_by_pocl(kernel["name"]), kernel=kernel["name"])
 
     def _binaries(self, common: str, kernels: Sequence[Mapping[str, Any]]) -> None:
-        """The driver's binaries of programs that hold one kernel each."""
+        """Report the driver's binaries of programs that hold one kernel each."""
         for kernel in kernels:
             program = built(self._context, common + kernel["text"])
             self._run(program, kernel["name"], np.int32(0), tuple(kernel["group"]))
             self.say(binary_of(program), kernel=kernel["name"])
 
     def _trial(self, common: str, kernels: Sequence[Mapping[str, Any]]) -> None:
-        """The binary of `run_layers`, the second kernel, which has called the first by its address."""
+        """Report the binary of `run_layers`, the second kernel, after it has called the first by its
+        address.
+        """
         called, layers = kernels
         program = built(self._context, common + called["text"])
         self._run(program, called["name"], np.uint64(0))
@@ -86,7 +88,7 @@ class Compiler:
 
 
 def _left_by_pocl(name: str) -> bytes:
-    """The machine code of a kernel, which PoCL leaves in its cache; raises `DelegateError` where not."""
+    """Return a kernel's machine code, which PoCL leaves in its cache. Raises `DelegateError` without it."""
     # A kernel that was compiled before is not compiled again, so its file stays where it is.
     found = list(Path(os.environ["POCL_CACHE_DIR"]).glob(f"*/*/{name}/*/{name}.so"))
     if not found:

@@ -69,7 +69,7 @@ class CompilerLostError(DelegateError):
 
 
 def environment_of_child(pocl_cache: Path, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a child gets of this process's environment: where programs and drivers are, and their settings.
+    """Return a child's part of this process's environment: paths of programs and drivers, and their settings.
 
     It imports from the same absolute folders as this process, and PoCL keeps its files in `pocl_cache`.
     """
@@ -134,7 +134,7 @@ class _Child:
         return bool(part)
 
     def next_answer(self) -> tuple[dict[str, Any], bytes] | None:
-        """The next complete answer, if there is one."""
+        """Return the next complete answer, if there is one."""
         head, newline, rest = self.answers.partition(b"\n")
         if not newline:
             return None
@@ -166,7 +166,7 @@ class _Child:
         return self.process.wait()
 
     def last_words(self) -> str:
-        """The end of what the process and its driver have printed."""
+        """Return the end of the output of the process and its driver."""
         try:
             lines = (self.folder / "log").read_text(errors="replace").split("\n")
         except OSError:
@@ -259,7 +259,7 @@ class Compilers:
             ) from error
 
     def _replaced(self, ended: _Child) -> _Child:
-        """A new child for one that had ended idle; raises `DelegateError` for one that ended otherwise."""
+        """Replace a child that had ended idle; raises `DelegateError` for one that ended otherwise."""
         names = ", ".join(kernel.name for kernel in ended.doing)
         was_idle, words = ended.ended_idle, ended.last_words()
         self._children.remove(ended)
@@ -305,7 +305,7 @@ def _children_for(kernels: int) -> int:
 
 
 def _groups(kernels: Sequence[Kernel], children: int) -> list[Sequence[Kernel]]:
-    """Requests of about equal size, as many for each child."""
+    """Group the kernels into requests of about equal size, as many for each child."""
     groups = -(-len(kernels) // (_GROUP * children)) * children
     ordered = sorted(kernels, key=lambda kernel: len(kernel.text))
     return [found for i in range(groups) if (found := ordered[i::groups])]
@@ -313,7 +313,7 @@ def _groups(kernels: Sequence[Kernel], children: int) -> list[Sequence[Kernel]]:
 
 @cache
 def compilers(index: int, name: str, folder: Path | None) -> Compilers:
-    """The children of this process for a device; their files lie in `folder`, None for the system's."""
+    """Return this process's children for a device; their files lie in `folder`, None for the system's."""
     found = Compilers(index, name, folder)
     atexit.register(found.close, _END_S)
     return found

@@ -66,7 +66,7 @@ def platforms_without_devices() -> list[str]:
 
 
 def is_gpu(device: pyopencl.Device) -> bool:
-    """True for anything but a CPU device: such devices get kernels with work-groups."""
+    """Return True for anything but a CPU device: such devices get kernels with work-groups."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     return not device.type & cl.device_type.CPU
@@ -78,7 +78,7 @@ def _matches(device: Any, wanted: str) -> bool:
 
 
 def choose_device(wanted: str | int | None) -> pyopencl.Device:
-    """The device that `wanted` names: an index, or a part of its own or its platform's name.
+    """Return the device that `wanted` names: an index, or a part of its own or its platform's name.
 
     None chooses the first GPU, or the first device where there is no GPU.
 
@@ -147,7 +147,7 @@ def release_unused_code_of(device: pyopencl.Device) -> None:
 
 
 def open_context(device: pyopencl.Device) -> pyopencl.Context:
-    """A context on one device. Raises `DelegateError` where the driver refuses."""
+    """Create a context on one device. Raises `DelegateError` if the driver refuses."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     try:
@@ -162,7 +162,7 @@ context cannot be used in another."""
 
 
 def shared_context(device: pyopencl.Device) -> pyopencl.Context:
-    """This process's context on a device. Raises `DelegateError` where the driver refuses."""
+    """Return this process's context on a device. Raises `DelegateError` if the driver refuses."""
     key = (os.getpid(), device.int_ptr)
     if key not in _CONTEXTS:
         _CONTEXTS[key] = open_context(device)
@@ -208,12 +208,12 @@ def open_device(
 
 
 def bounded(device: Capabilities, threads: int | None) -> Capabilities:
-    """The device with at most `threads` groups at a time, which only a CPU device can be told."""
+    """Limit the device to `threads` groups at a time, which only a CPU device can be told."""
     if threads is None or device.is_gpu or threads >= device.compute_units:
         return device
     return replace(device, compute_units=threads)
 
 
 def classed(device: Capabilities, device_class: str) -> Capabilities:
-    """The device with the class that the option `device_class` gives it."""
+    """Return the device with the class that the option `device_class` gives it."""
     return device if device_class == "auto" else replace(device, device_class=DeviceClass(device_class))

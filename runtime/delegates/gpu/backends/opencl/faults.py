@@ -1,4 +1,4 @@
-"""OpenCL's errors as the runtime's: which say that a device is lost, and which that its memory is full.
+"""Converts OpenCL's errors to the runtime's, such as a lost device or full memory.
 
 A lost device stays lost for the process, whose contexts on it are void. Other processes are not concerned.
 """
@@ -66,7 +66,7 @@ _REMEDY: Final = "start a new process, and look for the cause in the driver's lo
 def device_error(
     code: int | None, text: str, what: str, context: pyopencl.Context, needs: str = ""
 ) -> DeviceError:
-    """What OpenCL's error `code`, in words `text`, means for `what` on a context's device.
+    """Convert OpenCL's error `code`, with its words `text`, into an error of `what` on a context's device.
 
     `needs` says in a message about memory how much is needed. A device that is found lost is marked so.
     """

@@ -1,4 +1,4 @@
-"""Which device it is, whatever its place in a list: its UUID and its place on the PCI bus, where it has them.
+"""Identifies a device wherever it is listed: by its UUID and its place on the PCI bus, if it has them.
 
 Devices are listed in the loader's order, which a new driver or a restart may change; two GPUs of one kind
 share every other property.
@@ -23,7 +23,7 @@ _PCI: Final = 0x410F
 
 
 def identity(device: pyopencl.Device) -> Mapping[str, str]:
-    """The fields `opencl_uuid` and `opencl_pci` of a device, each left out where its driver has none."""
+    """Return the fields `opencl_uuid` and `opencl_pci` of a device, each left out if its driver has none."""
     extensions = device.extensions.split()
     found = {}
     if "cl_khr_device_uuid" in extensions and (data := _info(device, _UUID, 16)):
@@ -53,7 +53,7 @@ def _place(domain: int, bus: int, slot: int, function: int) -> str:
 
 
 def _info(device: pyopencl.Device, name: int, size: int) -> bytes | None:
-    """A property that pyopencl has no name for, None where the driver refuses."""
+    """Return a property that pyopencl has no name for, None if the driver refuses."""
     loader = ctypes.util.find_library("OpenCL")
     if loader is None:
         return None

@@ -77,12 +77,12 @@ class KernelLibrary:
         return self._layers is not None
 
     def keys(self, source: Source) -> dict[str, str]:
-        """The keys of a program's kernels, by their names."""
+        """Return the keys of a program's kernels, by their names."""
         form: Form = "code" if self.calls_addresses else "binaries"
         return {kernel.name: kernel_key(form, kernel.whole, self._device) for kernel in source.kernels}
 
     def load(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
-        """The kernels of a program; what the library lacks is compiled and kept.
+        """Load the kernels of a program; what the library lacks is compiled and kept.
 
         Raises `DelegateError` with the compiler's first error and its whole log.
         """
@@ -137,7 +137,7 @@ class KernelLibrary:
     def _load_programs(
         self, source: Source, keys: Mapping[str, str], progress: Progress
     ) -> dict[str, pyopencl.Program]:
-        """A driver may refuse binaries, those of its own included: then this process compiles."""
+        """Load programs. A driver may refuse binaries, even its own: then this process compiles."""
         programs: dict[str, pyopencl.Program] = {}
         missing = []
         for kernel in source.kernels:
@@ -182,7 +182,7 @@ class KernelLibrary:
             self._compilers.compile(form, common, alike, counted)
 
     def _tried(self) -> pyopencl.Program | None:
-        """The program of `run_layers`, where a trial in a child process has called functions with it.
+        """Return the program of `run_layers`, if a trial in a child process has called functions with it.
 
         The program is kept on disk, and so is the reason of a failure. A child that was lost is no answer.
         """

@@ -1,4 +1,4 @@
-"""The process that tries what a device does with narrow numbers: an unknown instruction would end it.
+"""The process that tests a device with narrow numbers: an unknown instruction would end it.
 
 The arguments are the index of the device and the trials to run. Each answer is a line on the standard output:
 the trial, a tab, and its fault, empty where the device returned the right numbers.
@@ -31,7 +31,7 @@ _NUMBERS = np.array(
 
 
 def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]]:
-    """What each trial must return."""
+    """Return the expected result of each trial."""
     half = numbers.astype(np.float16)
     return {
         Trial.FP16_STORAGE: half.astype(np.float32),
@@ -44,7 +44,7 @@ def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]
 
 
 def run(context: pyopencl.Context, trial: Trial) -> str:
-    """The fault of a trial."""
+    """Run a trial and return its fault."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     text = f"#define {trial.value}\n{kernel_source('precision_probe.cl')}"

@@ -1,4 +1,4 @@
-"""Asks a device, by programs that compile, run and are compared, what it does with narrow numbers.
+"""Finds out how a device handles narrow numbers, by programs that compile, run and are compared.
 
 Extensions do not tell: NVIDIA's driver compiles half arithmetic without advertising it, and PoCL's compiler
 knows no name for instructions that the processor has. A trial may end its process, so it has one of its own.
@@ -31,7 +31,7 @@ such a kernel; longer only makes a hanging driver hold up the start."""
 
 
 def probe_precision(device: pyopencl.Device, described: Capabilities, cache: Cache) -> Findings:
-    """What a device does with narrow numbers, from the cache or by running every trial."""
+    """Return the device's behaviour with narrow numbers, from the cache or by running every trial."""
     known = kept_findings(described, cache)
     if known is not None:
         return known
@@ -42,7 +42,7 @@ def probe_precision(device: pyopencl.Device, described: Capabilities, cache: Cac
 
 
 def kept_findings(described: Capabilities, cache: Cache) -> Findings | None:
-    """What an earlier probe of the device found; None where there was none. Nothing is tried."""
+    """Return the findings of an earlier probe of the device; None if there was none. Runs nothing."""
     known = cache.read("precision", _key(described))
     if known is None:
         return None
@@ -55,7 +55,7 @@ def _key(described: Capabilities) -> str:
 
 
 def _run(index: int, trials: list[Trial]) -> dict[Trial, str]:
-    """The fault of each trial. One that ends the process is named, and the rest gets another process."""
+    """Return the fault of each trial. One that ends the process is named; the rest get another process."""
     found: dict[Trial, str] = {}
     while len(found) < len(trials):
         waiting = [trial for trial in trials if trial not in found]
@@ -67,7 +67,7 @@ def _run(index: int, trials: list[Trial]) -> dict[Trial, str]:
 
 
 def _ask(index: int, trials: list[Trial]) -> tuple[dict[Trial, str], str]:
-    """The answers of one process, and how it ended."""
+    """Return the answers of one process, and how it ended."""
     command = [sys.executable, "-P", "-m", f"{__package__}.precision_child", str(index)]
     command += [trial.value for trial in trials]
     try:

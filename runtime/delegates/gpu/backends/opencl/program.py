@@ -20,7 +20,7 @@ BUILD_OPTIONS = ("-cl-std=CL1.2",)
 
 
 def binary_of(program: pyopencl.Program) -> bytes:
-    """The driver's binary for the program's only device."""
+    """Return the driver's binary for the program's only device."""
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     binaries: list[bytes] = program.get_info(cl.program_info.BINARIES)  # type: ignore[assignment]  # typed as object
@@ -59,14 +59,18 @@ def built(context: pyopencl.Context, text: str) -> pyopencl.Program:
 
 
 def _first_fault(log: str) -> str:
-    """The first error that names a file of `kernels/` and its line, wherever the driver puts the word."""
+    """Return the first error that names a file of `kernels/` and its line, wherever the driver puts the
+    word.
+    """
     lines = (" ".join(line.split()) for line in log.splitlines())
     return next((line for line in lines if "error" in line and ".cl:" in line), "its log names no kernel")
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerProbe:
-    """What a driver did with the smallest kernel: why it failed (else None), and the seconds that it took."""
+    """The result of compiling the smallest kernel: the reason of a failure, else None, and the seconds it
+    took.
+    """
 
     fault: str | None
     seconds: float

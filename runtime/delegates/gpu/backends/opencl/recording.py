@@ -86,7 +86,7 @@ class OpenClRecording:
             self.device_bytes: int = sum(int(buffer.size) for buffer in allocated)
 
     def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
-        """A buffer of `size` bytes, and on a CPU device the host memory under it, else None.
+        """Allocate a buffer of `size` bytes; also return the host memory under it on a CPU device, else None.
 
         Zeros where it is writable, because padded lanes that no kernel has written must be finite.
         """
@@ -138,7 +138,7 @@ class OpenClRecording:
         )
 
     def entry(self, layer: int) -> Entry:
-        """The enqueue of one layer."""
+        """Return the enqueue of one layer."""
         if not self._opened.capabilities.shares_one_kernel:
             return self._own_entry(layer)
         most = self._opened.groups_per_unit * self._opened.capabilities.compute_units
@@ -183,7 +183,7 @@ class OpenClRecording:
         self._cl.enqueue_nd_range_kernel(self.queue, entry.kernel, entry.global_size, entry.local_size)
 
     def timer(self) -> Callable[[Entry], int]:
-        """A second queue, whose events carry times. See `backends.base.Recording.timer`."""
+        """Return a timer on a second queue, whose events carry times. See `backends.base.Recording.timer`."""
         queue = self._timing_queue()
 
         def timed(entry: Entry) -> int:
@@ -194,7 +194,7 @@ class OpenClRecording:
         return timed
 
     def _timing_queue(self) -> pyopencl.CommandQueue:
-        """A further queue, whose events carry times, once nothing runs on the own one."""
+        """Create a further queue, whose events carry times, once nothing runs on the own one."""
         # A run on a caller's memory may have left its addresses in the table, and that queue waits for none.
         self._place({})
         self.queue.finish()
@@ -312,7 +312,7 @@ class OpenClRecording:
         return None if failed is None else InvocationError(failed)
 
     def _first_failed(self, flags: NDArray[np.int32] | None) -> str | None:
-        """The message of the first check whose flag, the first integer of its line, is set."""
+        """Return the message of the first check whose flag, the first integer of its line, is set."""
         checks = self.plan.checks
         if flags is None:
             return None
@@ -325,7 +325,9 @@ class OpenClRecording:
         return self._arena_memory if self._opened.capabilities.is_pocl else None
 
     def _host_view(self, value: int, like: NDArray[Any]) -> NDArray[Any] | None:
-        """The value's memory itself on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
+        """Return the value's memory itself on PoCL, whose CPU devices work on the host's memory; None
+        elsewhere.
+        """
         if self._reached_memory is None:
             return None
         start = self.plan.offsets[value]

@@ -1,4 +1,4 @@
-"""The ends of runs as OpenCL events: what later runs wait for on the device, and callers on the host."""
+"""The ends of runs as OpenCL events, for which later runs wait on the device, and callers on the host."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OpenClEvent:
         return self._event
 
     def is_signaled(self) -> bool:
-        """True once the command has ended, with or without an error."""
+        """Return True once the command has ended, with or without an error."""
         return self._status()[0] <= 0
 
     def _status(self) -> tuple[int, str]:
@@ -150,7 +150,7 @@ class OpenClRun(OpenClEvent):
         self._lock = Lock()
 
     def wait(self, timeout_ms: int = -1) -> None:
-        """As `OpenClEvent.wait`; raises the run's error."""
+        """Wait as `OpenClEvent.wait`; raises the run's error."""
         if self._error is not None:
             raise self._error
         try:
@@ -176,7 +176,7 @@ class OpenClRun(OpenClEvent):
 
 
 def _failure(ended: Sequence[Completion]) -> BaseException | None:
-    """The first error among them."""
+    """Return the first error among them."""
     for completion in ended:
         try:
             completion.wait()

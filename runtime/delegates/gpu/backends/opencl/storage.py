@@ -45,7 +45,7 @@ class BufferStorage:
 
     @property
     def place(self) -> Place:
-        """Where it lies in the process, on a device that works on the host's memory."""
+        """The buffer's place in the process, on a device that works on the host's memory."""
         if self._place is None:
             with self.lock() as memory:
                 address = memory.ctypes.data
@@ -54,7 +54,7 @@ class BufferStorage:
 
     @contextmanager
     def lock(self) -> Iterator[NDArray[Any]]:
-        """The buffer mapped into the host's memory for the time of the block."""
+        """Map the buffer into the host's memory for the time of the block."""
         import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
         with mapped_errors("mapping a buffer of the caller's"):

@@ -56,7 +56,7 @@ def mapped_errors(what: str) -> Iterator[None]:
 
 
 def in_one_line(error: Exception) -> str:
-    """The text of an error of `wgpu`, which has several lines."""
+    """Return the text of an error of `wgpu`, which has several lines, in one line."""
     return " ".join(str(error).split())
 
 
@@ -74,7 +74,7 @@ def list_adapters() -> list[Any]:
 
 
 def choose_adapter(wanted: str | int | None) -> Any:
-    """The adapter that `wanted` names: an index, or a part of its name or of its interface's, as "Vulkan".
+    """Return the adapter that `wanted` names: an index, or part of its name or its interface's, as "Vulkan".
 
     None chooses the first that is no CPU, or the first.
 

@@ -43,12 +43,12 @@ class WebGpuBackend:
 
     @staticmethod
     def described(wanted: str | int | None) -> Capabilities:
-        """What an adapter is and can do, without opening it. Raises `DeviceError` where there is none."""
+        """Describe an adapter without opening it. Raises `DeviceError` if there is none."""
         return described(choose_adapter(wanted))
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the adapter is and can do."""
+        """The adapter's identity and abilities."""
         return self.opened.capabilities
 
     def findings(self) -> Findings:
@@ -56,11 +56,13 @@ class WebGpuBackend:
         return Findings(dict.fromkeys(Trial, "the backend webgpu does not try it"))
 
     def knowing(self, capabilities: Capabilities) -> WebGpuBackend:
-        """The same device with other capabilities."""
+        """Return the same device with other capabilities."""
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 
     def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
-        """A block whose WebGPU errors become those of `faults.device_errors`, which name the device."""
+        """Return a block whose WebGPU errors become those of `faults.device_errors`, which name the
+        device.
+        """
         return device_errors(what, self.opened, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> Pipelines:

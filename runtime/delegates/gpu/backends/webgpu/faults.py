@@ -1,4 +1,4 @@
-"""WebGPU's errors as the runtime's: which say that a device is lost, and which that its memory is full.
+"""Converts WebGPU's errors to the runtime's, such as a lost device or full memory.
 
 A lost device stays lost for the delegate that opened it; WebGPU gives another one a device of its own.
 """

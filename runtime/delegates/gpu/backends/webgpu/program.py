@@ -56,7 +56,7 @@ def _pipeline(opened: OpenedAdapter, kernel: Kernel) -> Any:
 
 
 def _layout(device: Any, writable: Sequence[bool]) -> Any:
-    """The bindings, those included that a kernel does not use: every kernel is bound alike."""
+    """Return the bindings, including those that a kernel does not use: every kernel is bound alike."""
     visibility = wgpu.ShaderStage.COMPUTE
     entries: list[Mapping[str, Any]] = [
         {

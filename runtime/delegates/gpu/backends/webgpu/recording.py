@@ -77,7 +77,7 @@ class WebGpuRecording:
                 )
 
     def _allocate(self, size: int) -> Any:
-        """A buffer of zeros, as WebGPU makes them."""
+        """Allocate a buffer; WebGPU fills it with zeros."""
         usage = wgpu.BufferUsage
         return self._opened.device.create_buffer(
             size=round_up(size, _WORD), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
@@ -103,7 +103,9 @@ class WebGpuRecording:
             self._opened.device.queue.write_buffer(buffer, offset, padded)
 
     def _tabulated(self) -> tuple[Any, list[int]]:
-        """The rows, each behind the place at which it begins in its binding; and where the bindings begin."""
+        """Return the rows, each behind the place at which it begins in its binding, and the bindings'
+        beginnings.
+        """
         offsets, size = [], 0
         for row in self.rows:
             offsets.append(size)
@@ -117,7 +119,7 @@ class WebGpuRecording:
         return buffer, offsets
 
     def _bound(self, layer: int) -> Any:
-        """The buffers of a layer's kernel, which sees a table of its own row alone, as layer 0."""
+        """Return the buffers of a layer's kernel, which sees a table of its own row alone, as layer 0."""
         pipeline = self._pipelines[self.rows[layer][0]]
         constants = self._constants[self.buffers[layer]]
         row_bytes = _WORD * (len(self.rows[layer]) + 1)
@@ -132,7 +134,7 @@ class WebGpuRecording:
         )
 
     def entry(self, layer: int) -> Entry:
-        """The run of one layer."""
+        """Return the run of one layer."""
         launch = self.launches[layer]
         groups = (*launch.groups, 1, 1)[:3]
         kernel = (self._pipelines[self.rows[layer][0]], self._groups[layer])

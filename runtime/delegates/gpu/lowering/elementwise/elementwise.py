@@ -120,7 +120,7 @@ def _second_step(facts: OperatorFacts) -> Step:
 
 
 def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
-    """A constant of one element becomes a number of the step."""
+    """Return a binary step; a constant of one element becomes a number of the step."""
     data = facts.graph.constants.get(operand)
     if data is not None and data.size == 1 and name in ("ADD", "MUL"):
         return Step(f"{name}_SCALAR", (), (float(data.reshape(-1)[0]),))

@@ -70,7 +70,8 @@ a device with more compute units leaves some idle."""
 
 
 def _table(facts: OperatorFacts, levels: int = _LEVELS) -> Array:
-    """The operator's result for the first levels, or pairs of them, as bytes: of all, [256] or [256 * 256].
+    """Return the operator's result for the first levels, or pairs of them, as bytes: of all, [256] or [256
+    * 256].
 
     Raises FarmRuntimeError where the CPU path has no kernel for such tensors.
     """
@@ -106,7 +107,7 @@ class Linear:
     high: int
 
     def levels(self, x: Array, z: Array) -> Array:
-        """The result, int32, of operands that broadcast: bit for bit what the kernel makes of them."""
+        """Return the result, int32, of operands that broadcast: bit for bit what the kernel makes of them."""
         u = x.astype(np.float32) - np.float32(self.zeros[0])
         v = z.astype(np.float32) - np.float32(self.zeros[1])
         first, second = np.float32(self.factors[0]), np.float32(self.factors[1])
@@ -117,7 +118,9 @@ class Linear:
 
 
 def _linear(facts: OperatorFacts, table: Array) -> Linear | None:
-    """The sum or product that has exactly the table's results for all pairs of levels; None without one."""
+    """Return the sum or product that has exactly the table's results for all pairs of levels; None without
+    one.
+    """
     tensors, operator = facts.graph.subgraph.tensors, facts.operator
     if operator.opcode not in (Op.ADD, Op.SUB, Op.MUL):
         return None
@@ -264,7 +267,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def _joined(node: Node, context: Context, output: GraphValue) -> int:
-    """How many pixels follow one another without a gap, in all operands and the result, for each row."""
+    """Return the number of pixels without a gap, in all operands and the result, for each row."""
     lanes = round_up(output.channels)
     for each in (*node.inputs, node.outputs[0]):
         if each is None or context.value(each).shape != output.shape:

@@ -170,7 +170,7 @@ _VECTORS_PER_UNIT = 8
 
 
 def _forbidden(op: Kind, first: ElementType | None) -> _Forbidden | None:
-    """What the second operand must not be, where the first has this type: floats have a remainder by zero."""
+    """Return the condition that the second operand must not fulfil: floats have a remainder by zero."""
     return None if op == Op.STABLEHLO_REMAINDER and first is F32 else _FORBIDDEN.get(op)
 
 
@@ -217,7 +217,7 @@ def _selects_rows(facts: OperatorFacts) -> bool:
 
 
 def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -> str:
-    """The node's expression of its operands `{0}`, `{1}` and so on, which have these types."""
+    """Return the node's expression of its operands `{0}`, `{1}` and so on, which have these types."""
     op, first = node.op, types[0]
     if op == Op.CAST:
         return _cast(first, result)
@@ -240,7 +240,7 @@ def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -
 
 
 def _total(count: int) -> str:
-    """The sum of so many operands, from the first on."""
+    """Write the sum of so many operands, from the first on."""
     found = "{0}"
     for i in range(1, count):
         found = f"WRAPPING({{t}}, {found}, +, {{{i}}})"
@@ -257,7 +257,7 @@ def _cast(source: ElementType, target: ElementType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """How 16 lanes of an operand from channel c of pixel p on are loaded, with the parameters of its place.
+    """The load of 16 lanes of an operand from channel c of pixel p on, with the parameters of its place.
 
     `is_splat`: whether one element fills all lanes, padded ones included.
     """
@@ -277,7 +277,7 @@ def _operand(position: int, value: Value, strides: Sequence[int], output: Value)
 
 
 def _operands(node: Node, context: Context, output: Value) -> list[_Operand]:
-    """The node's operands, each broadcast to the output's shape."""
+    """Return the node's operands, each broadcast to the output's shape."""
     found = []
     for position, source in enumerate(node.reads[: len(node.inputs)]):
         value = context.value(source)
@@ -297,7 +297,7 @@ def _strides(shape: Sequence[int], steps: Sequence[int], output: Value) -> list[
 
 
 def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[tuple[Check, ...], str]:
-    """The check of a computed second operand, if it needs one, and the expression of what it must not be."""
+    """Return the check of a computed second operand, if any, and the expression of its forbidden values."""
     forbidden = _forbidden(node.op, values[0].type)
     if forbidden is None or values[1].is_constant:
         return (), "0"

@@ -73,7 +73,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _converts(node: Node, graph: Graph) -> bool:
-    """True for a node that reads or writes integers."""
+    """Return True for a node that reads or writes integers."""
     (target,) = node.outputs
     return any(graph.values[value].type is not ElementType.F32 for value in (*node.reads, target))
 

@@ -68,7 +68,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def _circle(size: int) -> PackedConstant:
-    """The points of the unit circle by which a transform turns its numbers: cosines, then sines."""
+    """Return the points of the unit circle by which a transform turns its numbers: cosines, then sines."""
 
     def make() -> NDArray[np.float64]:
         angles = 2 * np.pi * np.arange(size // 2) / size
@@ -78,7 +78,7 @@ def _circle(size: int) -> PackedConstant:
 
 
 def _spectrum(node: Node, context: Context, source: int) -> Launch:
-    """A unit is one image."""
+    """Return the launch of RFFT2D; a unit is one image."""
     before, after = context.value(source), context.value(node.outputs[0])
     (height, width), layout = node.attributes["lengths"], context.layout(node.outputs[0])
     size, images = max(2, height, width), prod(after.shape[:-2])
@@ -108,7 +108,7 @@ def _spectrum(node: Node, context: Context, source: int) -> Launch:
 
 
 def _part(node: Node, context: Context, source: int) -> Launch:
-    """A unit is a range of pixels."""
+    """Return the launch of a part of complex numbers; a unit is a range of pixels."""
     before, after = context.value(source), context.value(node.outputs[0])
     channels = round_up(after.channels)
     return Launch(

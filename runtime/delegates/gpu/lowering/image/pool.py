@@ -115,7 +115,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def _in_groups(node: Node, context: Context, source: int, window: str) -> Candidate:
-    """A work-item for four channels of a pixel."""
+    """Return the candidate with a work-item for four channels of a pixel."""
     (target,), a = node.outputs, node.attributes
     before, after = context.value(source), context.value(target)
     _, in_h, in_w, _ = before.shape

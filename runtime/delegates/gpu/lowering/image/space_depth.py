@@ -51,7 +51,9 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def _space_to_depth(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
-    """A block's pixels are channels, row by row. `shape` is the output's, as below."""
+    """Return the axes of the copy: a block's pixels are channels, row by row. `shape` is the output's, as
+    below.
+    """
     inner = [Digit(block, step) for block, step in zip(blocks, steps[1:], strict=False)]
     space = [[Digit(n, b * step)] for n, b, step in zip(shape[1:], blocks, steps[1:], strict=False)]
     return [[Digit(shape[0], steps[0])], *space, [*inner, Digit(shape[-1] // prod(blocks), steps[-1])]]
@@ -67,7 +69,7 @@ def _depth_to_space(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
 
 
 def _space_to_batch(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
-    """The places within a block count more than the batch."""
+    """Return the axes of the copy, in which the places within a block count more than the batch."""
     places = [Digit(block, step) for block, step in zip(blocks, steps[1:], strict=False)]
     factors = (*blocks, *(1,) * len(shape))
     others = [[Digit(n, f * step)] for n, f, step in zip(shape[1:], factors, steps[1:], strict=False)]

@@ -60,7 +60,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """What CONV_2D offers for a flat window, else tiles over all taps."""
+    """Return the candidates of CONV_2D for a flat window, else tiles over all taps."""
     flat = _flat_shape(node, context)
     if flat is not None:
         return window_candidates(node, context, flat)
@@ -87,7 +87,7 @@ def _weights(node: Node, context: Context) -> Weights:
 
 
 def _flat_shape(node: Node, context: Context) -> ConvShape | None:
-    """The convolution as one of two dimensions; None where all three take part."""
+    """Return the convolution as one of two dimensions; None if all three take part."""
     source, filter_id, target = _ids(node)
     images, *sizes, channels = context.value(source).shape
     _, *outs, out_channels = context.value(target).shape
@@ -191,7 +191,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
 
 
 def _in_groups(node: Node, context: Context) -> Candidate:
-    """The product of windows in work-groups, whose pixels and taps lie in frames."""
+    """Return the product of windows in work-groups, whose pixels and taps lie in frames."""
     source, filter_id, target = _ids(node)
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     *taps, channels, columns = weights.shape

@@ -66,7 +66,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """The cheapest tile, and the next where the model sees little difference."""
+    """Return the cheapest tile, and the next if the model sees little difference."""
     shape = conv_shape(node, context, depthwise=True)
     if suits_groups(context.device):
         tile = patch_tile(shape) if shape.in_channels == shape.out_channels else None
@@ -102,7 +102,7 @@ def _cost(tile: tuple[int, int], shape: ConvShape) -> int:
 
 
 def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
-    """The number of parts into which a tile's channels are cut, so that every worker has something to do."""
+    """Return the number of parts into which a tile's channels are cut, so that every worker has work."""
     wanted = ceil_div(_UNITS_PER_WORKER * workers, tiles * shape.images)
     return next(count for count in range(min(wanted, blocks), 0, -1) if blocks % count == 0)
 
@@ -151,7 +151,9 @@ def patch_of(shape: ConvShape, tile: tuple[int, int]) -> tuple[int, int]:
 
 
 def patch_tile(shape: ConvShape) -> tuple[int, int] | None:
-    """The tile of a work-group: as few groups as possible, then the smallest patch; None where none fits."""
+    """Return the tile of a work-group: as few groups as possible, then the smallest patch; None if none
+    fits.
+    """
     blocks = LANES // QUAD
     side = range(1, _GROUP_SIDE + 1)
     tiles = [(rows, columns) for rows in side for columns in side]

@@ -42,7 +42,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _bias_is_added(facts: OperatorFacts) -> bool:
-    """True where the bias is a step behind the product; else it is packed with the weights, or absent."""
+    """Return True if the bias is a step behind the product; else it is packed with the weights, or absent."""
     return facts.has_input(2) and (facts.constant(1) is None or facts.constant(2) is None)
 
 
@@ -73,7 +73,7 @@ class _Rows:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """The product, behind a copy of the input where its rows do not consist of whole pixels."""
+    """Return the product, behind a copy of the input if its rows do not consist of whole pixels."""
     source, weights, bias = (*node.inputs, None)[:3]
     if source is None or weights is None:
         raise ValueError("a fully connected layer has an input and weights")
@@ -92,7 +92,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def _rows(node: Node, context: Context, value: Value, depth: int) -> tuple[_Rows, tuple[Launch, ...]]:
-    """The rows, and the launches that must come first."""
+    """Return the rows, and the launches that must come first."""
     source, layout = computed.placed(value, context)
     count = value.elements // depth
     if depth % value.channels == 0:
@@ -103,7 +103,7 @@ def _rows(node: Node, context: Context, value: Value, depth: int) -> tuple[_Rows
 
 
 def _reading(launch: Launch, names: dict[int, Argument]) -> Launch:
-    """The launch reading other arguments than its values."""
+    """Return the launch reading other arguments than its values."""
     args = tuple(names.get(arg, arg) if isinstance(arg, int) else arg for arg in launch.args)
     return replace(launch, args=args)
 
@@ -144,7 +144,7 @@ def _computed(context: Context, rows: _Rows, weights: Value) -> computed.Product
 
 
 def _reads_any_layout(node: Node, graph: Graph) -> bool:
-    """True except for rows of several pixels by constant weights, which are packed for padded lanes."""
+    """Return False for rows of several pixels by constant weights, which are packed for padded lanes."""
     source, weights = node.inputs[:2]
     if source is None or weights is None:
         return False

@@ -65,7 +65,7 @@ class _Axis:
         return ceil_div(self.taps, self.stride)
 
     def parameters(self, letter: str) -> dict[str, int]:
-        """The numbers as the kernel calls them."""
+        """Return the numbers as the kernel calls them."""
         return {
             f"IN_{letter}": self.size,
             f"OUT_{letter}": self.out,
@@ -90,7 +90,9 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """The cut is computed as if the output were convolved to the input (`kernels/padding.h`)."""
+    """Read the node. The cut is computed as if the output were convolved to the input
+    (`kernels/padding.h`).
+    """
     _, *sizes, _ = facts.output_shape()
     attributes: dict[str, int] = {}
     for letter, out, taps in zip("hw", sizes, facts.shape(1)[1:3], strict=True):
@@ -105,7 +107,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """The cheapest tile of a phase, and one of another width where the cost model sees no difference.
+    """Return the cheapest tile of a phase, and one of another width if the cost model sees no difference.
 
     The node's inputs are the image [N, H, W, I], the filter [O, h, w, I] and the bias [O] or None.
     """
@@ -179,7 +181,7 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
 
 
 def _in_groups(node: Node, context: Context, rows: _Axis, columns: _Axis) -> Candidate:
-    """A product in work-groups for each phase, whose left side are the inputs under its taps."""
+    """Return a product in work-groups for each phase, whose left side are the inputs under its taps."""
     (source, filter_id, bias), (target,) = node.inputs, node.outputs
     if source is None or filter_id is None:
         raise ValueError("a transposed convolution has an input and a filter")

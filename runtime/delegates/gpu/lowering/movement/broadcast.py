@@ -39,7 +39,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """The input that is repeated. `places`: the output's axis for each of its own, where that is given."""
+    """Read the input that is repeated. `places`: the output's axis for each of its own, if that is given."""
     place = int(facts.operator.opcode == Op.FILL)
     places = tuple(map(int, facts.options.get("broadcast_dimensions", ())))
     return NodeSpec(facts.operator.inputs[place : place + 1], {"places": places})

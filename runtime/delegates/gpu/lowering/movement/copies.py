@@ -63,7 +63,7 @@ class Digit:
 
 
 def any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    """Copies read and write any strides: the answer of their families to the layout pass."""
+    """Return True, the answer to the layout pass: copies read and write any strides."""
     return True
 
 
@@ -86,7 +86,7 @@ def source_strides(node: Node, context: Context) -> list[int]:
 def copy_launch(
     node: Node, context: Context, axes: Sequence[Sequence[Digit]], base: int = 0, fill: float = 0
 ) -> Launch:
-    """The launch that fills the node's output from its first input.
+    """Return the launch that fills the node's output from its first input.
 
     Args:
         node: any node with one input that is copied and one output.
@@ -164,7 +164,7 @@ class _Copy:
 
 
 def _in_units(copy: _Copy) -> Instance:
-    """The unit function, whose units are ranges of pixels."""
+    """Return the unit function, whose units are ranges of pixels."""
     value = copy.value
     constant = {name: count for name, count in copy.row.items() if _is_constant(name, count)}
     return Instance(
@@ -192,7 +192,7 @@ def _in_units(copy: _Copy) -> Instance:
 
 
 def _in_groups(copy: _Copy) -> tuple[Instance, tuple[int, ...]]:
-    """The kernel of work-groups for elements of 32 bits, and its groups."""
+    """Return the kernel of work-groups for elements of 32 bits, and its groups."""
     value, row = copy.value, copy.row
     has_vectors = copy.lanes > 0 and not any(step % QUAD for step in (*copy.steps, copy.layout.pixel_stride))
     width = copy.lanes // QUAD if has_vectors else value.channels + copy.tail
@@ -230,12 +230,14 @@ def _launch(node: Node, value: Value, instance: Instance, units: int, groups: tu
 
 
 def _is_constant(name: str, count: int) -> bool:
-    """True for counts that the code holds: of short rows, loops would cost more than their elements."""
+    """Return True for counts that the code holds: in short rows, loops would cost more than their
+    elements.
+    """
     return count <= _SHORT_RUN if name == "RUN" else count == (1 if name == "RUNS" else 0)
 
 
 def source_of(node: Node) -> int:
-    """The value that a node copies. Raises ValueError where its first input is absent."""
+    """Return the value that a node copies. Raises ValueError if its first input is absent."""
     source = node.inputs[0]
     if source is None:
         raise ValueError(f"{node.op.name} needs its first input")
@@ -243,7 +245,7 @@ def source_of(node: Node) -> int:
 
 
 def _merged(digits: Sequence[Digit]) -> list[Digit]:
-    """The fewest digits with the same offsets: neighbours that count on are joined, those of extent 1 go."""
+    """Return the fewest digits with the same offsets: joins neighbours that count on, drops extents of 1."""
     found: list[Digit] = []
     for digit in digits:
         if digit.extent == 1 and digit.is_affine:
@@ -258,7 +260,9 @@ def _merged(digits: Sequence[Digit]) -> list[Digit]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the element of an index lies behind the first one, and whether inside; the parameters of both."""
+    """The offset of the element of an index from the first one, and whether it is inside; the parameters of
+    both.
+    """
 
     offset: str
     inside: str
@@ -303,7 +307,9 @@ _FILLS = {1: "(uchar)FILL", 4: "as_float(FILL)", 8: "((ulong)(uint)FILL_HIGH << 
 
 
 def _bits(fill: float, element: ElementType) -> dict[str, int]:
-    """The parameters with the bits of `fill`: numbers on their way to a kernel would lose some of a NaN."""
+    """Return the parameters with the bits of `fill`: numbers on their way to a kernel would lose some of a
+    NaN.
+    """
     words = np.frombuffer(np.array(fill, element.dtype).tobytes().ljust(_WORD_BYTES, b"\0"), np.int32)
     return dict(zip(("FILL", "FILL_HIGH"), map(int, words), strict=False))
 

@@ -44,7 +44,7 @@ position of the row is computed more often than its elements are worth."""
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What is gathered: `outer` positions, `shared` of which in a row use the same vectors; `inner` axes
+    """The form of a gather: `outer` positions, `shared` of which in a row use the same vectors; `inner` axes
     behind the extents, by their shape.
     """
 
@@ -55,7 +55,7 @@ class _Form:
 
 
 def _places(facts: OperatorFacts) -> tuple[int, int]:
-    """The positions of the tensor that is gathered from, and of the indices."""
+    """Return the positions of the tensor that is gathered from, and of the indices."""
     return (1, 0) if facts.operator.opcode is Op.EMBEDDING_LOOKUP else (0, 1)
 
 
@@ -74,7 +74,7 @@ def _form(facts: OperatorFacts) -> _Form:
 
 
 def _outside(facts: OperatorFacts) -> str:
-    """What the CPU path says of an index outside."""
+    """Return the CPU path's error text for an index outside."""
     extents = _form(facts).extents
     if facts.operator.opcode is Op.EMBEDDING_LOOKUP:
         return f"a row outside the {extents[0]} of the table"
@@ -159,7 +159,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def narrow_table(value: Value) -> PackedConstant | None:
-    """A matrix as `gather_narrow.cl` reads it; None for float32, or scales that are not of its rows."""
+    """Return a matrix as `gather_narrow.cl` reads it; None for float32, or scales that are not of its
+    rows.
+    """
     stored = value.stored
     if stored is None or len(value.shape) != _MATRIX_RANK:
         return None

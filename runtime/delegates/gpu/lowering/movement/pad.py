@@ -40,7 +40,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _zero(facts: OperatorFacts) -> int | None:
-    """What stands for zero: of levels their zero point; None where that is not known."""
+    """Return the number that stands for zero: of levels their zero point; None if that is not known."""
     tensor = facts.graph.subgraph.tensors[facts.operator.inputs[0]]
     if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
         return 0
@@ -49,9 +49,9 @@ def _zero(facts: OperatorFacts) -> int | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """`paddings`: elements before and behind each axis; `value`, or `mode` of MIRROR_PAD: what they are.
+    """Read `paddings`, elements before and behind each axis, and their `value`, or `mode` of MIRROR_PAD.
 
-    `zero`: what stands for zero.
+    `zero`: the number that stands for zero.
     """
     paddings, value = facts.constant(1), facts.constant(2) if facts.has_input(2) else None
     if paddings is None:

@@ -73,7 +73,7 @@ def dense_copy(
     sources: tuple[int, ...],
     device: Capabilities,
 ) -> Launch:
-    """A launch that writes the elements of a value in row-major order, without padded lanes."""
+    """Return a launch that writes the elements of a value in row-major order, without padded lanes."""
     instance = _copy(value, layout, pixels=value.pixels, channels=value.channels, stride=value.channels)
     return _launch(instance, (source, target), value, sources, device)
 
@@ -85,7 +85,7 @@ def _launch(
     sources: tuple[int, ...],
     device: Capabilities,
 ) -> Launch:
-    """The launch of a copy to `value`."""
+    """Return the launch of a copy to `value`."""
     launch = Launch(
         instance,
         args,
@@ -126,7 +126,7 @@ def _copy(
     group: int = 1,
     group_stride: int | None = None,
 ) -> Instance:
-    """The function that copies `source` to `pixels` pixels of `channels` channels, `stride` apart."""
+    """Return the function that copies `source` to `pixels` pixels of `channels` channels, `stride` apart."""
     step, length, alike = layout.channel_stride, source.channels, source.channels == channels
     if layout.pixel_stride == length * step:
         # Its pixels follow each other like channels, so that the whole value is one row.

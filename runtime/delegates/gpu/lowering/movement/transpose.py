@@ -82,7 +82,7 @@ class _Turned:
 
 
 def _turned(node: Node, context: Context) -> _Turned | None:
-    """None where the channels stay, or lie otherwise than padded."""
+    """Describe a copy that turns channels; None if they stay, or lie otherwise than padded."""
     source, target, perm = node.inputs[0], node.outputs[0], node.attributes.get("perm")
     if source is None or not perm or perm[-1] == len(perm) - 1:
         return None
@@ -108,7 +108,7 @@ def _turned(node: Node, context: Context) -> _Turned | None:
 
 
 def _in_blocks(turned: _Turned) -> Candidate:
-    """The copy in blocks of whole vectors that are turned in registers."""
+    """Return the copy in blocks of whole vectors that are turned in registers."""
     blocks = ceil_div(turned.lines, LANES)
     values = {
         "LINES": turned.lines,
@@ -121,7 +121,7 @@ def _in_blocks(turned: _Turned) -> Candidate:
 
 
 def _in_groups(turned: _Turned) -> Candidate:
-    """The copy through tiles in local memory."""
+    """Return the copy through tiles in local memory."""
     columns = round_up(turned.columns)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, "PADDED": columns, **turned.steps}
     local = LocalArray("tile", "float", _TILE * (_TILE + 1))

@@ -96,7 +96,7 @@ def _supports_basic(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """The inputs by their places in LiteRT's list, absent ones as -1."""
+    """Read the inputs by their places in LiteRT's list, absent ones as -1."""
     options = facts.options
     attributes = {
         "basic": _is_basic(facts),
@@ -196,7 +196,7 @@ class _Steps:
         return found
 
     def at(self, t: int) -> list[Launch]:
-        """The launches of step `t`: the sums, what follows from them, the projection."""
+        """Return the launches of step `t`: the sums, their results, the projection."""
         y = self.extent.rows(self.context, self.y, t)
         hidden = Rows(Scratch("hidden", self.extent.batch * self.padded), 0, 1, self.padded)
         out = y if self.cell.projection is None else hidden
@@ -208,7 +208,9 @@ class _Steps:
         return found
 
     def _tails(self, t: int) -> tuple[tuple[Argument, ...], dict[str, int | float]]:
-        """What follows the sums: the pointers behind `out`, and the parameters of the states."""
+        """Return the arguments of the part behind the sums: the pointers behind `out`, and the states'
+        parameters.
+        """
         before = self.old if t == 0 else self.fresh
         kept = (self.state,) if self._keeps() else ()
         cell = self.context.pointer(before) if t == 0 else before

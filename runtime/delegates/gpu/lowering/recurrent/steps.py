@@ -35,7 +35,7 @@ ACTIVATIONS = {
 def unsupported_cell(
     facts: OperatorFacts, states: Sequence[int], weights: Sequence[int]
 ) -> Unsupported | None:
-    """The reason why a cell with these inputs as states and weights has no kernel, or None."""
+    """Return why a cell with these inputs as states and weights has no kernel, or None."""
     if activation_of(facts) not in ACTIVATIONS:
         return Unsupported(f"the activation {activation_of(facts)} has no kernel")
     for i in states:
@@ -57,20 +57,20 @@ class Rows:
     stride: int
 
     def parameters(self, name: str) -> dict[str, int]:
-        """As a kernel takes them, with `name` in front."""
+        """Return the parameters as a kernel takes them, with `name` in front."""
         return {f"{name}_FIRST": self.first, f"{name}_STEP": self.step, f"{name}_STRIDE": self.stride}
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How many steps a sequence has, of how many batch rows, and which of them comes first in memory."""
+    """The number of steps and batch rows of a sequence, and which of the two comes first in memory."""
 
     time: int
     batch: int
     time_major: bool
 
     def rows(self, context: Context, value: int, t: int) -> Rows:
-        """The rows of step `t` in a value."""
+        """Return the rows of step `t` in a value."""
         stride = context.layout(value).pixel_stride
         if self.time_major:
             return Rows(value, t * self.batch, 1, stride)
@@ -78,7 +78,9 @@ class Extent:
 
 
 def extent_of(node: Node, shape: Sequence[int]) -> Extent:
-    """The extent of an input [batch, n], or of a sequence in the layout that the node's attributes state."""
+    """Return the extent of an input [batch, n], or of a sequence in the layout that the node's attributes
+    state.
+    """
     if len(shape) == 2:
         return Extent(1, shape[0], time_major=True)
     time_major = bool(node.attributes["time_major"])
@@ -87,7 +89,7 @@ def extent_of(node: Node, shape: Sequence[int]) -> Extent:
 
 
 def whole(context: Context, value: int) -> Rows:
-    """The rows of a state [batch, n]."""
+    """Return the rows of a state [batch, n]."""
     return Rows(context.pointer(value), 0, 1, context.layout(value).pixel_stride)
 
 

@@ -90,13 +90,13 @@ _UNSIGNED = {I32: "uint", I64: "ulong"}
 
 
 def _kind(node: Node, element: ElementType) -> str:
-    """The reduction, as in the functions' names."""
+    """Return the reduction, as in the functions' names."""
     kind = _KINDS[node.op]
     return _OF_BOOLS.get(kind, kind) if element is BOOL else kind
 
 
 def _arithmetic(node: Node, element: ElementType) -> dict[str, str]:
-    """The defines of a reduction: types of elements and of partial results, and how these are computed.
+    """Return the defines of a reduction: types of elements and of partial results, and their arithmetic.
 
     Sums and products of integers wrap around, which numbers without a sign do. A mean of integers is a sum of
     64 bits, divided towards zero.
@@ -114,7 +114,9 @@ def _arithmetic(node: Node, element: ElementType) -> dict[str, str]:
 
 
 def _factor(node: Node, element: ElementType, count: int) -> dict[str, int | float]:
-    """The parameter of what is stored: of a mean, one by the number of elements, or that number."""
+    """Return the parameter of the stored results: of a mean, one by the number of elements, or that
+    number.
+    """
     if node.op != Op.MEAN:
         return {}
     if element is I8:
@@ -123,7 +125,7 @@ def _factor(node: Node, element: ElementType, count: int) -> dict[str, int | flo
 
 
 def _axes(facts: OperatorFacts) -> tuple[int, ...] | None:
-    """The reduced axes from the front; None where they are not constant."""
+    """Return the reduced axes from the front; None if they are not constant."""
     data = facts.constant(1)
     if data is None:
         return None
@@ -157,7 +159,9 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def _mean_of_levels(facts: OperatorFacts, axes: tuple[int, ...]) -> dict[str, int]:
-    """The division is part of the multiplier, shifted left first as far as there is room, as in LiteRT."""
+    """Return the parameters of a mean. The division is part of the multiplier, shifted left first as far as
+    there is room, as in LiteRT.
+    """
     tensors = facts.graph.subgraph.tensors
     given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
     if given is None or made is None:
@@ -176,7 +180,7 @@ def _mean_of_levels(facts: OperatorFacts, axes: tuple[int, ...]) -> dict[str, in
 
 
 def _digits(node: Node, context: Context, source: int, *, reduced: bool) -> list[Digit]:
-    """The leading dimensions of the input that are reduced, or those that are kept."""
+    """Return the leading dimensions of the input that are reduced, or those that are kept."""
     shape, step = context.value(source).shape, context.layout(source).pixel_stride
     found: list[Digit] = []
     for axis in reversed(range(len(shape) - 1)):
@@ -187,7 +191,7 @@ def _digits(node: Node, context: Context, source: int, *, reduced: bool) -> list
 
 
 def _views(node: Node, context: Context, source: int) -> tuple[int, dict[str, str], dict[str, int]]:
-    """How many pixels are reduced to one; where these lie, as defines and their parameters."""
+    """Return the number of pixels that are reduced to one, and their positions as defines with parameters."""
     reduced = _digits(node, context, source, reduced=True)
     kept = offset("KEPT", _digits(node, context, source, reduced=False), "(p)")
     joined = offset("JOINED", reduced, "(r)")
@@ -256,7 +260,7 @@ def _columns(node: Node, context: Context, source: int) -> Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Reduced:
-    """What a kernel of work-groups reduces: `pixels` to each of `outputs`, and where these lie.
+    """The work of a reducing kernel of work-groups: `pixels` to each of `outputs`, and their positions.
 
     `pixels_at` has the generated expressions, `steps` their parameters.
     """
@@ -315,7 +319,7 @@ def _ranges(whole: _Reduced) -> int:
 
 
 def _ranges_in_groups(node: Node, context: Context, whole: _Reduced, ranges: int) -> tuple[Launch, Scratch]:
-    """The launch that reduces ranges of pixels, and the memory that takes their results."""
+    """Return the launch that reduces ranges of pixels, and the memory that takes their results."""
     channels, lanes = round_up(whole.channels), _lanes(whole.pixels)
     size = ceil_div(whole.pixels, ranges)
     ranges = ceil_div(whole.pixels, size)
@@ -329,7 +333,7 @@ def _ranges_in_groups(node: Node, context: Context, whole: _Reduced, ranges: int
 def _columns_instance(
     node: Node, given: _Reduced, lanes: int, sizes: Mapping[str, int | float], *, is_split: bool
 ) -> tuple[Instance, tuple[int, int]]:
-    """The kernel whose work-items share an output of four channels, and its groups."""
+    """Return the kernel whose work-items share an output of four channels, and its groups."""
     quads = GROUP_ITEMS // lanes
     instance = Instance(
         "reduction/reduce_groups.cl",
@@ -394,7 +398,7 @@ def _rows_in_groups(node: Node, context: Context, given: _Reduced, count: int) -
 
 
 def _of_floats(arithmetic: dict[str, str]) -> dict[str, str]:
-    """What kernels of float32 alone need of the arithmetic."""
+    """Return the part of the arithmetic that kernels of float32 alone need."""
     return {name: text for name, text in arithmetic.items() if name not in ("T", "P")}
 
 
@@ -406,7 +410,7 @@ def _launch(
     groups: tuple[int, ...] = (),
     units: int = 0,
 ) -> Launch:
-    """A launch of units or, where there are `groups`, of work-groups."""
+    """Return a launch of units or, if there are `groups`, of work-groups."""
     source = node.inputs[0]
     if source is None:
         raise ValueError("a reduction has one input")

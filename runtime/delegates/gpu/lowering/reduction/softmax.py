@@ -60,7 +60,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _real(facts: OperatorFacts, scale: float) -> float:
-    """What a level counts in the exponent, in Q5.26."""
+    """Return the weight of a level in the exponent, in Q5.26."""
     return float(np.float32(facts.options.get("beta", 1.0))) * scale * (1 << 26)
 
 

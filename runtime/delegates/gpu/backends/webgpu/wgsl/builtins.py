@@ -51,7 +51,7 @@ Arguments: TypeAlias = Sequence[Value]
 
 
 def call(name: str, arguments: Arguments, access: Accesses) -> Value | None:
-    """The value of a built-in function; None where the subset has none of this name.
+    """Return the value of a built-in function; None if the subset has none of this name.
 
     Raises TypeError for arguments that it does not take.
     """
@@ -70,7 +70,7 @@ def call(name: str, arguments: Arguments, access: Accesses) -> Value | None:
 
 
 def store(name: str, arguments: Arguments, access: Accesses) -> str | None:
-    """The statement of a built-in function that stores a vector; None for another function."""
+    """Return the statement of a built-in function that stores a vector; None for another function."""
     if name not in ("vstore2", "vstore4"):
         return None
     width = int(name[-1])
@@ -130,7 +130,7 @@ def _vector_load(width: int, arguments: Arguments, access: Accesses) -> Value:
 
 
 def _lanewise(name: str, arguments: Arguments, kind: str | None) -> Value:
-    """A function of WGSL whose arguments all have one type."""
+    """Call a function of WGSL whose arguments all have one type."""
     result = arguments[0].number
     for argument in arguments[1:]:
         result = common(result, argument.number)

@@ -51,13 +51,13 @@ class Functions(Protocol):
     access: Accesses
 
     def call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value | None:
-        """A call of the function of this name; None where the text has none."""
+        """Translate a call of the function of this name; None if the text has none."""
 
     def element(self, node: c_ast.Node) -> Number | Narrow | Void:
-        """The type that a type's node names, which is no pointer and no array."""
+        """Return the type that a type's node names, which is no pointer and no array."""
 
     def retyped(self, pointer: Value, pointed: c_ast.Node) -> Value:
-        """A pointer as one to the type that a node names."""
+        """Convert a pointer to one to the type that a node names."""
 
 
 class Expressions:
@@ -70,7 +70,7 @@ class Expressions:
         self.access = functions.access
 
     def value(self, node: Any) -> Value:
-        """An expression's value.
+        """Translate an expression and return its value.
 
         Raises `OutsideSubsetError` with the place of what has no meaning in the subset.
         """
@@ -84,7 +84,7 @@ class Expressions:
         return found
 
     def number(self, node: Any, to: Number) -> Value:
-        """An expression's value, converted to a type."""
+        """Translate an expression and return its value, converted to a type."""
         value = self.value(node)
         try:
             return converted(value, to)
@@ -92,7 +92,7 @@ class Expressions:
             raise OutsideSubsetError(node.coord, str(error)) from error
 
     def place(self, node: Any) -> Place:
-        """What an expression names that can be assigned to. Raises `OutsideSubsetError`."""
+        """Return the assignable place that an expression names. Raises `OutsideSubsetError`."""
         if isinstance(node, c_ast.ID):
             variable = self.scope.find(node.name)
             if variable is None:
@@ -135,7 +135,7 @@ class Expressions:
         raise OutsideSubsetError(node.coord, f"the name {node.name}")
 
     def _decayed(self, variable: Place, node: c_ast.Node) -> Value:
-        """A variable's value; an array of a work-group is a pointer to its first element."""
+        """Return a variable's value; an array of a work-group is a pointer to its first element."""
         if isinstance(variable, Variable) and isinstance(variable.type, Array):
             if variable.type.buffer is None or not isinstance(variable.type.element, Number):
                 raise OutsideSubsetError(node.coord, "an array as a value")
@@ -267,7 +267,7 @@ class Expressions:
         return converted(value, to)
 
     def _vector(self, parts: c_ast.ExprList, to: Number) -> Value:
-        """A vector of its lanes, or of smaller vectors."""
+        """Build a vector of its lanes, or of smaller vectors."""
         values = [self.value(part) for part in parts.exprs]
         lanes = [converted(value, Number(to.kind, value.number.width)) for value in values]
         if sum(lane.number.width for lane in lanes) != to.width:

@@ -1,4 +1,4 @@
-"""What lies outside the portable subset, with its place in a kernel's file."""
+"""The error for text outside the portable subset, with its place in a kernel's file."""
 
 from runtime.errors import DelegateError
 

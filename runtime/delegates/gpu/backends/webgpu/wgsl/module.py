@@ -44,7 +44,7 @@ class Module:
 
 @cache
 def translate(text: str, kernel: str) -> Module:
-    """The kernel of this name as a module; a text that was translated before is not again.
+    """Translate the kernel of this name into a module; a text that was translated before is not again.
 
     Its pointers become bindings of group 0: a parameter that is const is only read. Its numbers are 0. The
     size of a work-group is that of the constants `local_x`, `local_y` and `local_z` of the pipeline.
@@ -67,7 +67,7 @@ class _Translation:
         self._preludes: dict[str, str] = {}
 
     def module(self, kernel: str) -> Module:
-        """The module whose entry is `kernel`."""
+        """Return the module whose entry is `kernel`."""
         node = self._parsed.functions.get(kernel)
         if node is None:
             raise DelegateError(f"gpu delegate: the text has no kernel {kernel}")
@@ -89,7 +89,7 @@ class _Translation:
         return Module("".join(parts), tuple(buffer.is_writable for buffer in buffers))
 
     def _bound(self, node: c_ast.FuncDef) -> tuple[list[Value], list[str]]:
-        """The arguments of the kernel, and the declarations of its bindings."""
+        """Return the arguments of the kernel, and the declarations of its bindings."""
         arguments: list[Value] = []
         bindings: list[str] = []
         for parameter in _parameters(node):
@@ -106,7 +106,7 @@ class _Translation:
         return arguments, bindings
 
     def call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value | None:
-        """A call of a function of the text, translated for the buffers of its arguments."""
+        """Call a function of the text, translated for the buffers of its arguments."""
         if name in FUNCTIONS:
             return self._prelude_call(name, arguments, coordinate)
         node = self._parsed.functions.get(name)
@@ -125,7 +125,7 @@ class _Translation:
         return Value(f"{written}({', '.join(value.text for value in given)})", result, None, reads)
 
     def _prelude_call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value:
-        """A call of a function that WGSL lacks, for the width of its first argument."""
+        """Call a function that WGSL lacks, for the width of its first argument."""
         try:
             vector = Number(FUNCTIONS[name].kind, max(value.number.width for value in arguments))
             given = [converted(value, vector) for value in arguments]
@@ -151,7 +151,7 @@ class _Translation:
         return converted(value, number)
 
     def retyped(self, pointer: Value, pointed: c_ast.Node) -> Value:
-        """A pointer as one to another type: from and to void, as C converts by itself."""
+        """Convert a pointer to one to another type: from and to void, as C converts by itself."""
         return recast(pointer, self.element(pointed))
 
     def _result(self, node: c_ast.FuncDef) -> Type:
@@ -188,7 +188,7 @@ class _Translation:
         return Buffer(written, element=array.element if isinstance(array.element, Number) else None)
 
     def element(self, node: Any) -> Element:
-        """The type that a type's node names, which is no pointer and no array."""
+        """Return the type that a type's node names, which is no pointer and no array."""
         if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
             raise OutsideSubsetError(node.coord, "a type that is neither a number nor a vector")
         name = " ".join(node.type.names)

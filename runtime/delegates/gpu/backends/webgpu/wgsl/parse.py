@@ -49,7 +49,7 @@ class _Preprocessor(pcpp.Preprocessor):  # type: ignore[misc]  # pcpp has no typ
 
 
 def preprocessed(text: str) -> str:
-    """The text behind the preprocessor; `#line` directives keep the names of files and their lines.
+    """Preprocess a text; `#line` directives keep the names of files and their lines.
 
     Raises `DelegateError` with the first fault.
     """
@@ -63,7 +63,7 @@ def preprocessed(text: str) -> str:
 
 
 def parse(text: str) -> Parsed:
-    """The functions of a kernel's text.
+    """Parse a kernel's text and return its functions.
 
     Raises `DelegateError` with file and line where it is not C.
     """

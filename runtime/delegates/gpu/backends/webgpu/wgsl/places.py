@@ -1,4 +1,6 @@
-"""Where values lie: variables, lanes of vectors, elements of buffers, and the functions that access these."""
+"""Describes where values lie: variables, lanes of vectors, elements of buffers, and their access
+functions.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Variable:
         return Value(self.text, self.type, reads_memory=self.in_memory)
 
     def store(self, value: Value, access: Accesses) -> str:  # noqa: ARG002 - as all places
-        """The statement that stores a value of its type."""
+        """Return the statement that stores a value of its type."""
         return f"{self.text} = {value.text};"
 
 
@@ -47,7 +49,7 @@ class InBuffer:
 
     @property
     def type(self) -> Number:
-        """What a load gives. Raises TypeError where nothing can be loaded."""
+        """The type of a loaded value. Raises TypeError if nothing can be loaded."""
         element = self.pointer.element
         if isinstance(element, Void):
             raise TypeError("a pointer to void points to nothing that can be read or written")
@@ -58,7 +60,7 @@ class InBuffer:
         return Value(f"{access.loading(self.pointer)}({self.index})", self.type, reads_memory=True)
 
     def store(self, value: Value, access: Accesses) -> str:
-        """The statement that stores a value of its type."""
+        """Return the statement that stores a value of its type."""
         return f"{access.storing(self.pointer)}({self.index}, {value.text});"
 
 
@@ -81,7 +83,7 @@ class Lanes:
         return Value(f"{vector.text}.{self.lanes}", self.type, reads_memory=vector.reads_memory)
 
     def store(self, value: Value, access: Accesses) -> str:  # noqa: ARG002 - as all places
-        """The statement that stores into one lane. Raises TypeError for several, or in a buffer."""
+        """Return the statement that stores into one lane. Raises TypeError for several, or in a buffer."""
         if len(self.lanes) != 1 or not isinstance(self.whole, Variable):
             raise TypeError("an assignment to several lanes, or to a lane in a buffer")
         return f"{self.whole.text}.{self.lanes} = {value.text};"
@@ -91,7 +93,7 @@ Place: TypeAlias = "Variable | InBuffer | Lanes"
 
 
 def lanes_of(field: str, width: int) -> str:
-    """The lanes that `.x`, `.xy`, `.s0`, `.lo` and the like name. Raises TypeError for other names."""
+    """Return the lanes that `.x`, `.xy`, `.s0`, `.lo` and the like name. Raises TypeError for other names."""
     half = {"lo": _LANES[: width // 2], "hi": _LANES[width // 2 : width], "even": "xz"[: width // 2]}
     half["odd"] = "yw"[: width // 2]
     if field in half:
@@ -112,7 +114,7 @@ class Accesses:
         self.functions: dict[str, str] = {}
 
     def loading(self, pointer: Pointer, width: int | None = None) -> str:
-        """The name of the function that loads an element, or `width` of them that lie side by side."""
+        """Return the name of the function that loads an element, or `width` elements side by side."""
         buffer, element = pointer.buffer, pointer.element
         if isinstance(element, Narrow):
             sign = "i" if element.is_signed else "u"
@@ -127,7 +129,7 @@ class Accesses:
         return name
 
     def storing(self, pointer: Pointer, width: int | None = None) -> str:
-        """The name of the function that stores an element, or `width` of them side by side.
+        """Return the name of the function that stores an element, or `width` elements side by side.
 
         Raises TypeError where the buffer is read only, or an element is smaller than a word: two invocations
         that store into one word would lose one of them.
@@ -192,13 +194,13 @@ def _narrow_load(name: str, buffer: Buffer, element: Narrow) -> str:
 
 
 def element_of(array: Variable, index: Value) -> Variable:
-    """An element of an array."""
+    """Return an element of an array."""
     assert isinstance(array.type, Array)
     return Variable(f"{array.text}[{index.text}]", array.type.element, in_memory=True)
 
 
 def advanced(pointer: Value, count: Value) -> Value:
-    """A pointer so many elements further."""
+    """Return a pointer so many elements further."""
     if pointer.literal == 0:
         return Value(count.text, pointer.type, count.literal, count.reads_memory)
     reads = pointer.reads_memory or count.reads_memory
@@ -206,7 +208,7 @@ def advanced(pointer: Value, count: Value) -> Value:
 
 
 def recast(pointer: Value, element: Number | Narrow | Void) -> Value:
-    """The same place for elements of another type, which begins at a multiple of their size.
+    """Return the same place for elements of another type, which begins at a multiple of their size.
 
     Raises TypeError in memory of a work-group, whose arrays have one type.
     """

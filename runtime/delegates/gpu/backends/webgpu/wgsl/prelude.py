@@ -1,4 +1,4 @@
-"""What every module of WGSL begins with, and functions of OpenCL C that WGSL lacks."""
+"""The beginning of every module of WGSL, and functions of OpenCL C that WGSL lacks."""
 
 from dataclasses import dataclass
 from typing import Final

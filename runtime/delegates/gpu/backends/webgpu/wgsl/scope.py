@@ -1,4 +1,4 @@
-"""What a function's text is written to, and the names that are known at a place of it."""
+"""Writes a function's text, and tracks the names that are known at a place of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ class Writer:
         self.lines.append("    " * self.depth + text)
 
     def fresh(self) -> str:
-        """A name that no variable of a kernel has: these end with an underscore."""
+        """Return a name that no variable of a kernel has: these end with an underscore."""
         self._made += 1
         return f"made_{self._made}"
 
@@ -55,17 +55,19 @@ class Scope:
         self._blocks[-1][name] = variable
 
     def find(self, name: str) -> Variable | None:
-        """The variable of this name; None where there is none."""
+        """Return the variable of this name; None if there is none."""
         return next((block[name] for block in reversed(self._blocks) if name in block), None)
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """A block with names of its own."""
+        """Open a block with names of its own."""
         self._blocks.append({})
         yield
         self._blocks.pop()
 
 
 def named(name: str) -> str:
-    """A name of a kernel in WGSL, where many words are reserved: none of these ends with an underscore."""
+    """Return a kernel's name in WGSL, where many words are reserved: none of these ends with an
+    underscore.
+    """
     return f"{name}_"

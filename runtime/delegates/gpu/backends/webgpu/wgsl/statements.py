@@ -108,7 +108,7 @@ class Statements(Expressions):
         self.scope.declare(node.name, Variable(named(node.name), array))
 
     def _declare_pointer(self, node: c_ast.Decl) -> None:
-        """A variable that counts elements; its buffer is that of its initial value, for good."""
+        """Declare a variable that counts elements; its buffer is that of its initial value, for good."""
         if node.init is None:
             raise OutsideSubsetError(node.coord, f"the pointer {node.name} without an initial value")
         value = self.value(node.init)
@@ -256,5 +256,5 @@ def _identifiers(node: Any) -> list[c_ast.ID]:
 
 
 def _shared(array: Array, buffer: Buffer) -> Array:
-    """The array as memory of the work-group."""
+    """Return the array as memory of the work-group."""
     return Array(array.element, array.length, buffer)

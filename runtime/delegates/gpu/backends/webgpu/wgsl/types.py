@@ -54,13 +54,13 @@ class Narrow:
 
     @property
     def loaded(self) -> Number:
-        """What a load gives: C promotes it to int."""
+        """The type of a loaded value: C promotes it to int."""
         return Number(INT)
 
 
 @dataclass(frozen=True, slots=True)
 class Void:
-    """What a pointer to raw memory points to, and what a function without a result returns."""
+    """The target of a pointer to raw memory, and the result of a function without one."""
 
     @property
     def bytes(self) -> int:
@@ -141,7 +141,7 @@ FOREIGN: Final = (
 
 
 def common(first: Number, second: Number) -> Number:
-    """The type in which an operator computes, by C's and OpenCL C's rules.
+    """Return the type in which an operator computes, by C's and OpenCL C's rules.
 
     A vector decides the kind for a number beside it, which is widened to its lanes.
     """

@@ -40,7 +40,7 @@ class Value:
 
 
 def whole(number: int, kind: str | None = None) -> Value:
-    """A literal; without a kind an int, or a uint where an int does not hold it."""
+    """Write a literal; without a kind an int, or a uint if an int does not hold it."""
     kind = kind or (INT if number <= _MOST_INT else UINT)
     if kind == UINT:
         number &= (1 << 32) - 1
@@ -50,7 +50,7 @@ def whole(number: int, kind: str | None = None) -> Value:
 
 
 def converted(value: Value, to: Number) -> Value:
-    """The value as C converts it: a number to another kind, or to all lanes of a vector.
+    """Convert a value as C does: a number to another kind, or to all lanes of a vector.
 
     Raises TypeError between vectors of different widths.
     """
@@ -95,7 +95,7 @@ def to_zero(number: Number) -> str:
 
 
 def truth(value: Value) -> Value:
-    """A condition, as C takes one: what is not zero. A pointer to a buffer is never null."""
+    """Convert a value to a condition, as C does: true if not zero. A pointer to a buffer is never null."""
     if isinstance(value.type, Pointer):
         return Value("true", Number(BOOL), 1)
     if value.literal is not None:
@@ -147,7 +147,7 @@ _COMPARED: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 def binary(operator: str, left: Value, right: Value) -> Value:
-    """An operator on two numbers or vectors, other than `&&` and `||`.
+    """Apply an operator, other than `&&` and `||`, to two numbers or vectors.
 
     Raises TypeError for what it does not take.
     """
@@ -176,7 +176,7 @@ def binary(operator: str, left: Value, right: Value) -> Value:
 
 
 def ordered(width: int) -> str:
-    """The function that a comparison of floats goes through; see `prelude.ORDERED`."""
+    """Return the function that a comparison of floats goes through; see `prelude.ORDERED`."""
     return f"ordered_{width}"
 
 

@@ -49,7 +49,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """The general product, or that of pixels and weights where there is one constant matrix."""
+    """Return the general product, or that of pixels and weights if there is one constant matrix."""
     product = _product(node, context)
     right = product.right
     if right.data is None or product.batch > 1:

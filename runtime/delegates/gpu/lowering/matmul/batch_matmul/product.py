@@ -65,7 +65,7 @@ class RightSide:
 
     @property
     def matrices(self) -> int:
-        """How many different matrices there are."""
+        """The number of different matrices."""
         return prod(self.extents)
 
     def packed_batches(self, matrix: int) -> tuple[int, ...]:
@@ -91,7 +91,7 @@ class Product:
 
     @property
     def batch(self) -> int:
-        """How many products there are."""
+        """The number of products."""
         return prod(self.batches)
 
     @property
@@ -111,7 +111,7 @@ class Product:
         return 4 * (results + self.right.matrices * self.depth * self.columns)
 
     def starts(self, right: Sequence[int]) -> tuple[dict[str, str], dict[str, int]]:
-        """Where both sides' matrices of a batch begin, as defines and their parameters.
+        """Return the starts of both sides' matrices of a batch, as defines and their parameters.
 
         `right`: elements from one matrix of the right side to the next along each batch dimension.
         """
@@ -126,14 +126,14 @@ def _start(name: str, extents: Sequence[int], steps: Sequence[int], index: str) 
 
 
 def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
-    """What a kernel reads a value from, and where its elements lie there; a constant is packed as pixels."""
+    """Return the argument by which a kernel reads a value, and its layout; a constant is packed as pixels."""
     if value.is_constant:
         return pixels_packed(value), Layout(value.id, 0, round_up(value.channels))
     return value.id, context.layout(value.id)
 
 
 def candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
-    """The ways to compute a product that is the whole of `node`, the default first.
+    """Return the candidates for a product that is the whole of `node`, the default first.
 
     Where one tile has all rows, each number of the right side is used once: packing it cannot pay.
     """
@@ -150,7 +150,7 @@ def candidates(node: Node, context: Context, product: Product) -> list[Candidate
 
 
 def _in_place(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
-    """The rows of the right side are read where they lie."""
+    """Return the candidate that reads the rows of the right side where they lie."""
     right = product.right
     launch = _gemm(node, context, product, tile, right.source, right.stride, right.batches)
     return Candidate(f"rows_{tile.name}", (launch,))
@@ -183,7 +183,7 @@ def _panel_elements(product: Product, tile: Tile) -> int:
 
 
 def _matrices(product: Product) -> Floats:
-    """The constant right side as [matrices, depth, columns]."""
+    """Return the constant right side as [matrices, depth, columns]."""
     data = product.right.data
     if data is None:
         raise ValueError("the right side is not a constant")
@@ -238,7 +238,9 @@ def _gemm(
     right_row: int,
     right_batches: Sequence[int],
 ) -> Launch:
-    """The product by register tiles; `right_row` and `right_batches` are the strides of the right side."""
+    """Return the product by register tiles; `right_row` and `right_batches` are the strides of the right
+    side.
+    """
     left, (target,) = product.left, node.outputs
     starts, steps = product.starts(right_batches)
     return Launch(
@@ -306,5 +308,5 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
 
 
 def label_of(node: Node, product: Product) -> str:
-    """The operator and its sizes, for profiles."""
+    """Return the operator and its sizes, for profiles."""
     return f"{node.op.name} {product.batch}x{product.rows}x{product.depth}x{product.columns}"

@@ -22,7 +22,7 @@ from runtime.delegates.gpu.lowering.spec import (
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
-    """The cheapest tile, and one of another width where the cost model sees no difference."""
+    """Return the cheapest tile, and one of another width if the cost model sees no difference."""
     depth = shape.filter_h * shape.filter_w * shape.group_in
     tiles = best_tiles(shape.pixels, shape.out_channels, depth, context.device)
     return [direct(node, context, shape, tile) for tile in tiles]

@@ -38,7 +38,7 @@ input, filter and bias; the model's operator has no such input."""
 
 
 def constants_refusal(facts: OperatorFacts) -> Unsupported | None:
-    """The reason why filter or bias cannot be packed, or the window not be walked, or None."""
+    """Return why filter or bias cannot be packed, or the window not be walked, or None."""
     if facts.constant(1) is None:
         return Unsupported("the filter must be constant")
     if facts.has_input(2) and facts.constant(2) is None:
@@ -59,7 +59,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def product_of(shape: ConvShape) -> Product | None:
-    """The convolution as a product of its input's rows, None where it is not one.
+    """Return the convolution as a product of its input's rows, None if it is not one.
 
     A window of one pixel makes a row of each pixel. A window as large as the image makes one row of the whole
     image, whose padded lanes get rows of zero weights.
@@ -103,7 +103,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 def _in_groups(
     node: Node, context: Context, shape: ConvShape, scale: int | None = None
 ) -> Sequence[Candidate]:
-    """The kernel of work-groups that suits the convolution."""
+    """Return the kernel of work-groups that suits the convolution."""
     if shape.groups > 1 and not has_wide_members(shape):
         return [direct_in_groups(node, context, shape)]
     product = product_of(shape)
@@ -113,7 +113,7 @@ def _in_groups(
 
 
 def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
-    """The ways to compute a convolution: as a product, else by the most specialised kernel that fits.
+    """Return the candidates for a convolution: as a product, else by the most specialised kernel that fits.
 
     On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both,
     except where narrow weights would be transformed in every run.

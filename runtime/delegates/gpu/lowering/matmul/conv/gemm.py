@@ -51,7 +51,7 @@ class Product:
     weights: Weights
 
     def panels(self, name: str, width: int) -> PackedConstant:
-        """The packed weights for panels of `width` columns."""
+        """Pack the weights for panels of `width` columns."""
         count = ceil_div(self.columns, width)
         return self.weights.panels(name, count, self.depth, width, lambda codes: panels(codes, width))
 
@@ -62,7 +62,7 @@ class Product:
 
 
 def product_candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
-    """The ways to compute a product that is the whole of `node`."""
+    """Return the candidates for a product that is the whole of `node`."""
     if product.rows == 1:
         return [row(node, context, product, _row_width(product, context))]
     tiles = best_tiles(product.rows, product.columns, product.depth, context.device)
@@ -111,7 +111,7 @@ def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidat
 
 
 def _row_width(product: Product, context: Context) -> int:
-    """The widest unit, in columns, that leaves some units for each worker."""
+    """Return the widest unit, in columns, that leaves some units for each worker."""
     enough = _UNITS_PER_WORKER * context.device.compute_units
     return next((width for width in _ROW_TILES if product.columns >= enough * width), _ROW_TILES[-1])
 

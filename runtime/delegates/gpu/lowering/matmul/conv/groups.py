@@ -55,7 +55,7 @@ of each tile would multiply zeros."""
 
 @dataclass(frozen=True, slots=True)
 class GroupTile:
-    """What a group of 16 x 16 work-items computes: each has `rows` rows of `vectors` vectors of columns."""
+    """The work of a group of 16 x 16 work-items: each has `rows` rows of `vectors` vectors of columns."""
 
     rows: int
     vectors: int
@@ -73,7 +73,7 @@ class GroupTile:
 
     @property
     def name(self) -> str:
-        """As in kernel names: m64n64."""
+        """The tile's part of kernel names: m64n64."""
         return f"m{self.height}n{self.width}"
 
     def groups(self, rows: int, columns: int) -> tuple[int, int]:
@@ -103,7 +103,7 @@ result. The first fills 16 KiB of local memory."""
 
 
 def choose_tile(rows: int, columns: int, batch: int = 1, parts: int = 1) -> GroupTile:
-    """The largest tile that gives enough work-items and is not half empty.
+    """Return the largest tile that gives enough work-items and is not half empty.
 
     Where none does, the product may be split into so many `parts`: then the largest tile of those of which
     that makes enough, and are no larger than 64 x 64.
@@ -119,7 +119,7 @@ def choose_tile(rows: int, columns: int, batch: int = 1, parts: int = 1) -> Grou
 
 
 def parts_of(depth: int, items: int, least: int, step: int) -> tuple[int, int]:
-    """How many parts a product of so many work-items is split into, and k of each, a multiple of `step`."""
+    """Return the number of parts of a product of so many work-items, and k of each, a multiple of `step`."""
     wanted = min(ceil_div(FEWEST_ITEMS, items), max(1, depth // least))
     size = round_up(ceil_div(depth, wanted), step)
     return ceil_div(depth, size), size
@@ -137,7 +137,8 @@ def joining_items(parts: int, vectors: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LeftSide:
-    """How a kernel reads the left side: defines, their parameters, and whether four k lie side by side.
+    """The way in which a kernel reads the left side: defines, their parameters, and whether four k are
+    adjacent.
 
     `kind` is rows, window, volume or phases. `members` are the groups of channels of a window, of which each
     sees its own `channels`; `phases` those of a transposed convolution of `pixels` output pixels.
@@ -171,7 +172,7 @@ class LeftSide:
 def product_in_groups(
     node: Node, context: Context, product: Product, scale: int | None = None
 ) -> Sequence[Candidate]:
-    """A product that is the whole of `node`; `scale` is a value with a factor for each k."""
+    """Return a product that is the whole of `node`; `scale` is a value with a factor for each k."""
     aligned = product.step == 1 and product.row_stride % QUAD == 0 and product.depth <= product.row_stride
     if product.rows <= FEW_ROWS and scale is None:
         return [_few_rows(node, context, product)]
@@ -182,7 +183,7 @@ def product_in_groups(
 
 
 def window_in_groups(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
-    """A convolution as a product whose left side are windows, for each of its groups of channels.
+    """Return a convolution as a product whose left side are windows, for each of its groups of channels.
 
     The outputs of a group are a multiple of `QUAD` where there are several.
     """
@@ -207,7 +208,7 @@ def window_in_groups(node: Node, context: Context, shape: ConvShape) -> Sequence
 
 
 def has_wide_members(shape: ConvShape) -> bool:
-    """True where each group of a convolution's channels has outputs for most of a tile's columns."""
+    """Return True if each group of a convolution's channels has outputs for most of a tile's columns."""
     return shape.group_out % QUAD == 0 and shape.group_out >= WIDE_MEMBER
 
 
@@ -278,7 +279,7 @@ def tiled_product(
 
 
 def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
-    """A launch without tiles, split like a tiled one."""
+    """Return a launch without tiles, split like a tiled one."""
     source, target = _ends(node)
     weights = product.weights.rows(f"weights{target}", product.depth, product.columns)
     across = ceil_div(round_up(product.columns), SIDE * QUAD)
@@ -316,7 +317,7 @@ def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
 def _joined(
     node: Node, context: Context, parts: Scratch, weights: PackedConstant, shape: tuple[int, int, int]
 ) -> Launch:
-    """The launch that adds up the parts of a split product, and applies the epilogue."""
+    """Return the launch that adds up the parts of a split product, and applies the epilogue."""
     count, rows, columns = shape
     target, vectors = node.outputs[0], round_up(columns) // QUAD
     lanes = joining_items(count, rows * vectors)
@@ -350,7 +351,7 @@ def _joined(
 
 
 def _ends(node: Node) -> tuple[int, int]:
-    """The value that a node reads first, and the one that it writes."""
+    """Return the value that a node reads first, and the one that it writes."""
     source = node.inputs[0]
     if source is None:
         raise ValueError(f"{node.op.name} has an input")

@@ -28,7 +28,7 @@ then serves two vectors of weights. Chosen; smaller rounds what hardly anything 
 
 
 def suits_pairs(context: Context, weights: Weights, columns: int) -> bool:
-    """True where the device has the instruction, and the weights are bfloat16 and many enough."""
+    """Return True if the device has the instruction, and the weights are bfloat16 and many enough."""
     is_narrow = weights.type is WeightType.BF16 and columns >= _LEAST_COLUMNS
     return is_narrow and context.device.multiplies_bf16
 

@@ -131,7 +131,7 @@ class ConvShape:
 
 
 def _reads(extent: int, outputs: int, taps: int, stride: int, dilation: int, pad: int) -> int:
-    """How many pixels of a line of the image all windows along it read, together."""
+    """Count the pixels of an image line that all windows along it read, together."""
     first = [pad - tap * dilation for tap in range(taps)]
     return sum(
         max(0, min(outputs, ceil_div(extent + f, stride)) - max(0, ceil_div(f, stride))) for f in first
@@ -139,7 +139,7 @@ def _reads(extent: int, outputs: int, taps: int, stride: int, dilation: int, pad
 
 
 def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> ConvShape:
-    """The numbers of a CONV_2D node; a DEPTHWISE_CONV_2D node counts as one with a group for each channel."""
+    """Read the numbers of a CONV_2D node; DEPTHWISE_CONV_2D counts as one with a group for each channel."""
     source, filter_id, bias = (*node.inputs, None)[:3]
     (target,) = node.outputs
     if source is None or filter_id is None:
@@ -176,11 +176,11 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
 
 
 def _weights(value: int, bias: int | None, context: Context, *, depthwise: bool) -> Weights:
-    """The filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
+    """Return the filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
     found = weights_of(context.value(value), 3 if depthwise else 0, lambda: bias_of(bias, context))
     return found.arranged(lambda codes: codes.transpose(3, 1, 2, 0)) if depthwise else found
 
 
 def bias_of(bias: int | None, context: Context) -> Floats | None:
-    """The bias vector, None where there is none."""
+    """Return the bias vector, None if there is none."""
     return None if bias is None else context.constant(bias).reshape(-1)

@@ -38,7 +38,7 @@ the copy stays in a core's second-level cache; larger images use another kernel.
 
 
 def is_planar(shape: ConvShape) -> bool:
-    """True where the channels of the input lie in planes."""
+    """Return True if the channels of the input lie in planes."""
     return shape.in_layout.pixel_stride == 1 and shape.in_channels > 1
 
 
@@ -50,7 +50,7 @@ def _line_floats(shape: ConvShape) -> int:
 
 
 def stem_fits(shape: ConvShape) -> bool:
-    """True where the kernel can read this input, and its code and private memory stay small."""
+    """Return True if the kernel can read this input, and its code and private memory stay small."""
     s, layout = shape, shape.in_layout
     if s.groups > 1 or s.in_channels > _MOST_CHANNELS or s.filter_h * s.filter_w == 1:
         return False
@@ -61,7 +61,7 @@ def stem_fits(shape: ConvShape) -> bool:
 
 
 def stem_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
-    """The cheapest tile along a row, where the kernel fits."""
+    """Return the cheapest tile along a row, if the kernel fits."""
     if not stem_fits(shape):
         return []
     depth = shape.filter_h * shape.filter_w * shape.in_channels

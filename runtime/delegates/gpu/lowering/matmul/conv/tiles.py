@@ -55,7 +55,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """As in kernel names: m14n32."""
+        """The tile's part of kernel names: m14n32."""
         return f"m{self.rows}n{self.columns}"
 
     def panels(self, channels: int) -> int:
@@ -67,9 +67,9 @@ class Tile:
         return ceil_div(pixels, self.rows) * self.panels(channels)
 
     def order(self, pixels: int, channels: int, weight_bytes: int, phases: int = 1) -> dict[str, int]:
-        """The order of the tiles as parameters: by panels where a core's cache does not hold all weights.
+        """Return the order of the tiles as parameters: by panels if a core's cache does not hold all weights.
 
-        `phases`: how many products share the panels.
+        `phases`: the number of products that share the panels.
         """
         by_panel = weight_bytes > CACHED_WEIGHTS_BYTES
         inner = phases * ceil_div(pixels, self.rows) if by_panel else self.panels(channels)
@@ -96,7 +96,7 @@ def rank_tiles(
 
 
 def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities, batch: int = 1) -> list[Tile]:
-    """The cheapest tile, and the next one of another width where the model sees no difference."""
+    """Return the cheapest tile, and the next one of another width if the model sees no difference."""
     workers = device.compute_units
     first, *others = rank_tiles(pixels, channels, depth, workers, device.vector_floats, batch)
     limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers, batch)

@@ -35,20 +35,20 @@ class Weights:
     is_narrow: bool = False
 
     def arranged(self, arrange: Callable[[Array], Array]) -> Weights:
-        """The weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
+        """Return the weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
         return replace(self, codes=lambda: arrange(self.codes()))
 
     def panels(
         self, name: str, count: int, rows: int, width: int, pack: Callable[[Array], Array]
     ) -> PackedConstant:
-        """The constant that kernels read by `PANEL_HEAD` and `WEIGHTS16` of `kernels/common.cl`.
+        """Return the constant that kernels read by `PANEL_HEAD` and `WEIGHTS16` of `kernels/common.cl`.
 
         `pack` turns the codes into [count, rows, width]; column c of panel p is output p * width + c.
         """
         return self._packed(name, (count, rows, width), pack, LANES)
 
     def rows(self, name: str, depth: int, columns: int) -> PackedConstant:
-        """The constant that kernels of work-groups read by `WEIGHTS4` of `kernels/portable.cl`.
+        """Return the constant that kernels of work-groups read by `WEIGHTS4` of `kernels/portable.cl`.
 
         The codes must be a matrix [depth, columns]; columns are padded with zeros to 16.
         """
@@ -72,7 +72,9 @@ class Weights:
         return PackedConstant(name, size, make, ElementType.U8, self.type)
 
     def _heads(self, count: int, width: int) -> Floats:
-        """The rows in front of the panels, [count, rows of a head * width]; zeros behind the last output."""
+        """Return the rows in front of the panels, [count, rows of a head * width]; zeros behind the last
+        output.
+        """
         rows = (self.bias(), self.scales, self.zeros)[: self.type.head_rows]
         padded = np.zeros((len(rows), count * width), np.float32)
         for target, row in zip(padded, rows, strict=True):
@@ -100,7 +102,7 @@ def panel_bytes(kind: WeightType, rows: int, width: int) -> int:
 
 
 def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) -> Weights:
-    """The weights that a constant holds, whose dimension `outputs` counts the outputs of the product.
+    """Return the weights in a constant, whose dimension `outputs` counts the outputs of the product.
 
     Levels whose scales follow another dimension are widened here: a panel has a scale for each column.
     """

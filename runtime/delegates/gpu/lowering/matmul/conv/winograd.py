@@ -71,7 +71,7 @@ fewer only add units."""
 
 
 def winograd_fits(shape: ConvShape) -> bool:
-    """True where the method applies, and the map is large enough for it to pay."""
+    """Return True if the method applies, and the map is large enough for it to pay."""
     s = shape
     window = (s.filter_h, s.filter_w, s.stride_h, s.stride_w)
     if (
@@ -89,12 +89,12 @@ def winograd_fits(shape: ConvShape) -> bool:
 
 
 def groups_fit(shape: ConvShape) -> bool:
-    """True where the channels of each group fill whole vectors, which patches and panels consist of."""
+    """Return True if the channels of each group fill whole vectors, which patches and panels consist of."""
     return shape.groups == 1 or (shape.group_in % LANES == 0 and shape.group_out % LANES == 0)
 
 
 def is_small_map(shape: ConvShape) -> bool:
-    """True for maps on which transforms and weights may cost more than they save."""
+    """Return True for maps on which transforms and weights may cost more than they save."""
     return _extent(shape) <= _SMALL_MAP
 
 
@@ -185,14 +185,16 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
 
 
 def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Tile:
-    """The cheapest tile; of a grouped convolution one whose panels belong to a single group each."""
+    """Return the cheapest tile; of a grouped convolution one whose panels belong to a single group each."""
     workers, floats = device.compute_units, device.vector_floats
     ranked = rank_tiles(tiles, shape.out_channels, depth, workers, floats)
     return next(tile for tile in ranked if shape.groups == 1 or shape.group_out % tile.columns == 0)
 
 
 def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
-    """The transformed patches of all tiles, element by element, so that each product reads one block."""
+    """Return the launch that transforms the patches of all tiles, by element: each product reads one
+    block.
+    """
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
     return Launch(
@@ -213,7 +215,9 @@ def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
 def _weights(
     node: Node, shape: ConvShape, grid: _Grid
 ) -> tuple[PackedConstant | Scratch, tuple[Launch, ...]]:
-    """Transformed weights [elements of a patch][panels][depth][columns], and the launch that makes them."""
+    """Return transformed weights [elements of a patch][panels][depth][columns], and the launch that makes
+    them.
+    """
     kind, width = shape.weights.type, grid.tile.columns
     elements = grid.batch * grid.depth * grid.columns
     if kind is WeightType.F32:
@@ -275,7 +279,9 @@ def _product(node: Node, shape: ConvShape, grid: _Grid, weights: PackedConstant 
 
 
 def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
-    """The outputs of all tiles, with bias and epilogue: only here do results exist as pixels."""
+    """Return the launch of all tiles' outputs, with bias and epilogue: only here do results exist as
+    pixels.
+    """
     channels = round_up(shape.out_channels)
 
     def pack() -> Array:

@@ -88,7 +88,7 @@ def depthwise(node: Node, context: Context) -> Candidate:
 
 
 def _suits_pairs(s: _Shape, stride: int, dilation: int) -> bool:
-    """True for a window of which neighbouring outputs share inputs, or every second input begins one."""
+    """Return whether neighbouring outputs of a window share inputs, or every second input begins one."""
     return s.multiplier == 1 and (stride == 1 or (stride == 2 and dilation == 1)) and s.taps <= _MOST_TAPS
 
 

@@ -76,7 +76,7 @@ def _shape(node: Node, context: Context, source: int, weights: int) -> _Shape:
 
 
 def bias_of(bias: int | None, context: Context, outputs: int) -> Array:
-    """The bias, int64 [outputs], zeros where there is none."""
+    """Return the bias, int64 [outputs], zeros if there is none."""
     return (
         np.zeros(outputs, np.int64) if bias is None else context.constant(bias).reshape(-1).astype(np.int64)
     )

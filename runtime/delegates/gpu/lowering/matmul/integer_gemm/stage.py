@@ -1,4 +1,4 @@
-"""From sums of products of levels to output levels: what the tensors say of it, and its constants."""
+"""The stage from sums of products of levels to output levels: its reading from tensors, its constants."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def tensor(facts: OperatorFacts, i: int) -> Tensor:
 
 
 def output(facts: OperatorFacts) -> Tensor:
-    """The operator's output."""
+    """Return the operator's output."""
     return facts.graph.subgraph.tensors[facts.operator.outputs[0]]
 
 
 def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported | None:
-    """The reason why the output stage of a filter with `channels` outputs along `axis` cannot be exact."""
+    """Return why the output stage of a filter with `channels` outputs along `axis` cannot be exact, or
+    None.
+    """
     weights, bias = facts.constant(1), facts.constant(2)
     if weights is None or (facts.has_input(2) and bias is None):
         return Unsupported("filter and bias of integers must be constant")
@@ -73,12 +75,12 @@ def stage_attributes(facts: OperatorFacts, channels: int) -> Mapping[str, Any]:
 
 
 def bounds(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """The output's parameters of the kernels."""
+    """Return the output's parameters of the kernels."""
     return {"ZERO_POINT": attributes["zero_point"], "LOW": attributes["low"], "HIGH": attributes["high"]}
 
 
 class Stage(Enum):
-    """How a kernel turns sums into levels; the value is the define of `kernels/matmul/integer_gemm`."""
+    """The way from sums to levels in a kernel; the value is the define of `kernels/matmul/integer_gemm`."""
 
     DOUBLES = 0
     SHIFTS = 1
@@ -97,13 +99,15 @@ _UNUSED_SCALE = 0.25
 
 
 def stage_of(scales: Sequence[float]) -> Stage:
-    """The fastest stage that is exact for outputs of these scales, rounded twice as a convolution's are."""
+    """Return the fastest stage that is exact for outputs of these scales, rounded twice as a convolution's
+    are.
+    """
     _, shifts = quantize_multipliers(scales)
     return Stage.FACTORS if shifts.min() >= -_MOST_RIGHT and shifts.max() < 0 else Stage.SHIFTS
 
 
 def stage_rows(stage: Stage, offsets: Array, attributes: Mapping[str, Any], lanes: Array) -> Array:
-    """The rows of a stage for the outputs in `lanes`, int32, the offsets in front; flat.
+    """Return the rows of a stage for the outputs in `lanes`, int32, the offsets in front; flat.
 
     Lanes may go on behind the last output, and come in pairs of an even one and the next.
     """
