@@ -16,6 +16,7 @@ from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.results.change_estimates import Estimate, unpaired
 from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.session_spread import Controls, spread_of
 from runtime.common.statistics import estimate, quantile_for
 from runtime.common.verdict import verdict
 
@@ -52,7 +53,8 @@ def sessions(seed: int, plan: MeasurePlan, noise: Noise, slower_by: float, trial
         device = DeviceNoise(0.0, session_sd, SERIES, "cpu", "")
         variances = [((one.half or 0.0) / quantile_for(one.units)) ** 2 for one in (first, second)]
         log = first.centre - second.centre - math.log1p(slower_by)
-        found.append(unpaired(log, [(v, blocks - 1) for v in variances], (device, device)))
+        spread = spread_of(Controls(), device, device)
+        found.append(unpaired(log, [(v, blocks - 1) for v in variances], spread))
     return found
 
 

@@ -84,7 +84,8 @@ def _replayed(recordings: Recordings, backend: KeepingBackend) -> Prepared | str
     kept, reason = recordings.read()
     if kept is None:
         return reason
-    disturbed = "" if kept.is_settled else disturbance(backend.capabilities)
+    with stage("tune"):
+        disturbed = "" if kept.is_settled else disturbance(backend.capabilities)
     if not kept.is_settled and not disturbed:
         return "nothing had been timed for it"
     with backend.errors("preparing the partition", kept.plan.needs), stage("upload"):
@@ -130,7 +131,8 @@ def _made(
     graph, alternatives = lowered(partition, device, options, way)
     tuner = Tuner(backend, options, budget)
     # The candidates of all nodes at once: what is missing is compiled in parallel.
-    alternatives = tuner.shortlist(alternatives)
+    with stage("tune"):
+        alternatives = tuner.shortlist(alternatives)
     defaults = [Stage(position, node[0]) for position, node in enumerate(alternatives)]
     # Before the compiler, which takes seconds, and before weights are packed.
     placement = place(graph, defaults, device.max_allocation_bytes)

@@ -101,7 +101,7 @@ class Tuner:
         source: Source,
         program: Program,
     ) -> list[Stage]:
-        """One candidate for each node."""
+        """Return one candidate for each node."""
         keys = [self._kept.key(node) if len(node) > 1 else "" for node in alternatives]
         compared: dict[str, list[Stage]] = {}
         weights = Counter[str]()
@@ -121,9 +121,9 @@ class Tuner:
     def _timed(
         self, graph: Graph, compared: Mapping[str, Sequence[Stage]], source: Source, program: Program
     ) -> dict[str, str]:
-        """Return the names of the fastest candidates by their nodes' keys, which are kept, as are the
-        rule's choices
-        for what did not fit into the budget; none of a device that was disturbed meanwhile.
+        """Return the names of the fastest candidates by their nodes' keys; none of a disturbed device.
+
+        They are kept, and so are the rule's choices for what did not fit into the budget.
         """
         winners: dict[str, str] = {}
         groups = self._groups(graph, compared)
