@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from orchestrator.manifest.budget import RATIO, Budget
 from orchestrator.manifest.campaign import LEAST_TARGET
 from orchestrator.results.budgets import judge_budgets, open_cells
 from orchestrator.results.grading import p50_grade
+from orchestrator.results.vagueness import seen_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +29,23 @@ class FurtherBlocks:
     run: Callable[[Submitted], None]
 
     def spend(self, seconds: float) -> None:
-        """Spend what is left of a campaign's time on its vaguest cells."""
-        if seconds > 0.0:
-            self._refine("time_budget", None, seconds)
+        """Spend what is left of a campaign's time: once more on verdicts of one attempt, so that they rest on
+        blocks of two times, then on its vaguest cells.
+        """
+        ends_s = time.monotonic() + seconds
+        if seconds > 0.0 and (once := self._seen_once()):
+            count = "1 verdict" if len(once) == 1 else f"{len(once)} verdicts"
+            self.note(f"blocks of another time for {count} of one attempt")
+            self._refine("time_budget", None, seconds, once)
+        if (left_s := ends_s - time.monotonic()) > 0.0:
+            self._refine("time_budget", None, left_s)
+
+    def _seen_once(self) -> tuple[str, ...]:
+        reading = self.farm.reading
+        campaign, cells = self.farm.wait(self.note)(
+            lambda: (reading.campaign(self.campaign_id), reading.cells(self.campaign_id))
+        )
+        return tuple(cell.cell_id for cell in seen_once(cells, campaign.baseline))
 
     def decide(self, budgets: Sequence[Budget]) -> None:
         """Add blocks, once, where it is open whether a cell keeps a limit, for twice the precision.

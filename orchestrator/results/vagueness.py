@@ -15,7 +15,7 @@ from agent.wire.bounded import MAX_BLOCKS
 from orchestrator.results.grading import grade_of
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, SpeedUp, paired_speedup, stored_ratio
-from runtime.common.verdict import verdict
+from runtime.common.verdict import FAR, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,26 @@ def vague_cells(
     vague = [one for one in found if isinstance(one, Vague)]
     vague.sort(key=lambda one: -math.inf if one.known_to is None else -one.known_to)
     return tuple(vague), tuple(one for one in found if isinstance(one, Beyond))
+
+
+def seen_once(cells: Sequence[CellRecord], baseline: str | None) -> tuple[CellRecord, ...]:
+    """Return the cells with a verdict that blocks of another time could change: those of one attempt, whose
+    interval is not all beyond `FAR`.
+
+    A machine has states that last longer than an attempt and slow one arm more than the other.
+    """
+    baselines = Baselines.among(baseline, cells)
+    return tuple(cell for cell in cells if _rests_on_one_attempt(cell, baselines.of(cell)))
+
+
+def _rests_on_one_attempt(cell: CellRecord, baseline: CellRecord | None) -> bool:
+    ratio = stored_ratio(cell)
+    if ratio is None or sum(attempt.state == "done" for attempt in cell.attempts) != 1:
+        return False
+    found = paired_speedup(ratio, cell, baseline)
+    if found.verdict not in ("faster", "slower", "same"):
+        return False
+    return abs(math.log(found.ratio)) - (found.half or 0.0) <= math.log(FAR)
 
 
 def _found(

@@ -30,6 +30,10 @@ SAME: Final = 0.05
 """Relative difference within which two things count as equally fast. Chosen as the target of the level
 `quick`: whoever looks quickly is told "the same" where no difference of that size is left to find."""
 
+FAR: Final = 1.5
+"""Factor beyond which neither a few slow processes nor a slow state of the machine explains a difference.
+Chosen: both were seen to slow one of two arms 1.5 times, and states to last for half a minute."""
+
 _MOST_BLOCKS: Final = 200
 """Blocks beyond which nobody measures to decide a ratio: the answer is then that it stays open."""
 

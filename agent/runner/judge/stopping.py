@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from agent.wire.plan import MeasurePlan
 from runtime.common.statistics import estimate
-from runtime.common.verdict import FAIR, verdict
+from runtime.common.verdict import FAIR, FAR, verdict
 
 Spent: TypeAlias = Literal["budget", "time"]
 """What has run out: the campaign's own budget, or the time that the agent grants the attempt."""
@@ -29,11 +29,6 @@ DIFFERENT_FROM_BLOCK: Final = 4
 """Blocks from which on a difference ends an arm. Chosen by `benchmarks/statistics.py`: three blocks can be
 alike by chance, or all have met a slow process on the same side. From three on, `quick` told 1.1 % of equal
 arms apart, from four on 0.3 %; a true difference then takes up to 0.7 blocks more."""
-
-
-FAR: Final = 1.5
-"""Factor beyond which a difference needs either three blocks or a fair figure, not more of both. Chosen: slow
-modes make a process 1.5 times as slow; where the whole interval lies beyond, no few of them explain it."""
 
 
 @dataclass(frozen=True, slots=True)

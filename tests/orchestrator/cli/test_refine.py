@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
@@ -18,10 +20,14 @@ from orchestrator.cli import run
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.farm import Farm
+from orchestrator.farm.again.refining import Refined
+from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.remote import farm as remote
-from orchestrator.results.records import CellRecord
+from orchestrator.farm.submit.submission import Submitted
+from orchestrator.results.records import AttemptRecord, CellRecord
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
+from tests.orchestrator.results.test_vagueness import of as vague_or_decided
 
 CAMPAIGN = """\
 version: 1
@@ -136,6 +142,32 @@ def test_what_a_campaign_s_time_leaves_goes_to_its_vaguest_cells(farm: OneFarm) 
     (farm.folder / "models.yaml").write_text(f"{CAMPAIGN}time_budget: 10m\n")
     assert run(["submit", "models.yaml"]) == 0
     assert farm.blocks() == 12
+
+
+def test_verdicts_of_one_attempt_get_blocks_of_another_time_before_what_is_vague() -> None:
+    attempt = AttemptRecord("a", 1, "host-cpu", "done", None, None, None)
+    once = replace(vague_or_decided("decided", 0.02, ratio=1.2), attempts=(attempt,))
+    twice = replace(once, cell_id="twice", attempts=(attempt, attempt))
+    asked: list[tuple[str, ...]] = []
+
+    def refine(_ref: str, _target: float | None, seconds: float, cells: tuple[str, ...]) -> Refined:
+        assert 0.0 < seconds <= 60.0
+        asked.append(cells)
+        return Refined(Submitted("c", 0), (), {}, 0.0)
+
+    farm: Any = SimpleNamespace(
+        reading=SimpleNamespace(
+            campaign=lambda _: SimpleNamespace(baseline="cpu"), cells=lambda _: [once, twice]
+        ),
+        wait=lambda _: lambda read: read(),
+        refinements=SimpleNamespace(refine=refine),
+    )
+    notes: list[str] = []
+    FurtherBlocks(farm, "c", notes.append, lambda _: None).spend(60.0)
+    assert asked == [(once.cell_id,), ()]
+    assert notes == ["blocks of another time for 1 verdict of one attempt"]
+    FurtherBlocks(farm, "c", notes.append, lambda _: None).spend(0.0)
+    assert len(asked) == 2, "no time was left"
 
 
 def test_no_time_is_left_where_the_plans_took_all_of_it(farm: OneFarm) -> None:

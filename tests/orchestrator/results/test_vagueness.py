@@ -11,7 +11,7 @@ from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from agent.wire.plan import MeasurePlan
 from orchestrator.results.records import AttemptRecord, CellRecord
-from orchestrator.results.vagueness import Beyond, Vague, vague_cells
+from orchestrator.results.vagueness import Beyond, Vague, seen_once, vague_cells
 from tests.orchestrator.cli.records import cell
 
 
@@ -66,6 +66,30 @@ def test_open_ratios_are_vague_and_the_least_known_come_first() -> None:
         of("slower", 0.1, ratio=0.5),
     ]
     assert names(cells, "cpu") == ["unknown", "vaguer", "open"]
+
+
+@pytest.mark.parametrize(
+    ("half", "ratio", "attempts", "again"),
+    [
+        (0.02, 0.94, ("done",), True),
+        (0.02, 1.30, ("failed", "done"), True),
+        (0.01, 1.00, ("done",), True),
+        (0.20, 1.70, ("done",), True),
+        (0.20, 1 / 1.7, ("done",), True),
+        (0.02, 0.94, ("done", "done"), False),
+        (0.02, 1.60, ("done",), False),
+        (0.02, 0.50, ("done",), False),
+        (0.08, 1.02, ("done",), False),
+        (None, 1.30, ("done",), False),
+        (0.02, None, ("done",), False),
+    ],
+)
+def test_a_verdict_of_one_attempt_is_not_final_where_a_slow_state_could_explain_it(
+    half: float | None, ratio: float | None, attempts: tuple[str, ...], again: bool
+) -> None:
+    tries = tuple(AttemptRecord("a", 1, "host-cpu", state, None, None, None) for state in attempts)
+    one = replace(of("net", half, ratio=ratio), attempts=tries)
+    assert bool(seen_once([one], "cpu")) is again
 
 
 def test_a_target_makes_every_coarse_figure_vague() -> None:
