@@ -21,8 +21,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.runner.judge.stopping import Stopped
 from agent.transport.process import ALIVE
-from agent.wire.measurement import Accuracy, Delegation, Latency, Measurement
+from agent.wire.measurement import (
+    Accuracy,
+    BlockFigure,
+    Delegation,
+    Latency,
+    Measurement,
+    Quality,
+)
 from agent.wire.messages import (
     AgentHello,
     CancelJob,
@@ -154,7 +162,7 @@ class FakeAgent:
                     self.take(job)
                 case CancelJob(attempt_id=attempt_id):
                     if self.job is not None and self.job.attempt_id == attempt_id:
-                        self.end(Status.CANCELLED, ReasonCode.CANCELLED, "by the user")
+                        self.cancel(self.job)
                 case Receipt(attempt_id=attempt_id):
                     (self.spool / f"{attempt_id}.json").unlink(missing_ok=True)
                 case Shutdown():
@@ -162,6 +170,13 @@ class FakeAgent:
                     self.link.close()
                     sys.exit(0)
         return bool(data)
+
+    def cancel(self, job: JobSpec) -> None:
+        """End the job; one that is to `keep-blocks` has finished two and is done with these."""
+        if job.delegate_options.get("behave") == "keep-blocks":
+            self.end(Status.DONE, ReasonCode.COMPLETED, "", stopped="cancelled")
+        else:
+            self.end(Status.CANCELLED, ReasonCode.CANCELLED, "by the user")
 
     def take(self, job: JobSpec) -> None:
         options = job.delegate_options
@@ -215,7 +230,7 @@ class FakeAgent:
             status, code, text = Status.FAILED, ReasonCode.CRASH, "SIGSEGV"
         self.end(status, code, text)
 
-    def end(self, status: Status, code: ReasonCode, text: str) -> None:
+    def end(self, status: Status, code: ReasonCode, text: str, stopped: Stopped = "target") -> None:
         job = self.job
         if job is None:
             return
@@ -223,6 +238,11 @@ class FakeAgent:
         measured = None
         if status is Status.DONE or code is ReasonCode.WRONG_OUTPUT:
             measured = measurement(self.samples(), "pass" if status is Status.DONE else "fail")
+            if job.delegate_options.get("behave") == "keep-blocks":
+                earlier = () if job.refines is None else job.refines.blocks
+                blocks = (*earlier, *(BlockFigure(p50_ns=1e6, rounds=7) for _ in range(2)))
+                quality = Quality(blocks=len(blocks), stopped=stopped)
+                measured = measured.model_copy(update={"blocks": blocks, "quality": quality})
         result = JobResult(
             attempt_id=job.attempt_id,
             epoch=job.epoch,
