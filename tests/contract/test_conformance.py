@@ -5,6 +5,7 @@ database.
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -169,3 +170,29 @@ def test_doctor_finds_the_fake_lab_well(lab):
     assert all(check.ok for check in checks.values()), checks
     found = " ".join(check.found for check in checks.values())
     assert lab.agent_is_well in found
+
+
+def cancelled_while_it_runs(lab):
+    """Submit a cell that runs until it is cancelled, cancel it from another thread, and return it."""
+
+    def cancel(ref):
+        with lab.open() as other:
+            lab.until(lambda: other.reading.campaign(ref).counts.get("running"), "the cell runs")
+            assert other.steering.cancel(ref) == 1
+
+    with lab.open() as farm:
+        submitted = lab.submit(farm, "m", delegates={"gpu": {"behave": "keep-blocks", "seconds": 600}})
+        thread = threading.Thread(target=cancel, args=[submitted.campaign_id])
+        thread.start()
+        farm.running.run(submitted, lambda _: None)
+        thread.join()
+        (found,) = farm.reading.cells(submitted.campaign_id)
+        return found
+
+
+def test_a_cancelled_cell_keeps_its_finished_blocks_and_the_next_submission_goes_on_from_them(lab):
+    for blocks in (2, 4):
+        cell = cancelled_while_it_runs(lab)
+        assert (cell.status, len(cell.measurement.blocks)) == ("done", blocks), "what it has is a result"
+        assert cell.measurement.quality.stopped == "cancelled"
+    lab.check()

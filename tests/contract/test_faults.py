@@ -208,31 +208,6 @@ def test_a_running_cell_is_cancelled_from_another_process_within_moments(lab):
     lab.check()
 
 
-def test_a_cancelled_cell_keeps_its_finished_blocks_and_the_next_submission_goes_on_from_them(lab):
-    how = {"delegates": {"gpu": {"behave": "keep-blocks", "seconds": 0.05, "first_seconds": 600}}}
-    driver = lab.start("m", **how)
-    cell = driver.until_started("gpu")
-    with lab.open() as farm:
-        assert farm.steering.cancel(cell[:10]) == 1
-    line = driver.until(lambda found: found["kind"] == "finished")
-    assert (line["cell"], line["status"]) == (cell, "done"), "what it has is a result"
-    assert driver.end() == 0
-    with lab.open() as farm:
-        kept = farm.reading.cell(cell)
-    assert (len(kept.measurement.blocks), kept.measurement.quality.stopped) == (2, "cancelled")
-    driver = lab.start("m", **how)
-    again = driver.until_started("gpu")
-    with lab.open() as farm:
-        shown = farm.reading.cell(again)
-        farm.steering.cancel(again[:10])
-    assert driver.end() == 0
-    if shown.measurement is not None:
-        assert len(shown.measurement.blocks) == 2, "shown while it is measured on"
-    with lab.open() as farm:
-        assert len(farm.reading.cell(again).measurement.blocks) == 4
-    lab.check()
-
-
 def test_cancelling_what_has_ended_changes_nothing(lab):
     cells, _ = lab.run("m", delegates={"cpu": {}})
     with lab.open() as farm:
