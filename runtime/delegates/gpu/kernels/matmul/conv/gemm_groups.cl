@@ -1,7 +1,8 @@
 // Products in work-groups: out[p][n] = sum over k of left[p][k] * right[k][n] + bias[n]. A group of 16 x 16 work-items has a
 // tile of 16 * ROWS pixels by 64 * VECTORS columns; for TILE_K k at a time it copies both sides to local memory, where each
 // number that is loaded serves a row or a column of the tile. A work-item has ROWS by 4 * VECTORS sums in registers: rows
-// are 16 apart, vectors of columns too, so that neighbours read neighbouring local memory.
+// are 16 apart, vectors of columns too, so that neighbours read neighbouring local memory. Loops over what is in registers are
+// unrolled: where a compiler leaves one rolled, the array's places are not known before it runs, and it lies in local memory.
 // LEFT says what the left side is:
 // LEFT_ROWS: a row of the input, or of a batch b of matrices, LEFT_ROW elements behind the last one.
 // LEFT_WINDOW: the window of an output pixel: k counts its taps, and their channels, padded to DEPTH. With VOLUME pixels and
@@ -82,6 +83,7 @@ static void FUNC(INPUT(left), INPUT(right),
     int front[LEFT_LOADS];
 #endif
 #endif
+    #pragma unroll
     for (int i = 0; i < LEFT_LOADS; i++) {
         const int m = min(first_m + (item + i * 256) / QUADS, M - 1);
 #if LEFT_WINDOW
@@ -113,10 +115,12 @@ static void FUNC(INPUT(left), INPUT(right),
     const float4 own_zero = ZERO4(right, own_n);
 #endif
     float4 sum[ROWS * VECTORS];
+    #pragma unroll
     for (int i = 0; i < ROWS * VECTORS; i++) {
         sum[i] = SPLAT4(0.0f);
     }
     for (int k0 = first_k; k0 < last_k; k0 += TILE_K) {
+        #pragma unroll
         for (int i = 0; i < LEFT_LOADS; i++) {
             const int place = item + i * 256;
             const int k = k0 + place % QUADS * 4;
@@ -217,15 +221,18 @@ static void FUNC(INPUT(left), INPUT(right),
         BARRIER();
         for (int q = 0; q < QUADS; q++) {
             float4 a[ROWS];
+            #pragma unroll
             for (int i = 0; i < ROWS; i++) {
                 a[i] = tile_left[(ly + i * 16) * QUADS + q];
             }
+            #pragma unroll
             for (int j = 0; j < VECTORS; j++) {
                 const int column = q * 4 * (16 * VECTORS) + lx + j * 16;
                 const float4 b0 = tile_right[column];
                 const float4 b1 = tile_right[column + 16 * VECTORS];
                 const float4 b2 = tile_right[column + 32 * VECTORS];
                 const float4 b3 = tile_right[column + 48 * VECTORS];
+                #pragma unroll
                 for (int i = 0; i < ROWS; i++) {
                     sum[i * VECTORS + j] = a[i].x * b0 + sum[i * VECTORS + j];
                     sum[i * VECTORS + j] = a[i].y * b1 + sum[i * VECTORS + j];
@@ -237,6 +244,7 @@ static void FUNC(INPUT(left), INPUT(right),
         BARRIER();
     }
     // Behind the last column stands zero, or its product with an infinity.
+    #pragma unroll
     for (int i = 0; i < ROWS; i++) {
         const int m = first_m + ly + i * 16;
 #if PHASES
@@ -255,6 +263,7 @@ static void FUNC(INPUT(left), INPUT(right),
         const int p = batch * M + m;
         const bool is_stored = m < M;
 #endif
+        #pragma unroll
         for (int j = 0; j < VECTORS; j++) {
             const int c = first_n + (lx + j * 16) * 4;
             if (is_stored && c < last_n) {
