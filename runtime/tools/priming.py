@@ -33,7 +33,7 @@ def prime_device(delegate: str, options: Mapping[str, Any], files: Sequence[Path
     loaded = load_delegate(delegate, options)
     if not (isinstance(loaded, PartitionDelegate) and isinstance(loaded, Primable)):
         raise DelegateError(f"{delegate}: it keeps no compiled kernels")
-    return loaded.prime(_name(files), _partitions(loaded, files))
+    return loaded.prime(_name(files), partitions_of(loaded, files))
 
 
 def _name(files: Sequence[Path]) -> str:
@@ -45,7 +45,7 @@ def _name(files: Sequence[Path]) -> str:
     return found.hexdigest()
 
 
-def _partitions(delegate: PartitionDelegate, files: Sequence[Path]) -> Iterator[Partition]:
+def partitions_of(delegate: PartitionDelegate, files: Sequence[Path]) -> Iterator[Partition]:
     """Yield the partitions that the delegate takes of each model, one model in memory at a time."""
     for file in files:
         planned = Program(_structure(file), (delegate,)).subgraph(0)

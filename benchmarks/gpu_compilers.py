@@ -1,0 +1,200 @@
+"""Compiles a kernel's text for GPUs that are not there, and reads what the compilers say of it.
+
+NVIDIA: clang translates OpenCL C to PTX, with libclc for its built-in functions, and NVIDIA's own assembler
+makes machine code of that, as its driver would. AMD: clang makes the machine code, as its driver's does.
+What a driver's compiler decides by itself, such as which loops it unrolls, may differ.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+CLC: Final = Path("/usr/lib/clc")
+"""Folder of libclc's functions, where Debian's package puts it."""
+
+INSTALL: Final = (
+    "apt-get install clang-15 libclc-15; "
+    ".venv/bin/pip install --require-hashes -r requirements/gpu-static.lock"
+)
+
+_OPTIONS: Final = ("-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-O3", "-S", "-w")
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """The limits of a multiprocessor that decide how many work-groups it holds.
+
+    `registers` and `shared_bytes` of all its threads; NVIDIA: CUDA C++ Programming Guide, table of technical
+    specifications per compute capability. AMD's assembly says its own occupancy, in waves.
+    """
+
+    registers: int = 0
+    threads: int = 0
+    shared_bytes: int = 0
+
+    def groups(self, threads: int, registers: int, shared: int) -> int:
+        """Return how many work-groups of so many threads fit, which have so many registers each."""
+        # Registers are given out to warps of 32 threads, in units of 256.
+        of_warp = -(-max(registers, 1) * 32 // 256) * 256
+        warps = -(-threads // 32)
+        by_shared = self.shared_bytes // shared if shared else self.threads
+        return min(self.registers // (of_warp * warps), self.threads // threads, by_shared)
+
+
+NVIDIA: Final[Mapping[str, Processor]] = {
+    "sm_75": Processor(65536, 1024, 64 << 10),
+    "sm_80": Processor(65536, 2048, 164 << 10),
+    "sm_90": Processor(65536, 2048, 228 << 10),
+}
+"""Turing (T4), Ampere (A100), Hopper (H100, H200)."""
+
+AMD: Final[Mapping[str, str]] = {
+    "gfx90a": "gfx906-amdgcn-mesa-mesa3d.bc",
+    "gfx1100": "gfx906-amdgcn-mesa-mesa3d.bc",
+}
+"""MI200 and RDNA 3, with the newest of libclc 15's functions, which are plain code without instructions of a
+processor."""
+
+TARGETS: Final = (*NVIDIA, *AMD)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A kernel's machine code, as far as its compiler describes it.
+
+    `registers`: of a work-item. `stack_bytes`: of its local or scratch memory, spilled registers among them.
+    `shared_bytes`: of a work-group. `groups`: how many work-groups a multiprocessor holds; AMD: waves of a
+    SIMD. `fma_share`: of the instructions of the basic block with most multiply-adds; 0 without any.
+    """
+
+    registers: int
+    stack_bytes: int
+    spill_bytes: int
+    shared_bytes: int
+    groups: int
+    fma_share: float
+
+
+_MULTIPLY_ADD: Final = re.compile(r"fma\.|v_(?:pk_)?(?:fma|fmac|mad|mac)_f")
+"""Instructions of PTX and of AMD that multiply and add floats."""
+
+
+class ToolError(RuntimeError):
+    """A compiler is missing, or it refuses a kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The compilers. `folder`: for what they write."""
+
+    clang: str
+    ptxas: str
+    folder: Path
+
+    @classmethod
+    def found(cls, folder: Path) -> Tools:
+        """Find the compilers. Raises `ToolError` with the line that installs them."""
+        clang = shutil.which("clang-15") or shutil.which("clang")
+        ptxas = _ptxas()
+        if clang is None or ptxas is None or not (CLC / AMD["gfx90a"]).exists():
+            lacks = "clang" if clang is None else "ptxas" if ptxas is None else f"libclc in {CLC}"
+            raise ToolError(f"kernels cannot be compiled for GPUs here: no {lacks}; {INSTALL}")
+        return cls(clang, ptxas, folder)
+
+    def compile(self, name: str, text: str, threads: int, targets: tuple[str, ...]) -> dict[str, Compiled]:
+        """Compile a kernel with work-groups of so many threads for targets. Raises `ToolError`."""
+        source = self.folder / f"{name}.cl"
+        source.write_text(text, encoding="utf-8")
+        found = {}
+        nvidia = [target for target in targets if target in NVIDIA]
+        if nvidia:
+            ptx = self._assembly(source, "ptx", *_NVIDIA)
+            found = {target: self._assembled(ptx, target, threads) for target in nvidia}
+        for target in targets:
+            if target in AMD:
+                options = _target("amdgcn-mesa-mesa3d", AMD[target])
+                text = self._assembly(source, target, *options, f"-mcpu={target}", "-nogpulib").read_text()
+                found[target] = of_amd(text)
+        return found
+
+    def _assembly(self, source: Path, suffix: str, *options: str) -> Path:
+        out = source.with_suffix(f".{suffix}")
+        self._run([self.clang, *_OPTIONS, *options, str(source), "-o", str(out)], source)
+        return out
+
+    def _assembled(self, ptx: Path, target: str, threads: int) -> Compiled:
+        out = ptx.with_suffix(f".{target}")
+        said = self._run([self.ptxas, f"-arch={target}", "-v", str(ptx), "-o", str(out)], ptx)
+        return of_nvidia(said, ptx.read_text(), NVIDIA[target], threads)
+
+    def _run(self, command: list[str], source: Path) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ToolError(f"{source.stem}: {Path(command[0]).name}: {done.stderr.strip()[-2000:]}")
+        return done.stderr
+
+
+def of_nvidia(said: str, ptx: str, processor: Processor, threads: int) -> Compiled:
+    """Read what `ptxas -v` says of one kernel, and its PTX."""
+    (registers,) = _numbers(r"Used (\d+) registers", said)
+    stack, spilled = _numbers(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said)
+    (shared,) = _numbers(r"(\d+) bytes smem", said, default=(0,))
+    groups = processor.groups(threads, registers, shared)
+    return Compiled(registers, stack, spilled, shared, groups, fma_share(ptx))
+
+
+def of_amd(assembly: str) -> Compiled:
+    """Read the comments that LLVM writes behind a kernel."""
+    (registers,) = _numbers(r"; NumVgprs: (\d+)", assembly)
+    (scratch,) = _numbers(r"; ScratchSize: (\d+)", assembly)
+    (shared,) = _numbers(r"; LDSByteSize: (\d+)", assembly, default=(0,))
+    (waves,) = _numbers(r"; Occupancy: (\d+)", assembly)
+    (spilled,) = _numbers(r"\.vgpr_spill_count: (\d+)", assembly, default=(0,))
+    return Compiled(registers, scratch, 4 * spilled, shared, waves, fma_share(assembly))
+
+
+def fma_share(assembly: str) -> float:
+    """Return the share of multiply-adds in the basic block with most of them, in PTX or AMD's assembly."""
+    most, share = 0, 0.0
+    for block in re.split(r"(?m)^[$.]\w+:.*$", assembly):
+        lines = [line.strip() for line in block.splitlines()]
+        instructions = [line for line in lines if line and line[0] not in ".;/{}()"]
+        count = sum(bool(_MULTIPLY_ADD.match(line)) for line in instructions)
+        if count > most:
+            most, share = count, count / len(instructions)
+    return share
+
+
+def _numbers(pattern: str, text: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    match = re.search(pattern, text)
+    if match is None:
+        if default is None:
+            raise ToolError(f"the compiler does not say {pattern!r}: {text[-500:]}")
+        return default
+    return tuple(map(int, match.groups()))
+
+
+def _target(triple: str, functions: str) -> tuple[str, ...]:
+    return "-target", triple, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(CLC / functions)
+
+
+_NVIDIA: Final = (
+    *_target("nvptx64-nvidia-nvcl", "nvptx64--nvidiacl.bc"),
+    *("-Xclang", "-target-cpu", "-Xclang", "sm_75", "-Xclang", "-target-feature", "-Xclang", "+ptx64"),
+)
+"""Options for the PTX of the oldest target, which the assembler takes for all of them."""
+
+
+def _ptxas() -> str | None:
+    """Return the assembler of NVIDIA's package in this environment, or of a toolkit on the PATH."""
+    package = importlib.util.find_spec("nvidia")
+    folders = [] if package is None else [Path(folder) for folder in package.submodule_search_locations or ()]
+    packaged = (path for folder in folders for path in sorted(folder.glob("*/bin/ptxas")))
+    return next(map(str, packaged), None) or shutil.which("ptxas")

@@ -1,0 +1,216 @@
+"""Checks every kernel for GPUs where there is none: registers, stack, spills and occupancy.
+
+    make check-gpu-static        (python -m benchmarks.gpu_static [--models …] [--targets …])
+
+The kernels are those that the networks of the zoo need on a GPU, in every precision; they are compiled for
+NVIDIA and AMD (`benchmarks.gpu_compilers`). Nothing is run or timed. A kernel that has memory of its own
+beside its registers (stack, scratch, spills), or more registers than leave room for two work-groups of 256,
+fails the check, unless `EXCEPTIONS` gives the reason. Intel's compiler is not in Debian 12: nothing is known
+of it here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.gpu_compilers import AMD, NVIDIA, TARGETS, Compiled, ToolError, Tools
+from runtime.delegates.gpu.alternatives import lowered
+from runtime.delegates.gpu.layout.source import Function, Kernel, assemble_functions, function_of
+from runtime.delegates.gpu.planning.assumed import ASSUMED
+from runtime.delegates.gpu.planning.planner import GpuPlanner
+from runtime.delegates.gpu.settings.options import parse_options
+from runtime.tools.priming import networks, partitions_of
+from tests.reports import write_report
+from tests.tree import tree
+
+RESULT: Final = Path(__file__).with_name("results") / "gpu_static.json"
+
+PRECISIONS: Final = ("fp32", "fp16", "bf16")
+
+MOST_REGISTERS: Final = {**dict.fromkeys(NVIDIA, 128), **dict.fromkeys(AMD, 256)}
+"""Registers of a work-item. NVIDIA: of 65,536, 128 leave room for two groups of 256, one of which computes
+while the other loads. AMD: what an instruction can name."""
+
+EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
+    (
+        "m128n128",
+        "sm_",
+    ): "64 sums and 24 operands each: one group on a multiprocessor; at 128 registers they spill",
+    (
+        "m128",
+        "gfx",
+    ): "beside 32 or 64 sums no registers are left for GELU's polynomial, or the places of a window",
+}
+"""Reasons why kernels fail by parts of their names and of their targets' names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A kernel on its targets. `flops`: its share of the zoo's estimated work in each precision."""
+
+    name: str
+    family: str
+    threads: int
+    flops: Mapping[str, float]
+    targets: Mapping[str, Compiled]
+
+    def faults(self) -> dict[str, str]:
+        """Return what fails the check, by target."""
+        found = {}
+        for target, one in self.targets.items():
+            if one.stack_bytes or one.spill_bytes:
+                found[target] = f"{one.stack_bytes} bytes of stack, {one.spill_bytes} spilled"
+            elif one.registers > MOST_REGISTERS[target]:
+                found[target] = f"{one.registers} registers"
+        return found
+
+    def excused(self, target: str) -> str:
+        """Return why a fault of this kernel is accepted; empty where it is not."""
+        reasons = (
+            why for (name, on), why in EXCEPTIONS.items() if name in self.name and target.startswith(on)
+        )
+        return next(reasons, "")
+
+    def unexcused(self) -> dict[str, str]:
+        """Return the faults that nothing excuses, by target."""
+        return {target: fault for target, fault in self.faults().items() if not self.excused(target)}
+
+
+def main() -> int:
+    """Compile, write the figures and the table; 1 where a kernel fails, 2 where a compiler is missing."""
+    given, began = _parser().parse_args(), tree()
+    try:
+        rows = checked(given.models or None, tuple(given.targets))
+    except ToolError as error:
+        print(error, file=sys.stderr)
+        return 2
+    bad = {row.name: faults for row in rows if (faults := row.unexcused())}
+    if given.out is not None:
+        given.out.write_text(as_json(rows))
+        write_report(given.out.with_suffix(".md"), as_markdown(rows), began, int(bool(bad)))
+    for name, faults in bad.items():
+        for target, fault in faults.items():
+            print(f"{name} on {target}: {fault}", file=sys.stderr)
+    excused = sum(len(row.faults()) - len(row.unexcused()) for row in rows)
+    print(f"{len(rows)} kernels for {', '.join(given.targets)}: {len(bad)} fail, {excused} exceptions")
+    return int(bool(bad))
+
+
+def checked(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Row]:
+    """Compile the kernels of these networks of the zoo, None: of all. Raises `ToolError`."""
+    with tempfile.TemporaryDirectory(prefix="farm-gpu-") as name:
+        tools = Tools.found(Path(name))
+        flops = functions_of(models)
+        source = assemble_functions(flops, ASSUMED["gpu"])
+        kernels = dict(zip(source.names, source.kernels, strict=True))
+
+        def row(function: Function) -> Row:
+            kernel = kernels[function]
+            threads = _threads(kernel)
+            found = tools.compile(kernel.name, kernel.whole, threads, targets)
+            return Row(kernel.name, function.name, threads, flops[function], found)
+
+        # The compilers are processes of their own: threads are enough to keep all CPUs busy.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            rows = list(pool.map(row, flops))
+    return sorted(rows, key=lambda row: (-max(row.flops.values()), row.name))
+
+
+def functions_of(models: Sequence[str] | None) -> dict[Function, dict[str, float]]:
+    """Return the functions that a GPU runs of the zoo's networks, and their shares of the work."""
+    work: dict[str, Counter[Function]] = {precision: Counter() for precision in PRECISIONS}
+    files = [file for file in networks() if models is None or file.stem in models]
+    if models is not None and len(files) < len(models):
+        raise SystemExit(f"the zoo has no {', '.join(set(models) - {file.stem for file in files})}")
+    for precision, counted in work.items():
+        options = parse_options({"precision": precision})
+        planner = GpuPlanner({"precision": precision}, "gpu")
+        for partition in partitions_of(planner, files):
+            way = planner.way_of_partition(partition)
+            _, alternatives = lowered(partition, ASSUMED["gpu"], options, way)
+            for candidates in alternatives:
+                for launch in candidates[0].launches:
+                    counted[function_of(launch)] += max(launch.flops, 1)
+    totals = {precision: counted.total() or 1 for precision, counted in work.items()}
+    functions = dict.fromkeys(function for counted in work.values() for function in counted)
+    return {
+        one: {p: round(work[p][one] / totals[p], 6) for p in PRECISIONS if work[p][one]} for one in functions
+    }
+
+
+_HEAD: Final = """\
+# Kernels for GPUs, compiled where there is none
+
+{kernels} distinct kernels that the {networks} networks of the zoo need on a GPU, in {precisions}, a line for each
+family: the largest share that it has of the estimated work in any precision, registers of a work-item,
+work-groups that a multiprocessor holds (AMD: waves of a SIMD), bytes of stack or scratch, and the share of
+multiply-adds in the block of code with most of them (of the kernel with most work; else the worst of the family). Nothing was run: speeds are
+not known.
+
+| kernels | of the work | registers sm_75 / 80 / 90 | groups sm_90 | FMA | stack | VGPRs gfx90a / 1100 | waves | scratch |
+|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """Return the figures, a line for each kernel."""
+    return "[\n" + ",\n".join(json.dumps(asdict(row), separators=(",", ":")) for row in rows) + "\n]\n"
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """Return the table: a line for each family of kernels, those with most work first."""
+    families: dict[str, list[Row]] = {}
+    for row in rows:
+        families.setdefault(row.family, []).append(row)
+    lines = [_HEAD.format(kernels=len(rows), networks=len(networks()), precisions=", ".join(PRECISIONS))]
+    for family, members in families.items():
+        share = {p: sum(row.flops.get(p, 0.0) for row in members) for p in PRECISIONS}
+        lines.append(
+            f"| {family} ({len(members)}) | {max(share.values()):.1%} | "
+            f"{_worst(max, members, NVIDIA, 'registers')} | {_worst(min, members, ('sm_90',), 'groups')} | "
+            f"{max(one.fma_share for one in members[0].targets.values()):.0%} | "
+            f"{_worst(max, members, ('sm_90',), 'stack_bytes')} | {_worst(max, members, AMD, 'registers')} | "
+            f"{_worst(min, members, ('gfx90a',), 'groups')} | "
+            f"{_worst(max, members, ('gfx90a',), 'stack_bytes')} |"
+        )
+    lines += ["", "Exceptions:", ""]
+    for (name, on), why in EXCEPTIONS.items():
+        count = sum(name in row.name and any(t.startswith(on) for t in row.faults()) for row in rows)
+        lines.append(f"- {count} kernels `{name}` on `{on}…`: {why}.")
+    return "\n".join(lines) + "\n"
+
+
+def _worst(
+    choose: Callable[[list[int]], int], rows: Sequence[Row], targets: Iterable[str], field: str
+) -> str:
+    values = ([getattr(row.targets[t], field) for row in rows if t in row.targets] for t in targets)
+    return " / ".join(str(choose(one)) if one else "-" for one in values)
+
+
+def _threads(kernel: Kernel) -> int:
+    threads = 1
+    for side in kernel.group:
+        threads *= side
+    return threads
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_static", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--models", nargs="+", help="networks of the zoo; all by default")
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--out", type=Path, help="where to write the figures; the table goes beside them")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Kernels for GPUs, compiled for NVIDIA and AMD on a machine without either."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu_static
+from benchmarks.gpu_compilers import (
+    AMD,
+    INSTALL,
+    NVIDIA,
+    TARGETS,
+    Processor,
+    ToolError,
+    Tools,
+    fma_share,
+    of_amd,
+)
+from tests import needs
+
+KERNEL = """
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void sums(__global const float *in, __global float *out)
+{
+    const int item = get_global_id(0);
+    float sum[48];
+    %s
+    for (int i = 0; i < 48; i++)
+        sum[i] = in[item * 48 + i];
+    for (int k = 0; k < 64; k++) {
+        const float v = in[k];
+        %s
+        for (int i = 0; i < 48; i++)
+            sum[i] = sum[i] * v + v;
+    }
+    %s
+    for (int i = 0; i < 48; i++)
+        out[item * 48 + i] = sum[i];
+}
+"""
+
+
+NETWORKS = ("torchvision_squeezenet1_1", "hf_tinyroberta_squad2")
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    try:
+        return Tools.found(tmp_path_factory.mktemp("gpu"))
+    except ToolError as error:
+        needs.absent(str(error))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a"])
+def test_an_array_in_a_rolled_loop_costs_memory_and_an_unrolled_one_registers(
+    tools: Tools, target: str
+) -> None:
+    found = {}
+    for hint in ("unroll 1", "unroll"):
+        text = KERNEL % ((f'_Pragma("{hint}")',) * 3)
+        found[hint] = tools.compile(f"sums_{len(hint)}", text, 256, (target,))[target]
+    assert found["unroll 1"].stack_bytes >= 192
+    assert (found["unroll"].stack_bytes, found["unroll"].spill_bytes) == (0, 0)
+    assert found["unroll"].registers > 48
+    assert found["unroll"].fma_share > 0.7
+
+
+def test_the_kernels_of_two_networks_stay_in_registers() -> None:
+    """Every kernel of a transformer and of a convolutional network, in each precision."""
+    try:
+        rows = gpu_static.checked(NETWORKS, ("sm_80", "gfx90a"))
+    except ToolError as error:
+        needs.absent(str(error))
+    assert len(rows) > 30
+    assert {name: faults for row in rows if (faults := row.unexcused()) for name in [row.name]} == {}
+    for precision in gpu_static.PRECISIONS:
+        assert sum(row.flops.get(precision, 0.0) for row in rows) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_kernel_that_the_compiler_refuses_is_named(tools: Tools) -> None:
+    with pytest.raises(ToolError, match=r"broken: clang.*: .*error"):
+        tools.compile("broken", "__kernel void broken( {", 64, ("sm_80",))
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "groups"),
+    [(256, 128, 0, 2), (256, 129, 0, 1), (256, 32, 0, 8), (64, 16, 0, 32), (256, 32, 48 << 10, 3)],
+)
+def test_groups_of_a_multiprocessor(threads: int, registers: int, shared: int, groups: int) -> None:
+    assert NVIDIA["sm_80"].groups(threads, registers, shared) == groups
+    assert Processor(65536, 1024, 1 << 16).groups(256, 16, 0) == 4
+
+
+def test_multiply_adds_are_counted_in_the_block_with_most_of_them() -> None:
+    text = "$L1:\n fma.rn.f32 %f1;\n add.s32 %r1;\n$L2:\n fma.rn.f32 %f1;\n fma.rn.f32 %f2;\n bra $L2;\n"
+    assert fma_share(text) == pytest.approx(2 / 3)
+    assert fma_share("add.s32 %r1;") == 0.0
+
+
+def test_assembly_that_says_nothing_is_an_error() -> None:
+    with pytest.raises(ToolError, match="NumVgprs"):
+        of_amd("s_endpgm")
+
+
+def test_missing_compilers_are_named_with_the_line_that_installs_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["gpu_static"])
+    assert gpu_static.main() == 2
+    said = capsys.readouterr().err
+    assert "no clang" in said
+    assert INSTALL in said
+
+
+def test_the_committed_table_is_of_every_target_and_has_no_unexplained_fault() -> None:
+    rows = json.loads(gpu_static.RESULT.read_text(encoding="utf-8"))
+    assert len(rows) > 400
+    assert all(set(row["targets"]) == set(TARGETS) for row in rows)
+    assert set(AMD) < set(TARGETS)
+    for row in rows:
+        for target, one in row["targets"].items():
+            fault = (
+                one["stack_bytes"]
+                or one["spill_bytes"]
+                or one["registers"] > gpu_static.MOST_REGISTERS[target]
+            )
+            excused = any(n in row["name"] and target.startswith(on) for n, on in gpu_static.EXCEPTIONS)
+            assert excused or not fault, (row["name"], target)
