@@ -105,7 +105,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
 
 def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a plain table; two blanks between columns."""
-    blocks = [[column.heading for column in columns], *rows]
+    blocks = [[clean(column.heading) for column in columns], *rows]
     cells = [[cell.split("\n") for cell in block] for block in blocks]
     widths = [max(len(part) for row in cells for part in row[i]) for i in range(len(columns))]
     several = any(len(cell) > 1 for row in cells for cell in row)

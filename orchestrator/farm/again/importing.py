@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
@@ -19,6 +20,9 @@ from orchestrator.results.imports import MOST_BYTES, NotReadableError, read_resu
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL
 
 _NO_DEVICE = "unknown"
+
+_LONGEST_NAME: Final = 100
+"""Characters of the name of an imported model or delegate, as of one in a models.yaml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +76,21 @@ def _cells(file: Path, names: Names) -> Iterator[imports.ImportedCell]:
         measurement = result.measurement.model_copy(update={"warnings": (said,)})
         suffix = f"-{number + 1}" if len(found) > 1 else ""
         yield imports.ImportedCell(
-            model=names.model or result.model or file.stem,
-            delegate=(names.delegate or f"{result.tool}-{result.delegate}") + suffix,
+            model=_bounded(names.model or result.model or file.stem),
+            delegate=_bounded(names.delegate or f"{result.tool}-{result.delegate}") + suffix,
             kind=result.tool,
             device=re.sub(r"[^A-Za-z0-9._-]+", "-", names.device or result.device or _NO_DEVICE)[:100],
             measurement=measurement,
             facts={IMPORTED_TOOL: result.tool, IMPORTED_FILE: file.name, IMPORTED_SHA256: sha256},
         )
+
+
+def _bounded(name: str) -> str:
+    """Return a name of a stranger's file as one short line; long ones stay distinct by their hash."""
+    line = "".join(character if character.isprintable() else "?" for character in name)
+    if len(line) <= _LONGEST_NAME:
+        return line
+    return f"{line[: _LONGEST_NAME - 13]}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 def _content(file: Path) -> bytes:

@@ -18,19 +18,21 @@ TOOL: Final = "benchmark_model"
 _NUMBER: Final = r"([0-9.]+(?:e[+-]?[0-9]+)?)"
 _SUMMARY: Final = re.compile(
     rf"Inference timings in us: Init: {_NUMBER}, First inference: {_NUMBER}, "
-    rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}\s*$"
+    rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}$"
 )
-_STATISTICS: Final = re.compile(r"^(?:.*[^)]: *)?count=(\d+)(?: (.*))?$")
+_STATISTICS: Final = re.compile(r"(?:^|(?<=[^)]:)|(?<=[^)]: ))count=(\d+)(?: (.*))?$")
 """Not `Timings (microseconds): count=...` and `Memory (bytes): count=...`, which are of a profile."""
 
-_GRAPH: Final = re.compile(r"(?:\bGraph: \[(?P<echo>[^\]]+)\]|\bLoaded model (?P<loaded>.+?)\s*$)")
+_GRAPH: Final = re.compile(r"(?:\bGraph: \[(?P<echo>[^\[\]]+)\]|\bLoaded model (?P<loaded>\S.*)$)")
 _THREADS: Final = re.compile(r"\b(?:Num|#) ?threads(?: used for CPU inference)?: \[(\d+)\]", re.IGNORECASE)
 _BEGINS: Final = re.compile(
     r"STARTING!|Log parameter values|Loaded model |Graph: \[|Running benchmark for at least"
 )
 _APPLIED: Final = re.compile(r"Explicitly applied (\S+) delegate")
 _CREATED: Final = re.compile(r"Created TensorFlow Lite (?:delegate for (\S+?)|(XNNPACK) delegate)")
-_FOOTPRINT: Final = re.compile(r"Memory footprint delta .*\(MB\): init=\S+ overall=([0-9.]+)")
+_FOOTPRINT: Final = re.compile(
+    r"Memory footprint delta from the start of the tool \(MB\): init=\S+ overall=([0-9.]+)"
+)
 _PEAK: Final = re.compile(r"Overall peak memory footprint \(MB\) via periodic monitoring: ([0-9.]+)")
 _BYTES_PER_MB: Final = 1 << 20
 """Bytes of an MB in its lines on memory: it divides kB of 1024 bytes by 1024. Another value would be another
@@ -48,7 +50,7 @@ def read_log(text: str) -> Iterator[ImportedResult]:
     """Each run of a log. Raises `NotReadableError` where there is none, or the last is cut off."""
     run = _Run()
     found = 0
-    for line in text.splitlines():
+    for line in map(str.rstrip, text.splitlines()):
         # What follows the summary is of the same run, such as its memory, until another one begins.
         if run.summary is not None and (_BEGINS.search(line) or _STATISTICS.search(line)):
             yield run.result()

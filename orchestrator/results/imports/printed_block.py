@@ -13,8 +13,11 @@ from typing import Final
 from orchestrator.results.imports.reports import LITERT_BENCHMARK, Figures, ImportedResult, NotReadableError
 
 _TITLE: Final = "BENCHMARK RESULTS"
-_ROW: Final = re.compile(r"^\s*([A-Z][a-z]+ ?(?:\([a-z0-9]+\)|[a-z]+)?):\s+(\S+)(?: ms)?(?: \((\d+) runs\))?")
-_LOGGED: Final = re.compile(r"\b(Model|Accelerators|Num threads):\s+(.+?)\s*$")
+_ROW: Final = re.compile(r"([A-Z][a-z]+(?: (?:\([a-z0-9]+\)|[a-z]+))?):\s+(\S+)(?: ms)?(?: \((\d+) runs\))?")
+_LOGGED: Final = re.compile(r"\b(Model|Accelerators|Num threads):\s+(\S.*)$")
+"""Both for lines without blanks around them: no two parts that repeat can take the same characters, so that
+the time grows with the length of a line, not with its square."""
+
 _UNKNOWN: Final = "unknown"
 
 
@@ -27,8 +30,8 @@ def read_printed_blocks(text: str) -> Iterator[ImportedResult]:
     """Yield the result of each block. Raises `NotReadableError` for one that is cut off."""
     logged: dict[str, str] = {}
     rows: dict[str, tuple[str, str | None]] | None = None
-    for line in text.splitlines():
-        if line.strip() == _TITLE:
+    for line in map(str.strip, text.splitlines()):
+        if line == _TITLE:
             if rows is not None:
                 yield _result(rows, logged)
             rows = {}

@@ -22,7 +22,14 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def read_results(content: bytes) -> list[ImportedResult]:
-    """Every result of a file. Raises `NotReadableError`, whose text says what was expected."""
+    """Return every result of a file. Raises `NotReadableError`, whose text says what was expected."""
+    try:
+        return _read(content)
+    except (OverflowError, RecursionError) as error:
+        raise NotReadableError(f"a number or a nesting that no tool writes ({error}); {_EXPECTED}") from error
+
+
+def _read(content: bytes) -> list[ImportedResult]:
     if not content.strip():
         raise NotReadableError(f"the file is empty; {_EXPECTED}")
     text = _text(content)

@@ -62,6 +62,20 @@ def test_no_verdict_is_given_over_them_and_they_cannot_be_run_again(imported: Sh
     assert imported.farm("retry", "phones").out == "phones: no cell to retry\n"
 
 
+def test_hostile_and_endless_names_are_one_short_line_each_in_a_pipe_too(imported: Shell) -> None:
+    for number in (1, 2):
+        applied = f"Explicitly applied \x1b[31mx\x1b[0m{'y' * 5000}{number}"
+        imported.write(f"odd{number}.log", LOG.replace("Explicitly applied GPU", applied))
+    assert imported.farm("import", "odd1.log", "odd2.log", "--campaign", "odd").code == 0
+    for verbose in ([], ["-v"]):
+        shown = imported.farm("results", "odd", *verbose).out
+        assert "\x1b" not in shown
+        assert max(map(len, shown.splitlines())) < 1000
+    rows = imported.farm("results", "odd", "--json").json()
+    assert len({row["delegate"] for row in rows}) == 2
+    assert all(len(row["delegate"]) <= 100 for row in rows)
+
+
 def test_the_same_files_are_imported_once_and_a_wrong_one_imports_nothing(imported: Shell) -> None:
     again = imported.farm("import", *FILES, "--device", "Pixel 8", "--campaign", "phones", "--json")
     assert again.json()["new"] is False

@@ -33,6 +33,7 @@ def test_a_plain_table_is_aligned_and_may_have_lines_in_cells() -> None:
     columns = [output.Column("name"), output.Column("n", "right")]
     assert output.aligned(columns, [["a", "1"], ["long", "10"]]) == ["name   n", "a      1", "long  10"]
     assert output.aligned(columns, [["a\nb", "1"]]) == ["name  n", "", "a     1", "b"]
+    assert "\x1b" not in output.aligned([output.Column("\x1b[31mred")], [])[0]
 
 
 def on_a_terminal(code: str) -> str:

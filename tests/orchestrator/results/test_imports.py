@@ -8,6 +8,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -237,3 +238,35 @@ def test_another_file_says_in_one_line_what_was_expected(content: bytes, words: 
         read_results(content)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+_LONG = 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Model: x{' ' * _LONG}y\nBENCHMARK RESULTS\n",
+        f"BENCHMARK RESULTS\nA{'a' * _LONG}\n{' ' * _LONG}\n",
+        f"Log parameter values verbosely\nLoaded model x{' ' * _LONG}y\n",
+        f"Log parameter values verbosely\n{'a: ' * _LONG}count=x\n",
+        f"Log parameter values verbosely\nmemory:{' ' * _LONG}count=x\n",
+        f"Log parameter values verbosely\n{'Graph: [' * (_LONG // 8)}\n",
+        f"{LOG.splitlines()[-3]}{' ' * _LONG}x\n",
+        f"latency_metrics {{ {'a:' * _LONG} }}",
+        '{"latency": ' + "[" * _LONG,
+        '{"latency": {"num_runs": ' + "9" * _LONG + "}}",
+        '{"latency": {"num_runs": 1, "avg_ms": ' + "9" * 400 + "}}",
+        '{"latency": {"num_runs": 1, "avg_ms": 1e999}}',
+        '{"execution_summary": {"all_inference_times": [1, ' + "9" * 400 + "]}}",
+        '{"execution_summary": {"estimated_inference_time": 1, "estimated_inference_peak_memory": 1e999}}',
+        MESSAGE.replace("num_runs: 60", "num_runs: 1e999"),
+        MESSAGE.replace("peak_mem_mb: 3.5", "peak_mem_mb: 1e999"),
+        LOG.replace("overall=64", f"overall={'9' * 400}"),
+    ],
+)
+def test_a_hostile_file_is_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(NotReadableError):
+        read_results(text.encode())
+    assert time.process_time() - began < 2.0, "a tenth of a second; with a quadratic pattern 80 and more"
