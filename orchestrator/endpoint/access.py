@@ -91,14 +91,20 @@ class Gate:
         _compare(request, self.read_token, "read token")
         connection_of(request.scope).vouch("the read token")
 
-    async def submitter(self, request: Request) -> None:
-        """Admit a sender of models. Raises `HTTPException` 401; 403 where the farm has no submit token."""
-        if await self._is_user(request, Scope.SUBMIT):
-            return
+    async def submitter(self, request: Request) -> str:
+        """Admit a sender of models and return its name, that of a user or of all who have the submit token.
+
+        Raises `HTTPException` 401; 403 where the farm has no submit token.
+        """
+        user = await self._user(request)
+        if user is not None:
+            _vouched(request, user, Scope.SUBMIT)
+            return f"user {user.name}"
         if self.submit_token is None:
             raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm serve`")
         _compare(request, self.submit_token, "submit token")
         connection_of(request.scope).vouch("the submit token")
+        return "the submit token"
 
     async def _is_user(self, request: Request, scope: Scope) -> bool:
         """Whether a user sent the request. Raises `HTTPException` 401 or 403 for one who may not do this."""

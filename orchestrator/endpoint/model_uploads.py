@@ -35,6 +35,10 @@ OFFSET_HEADER: Final = "upload-offset"
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of one write while a model is received; after each, the disk's free space is checked again."""
+_LEFT_WHOLE: Final = 2
+"""Largest models whose bytes the unfinished uploads of a sender may have together, the new one included. With
+one, an interrupted upload would block the next; more lets a single sender fill the disk."""
+
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
 log = logging.getLogger(__name__)
@@ -55,23 +59,23 @@ class ModelUploads:
 
     async def has(self, request: Request) -> Response:
         """`HEAD /models/{sha256}`: 200 where the farm has the model, else 404 and the bytes it has."""
-        await self.gate.submitter(request)
+        sender = await self.gate.submitter(request)
         sha256 = request.path_params["sha256"]
         try:
             if await run_in_threadpool(self.store.touch, sha256):
                 return Response(status_code=200)
-            offset = self.store.size_of_incoming(sha256)
+            offset = self.store.size_of_incoming(sha256, sender)
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
         return Response(status_code=404, headers={OFFSET_HEADER: str(offset)})
 
     async def receive(self, request: Request) -> Response:
         """`PUT /models/{sha256}`, `Content-Range: bytes N-M/SIZE`: the rest of the file, from byte N on."""
-        await self.gate.submitter(request)
+        sender = await self.gate.submitter(request)
         sha256, part = request.path_params["sha256"], self._rest(request)
         body = Body(request.stream())
         try:
-            await to_thread.run_sync(self._grow, body, sha256, part, limiter=self.senders)
+            await to_thread.run_sync(self._grow, body, sha256, part, sender, limiter=self.senders)
         except ClientDisconnect:
             return Response(status_code=400)
         except ValueError as error:
@@ -96,13 +100,17 @@ class ModelUploads:
             raise HTTPException(413, f"{size} bytes; the limit of the farm is {limit} (FARM_ARTIFACT_BYTES)")
         return Part(first, size)
 
-    def _grow(self, body: Body, sha256: str, part: Part) -> None:
-        """Append the received bytes; those of a broken transfer stay for the next try."""
-        with self._opened(sha256) as out:
+    def _grow(self, body: Body, sha256: str, part: Part, sender: str) -> None:
+        """Append the received bytes; those of a broken transfer stay for the sender's next try."""
+        with self._opened(sha256, sender) as out:
             # Read again under the lock: another sender may have appended since this one queried the size.
             here = out.seek(0, os.SEEK_END)
             if here != part.start:
                 raise _NotNowError(f"the farm has {here} bytes, not {part.start}; continue from there")
+            if self.store.bytes_of_sender(sender) + part.size > _LEFT_WHOLE * self.limits.artifact_bytes:
+                raise UsageError(
+                    f"{sender} has unfinished uploads of {_LEFT_WHOLE} times the largest model; finish them"
+                )
             require_budget(self.store.root, self.limits, part.size)
             left = part.size
             while block := body.read(_BLOCK_BYTES):
@@ -114,16 +122,20 @@ class ModelUploads:
             out.flush()
             if left:
                 raise _NotNowError(f"{abs(left)} bytes too {'few' if left > 0 else 'many'}; send again")
-            self.store.adopt(sha256, f"model {sha256[:12]}", require_either)
+            self.store.adopt(sha256, f"model {sha256[:12]}", require_either, sender)
 
     @contextmanager
-    def _opened(self, sha256: str) -> Iterator[BinaryIO]:
-        """Open the growing file, locked for this sender. Raises `ValueError` for anything but a sha256."""
-        path = self.store.incoming(sha256)
+    def _opened(self, sha256: str, sender: str) -> Iterator[BinaryIO]:
+        """Open the sender's growing file, locked for this request. Raises `ValueError` for anything but a
+        sha256.
+        """
+        path = self.store.incoming(sha256, sender)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, FILE_MODE), "ab") as out:
             try:
                 lock_file(out.fileno())
             except BlockingIOError as error:
-                raise _NotNowError("another sender is uploading this model; ask again later") from error
+                raise _NotNowError(
+                    "the same sender is uploading this model already; ask again later"
+                ) from error
             yield out

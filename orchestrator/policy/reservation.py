@@ -21,6 +21,13 @@ LONGEST_OF_USERS: Final = timedelta(days=1)
 SHORTEST_RESERVATION: Final = timedelta(minutes=1)
 """The shortest time of one reservation. Chosen: in less nobody does anything with a device by hand."""
 
+PAUSE_OF_USERS: Final = timedelta(hours=1)
+"""Time after a user's reservation without another one of that user on the device. Chosen: long enough for the
+jobs of others that waited; without it one user would keep a device for ever, a day at a time."""
+
+SHARE_OF_USERS: Final = 0.5
+"""Share of a lab's devices that one user may hold at a time, one at least. Larger leaves others less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -45,6 +52,35 @@ def require_length(length: timedelta, *, administrator: bool) -> None:
         more = "" if administrator else f", an administrator's {LONGEST_RESERVATION.days} days"
         raise UsageError(
             f"a reservation lasts from 1 minute to {longest.days} day{'s' if longest.days > 1 else ''}{more}"
+        )
+
+
+def require_share(
+    device: Reservable, held: Iterable[Reservation], devices: int, by: str, until: datetime, now: datetime
+) -> None:
+    """Raise `UsageError` where a user who is no administrator would keep a device, or a lab, from all others.
+
+    `held`: all reservations in force; `devices`: how many the lab has.
+    """
+    own = [one for one in held if one.by == by]
+    current = next((one for one in own if one.device_id == device.device_id), None)
+    if current is not None and until > current.until:
+        raise UsageError(
+            f"{device.device_id} is reserved {current}; its holder may end that earlier, an administrator "
+            "later"
+        )
+    most = max(1, int(SHARE_OF_USERS * devices))
+    if current is None and len(own) >= most:
+        names = ", ".join(one.device_id for one in own)
+        raise UsageError(
+            f"{by} has {names} already, of {devices} devices, and a user may hold {most} at a time: farm "
+            "devices release NAME, or ask an administrator"
+        )
+    ended = device.reserved_until
+    if current is None and device.reserved_by == by and ended is not None and now < ended + PAUSE_OF_USERS:
+        raise UsageError(
+            f"{device.device_id} was reserved by {by} until {ended:%H:%M} UTC; others come first until "
+            f"{ended + PAUSE_OF_USERS:%H:%M} UTC"
         )
 
 

@@ -162,31 +162,46 @@ class Store:
         except OSError as error:
             raise _mapped(error, "its identity", self.root) from error
 
-    def incoming(self, sha256: str) -> Path:
-        """Path of a file that arrives in several pieces. Raises `ValueError` for anything but a sha256."""
+    def incoming(self, sha256: str, sender: str = "") -> Path:
+        """Path of a file that arrives in several pieces. Raises `ValueError` for anything but a sha256.
+
+        Every sender has a file of its own: nobody spoils or blocks what somebody else sends.
+        """
         artifact_path(self.root, sha256)
         folder = self.root / "incoming"
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / sha256
+        return folder / (f"{sha256}.{_short(sender)}" if sender else sha256)
 
-    def size_of_incoming(self, sha256: str) -> int:
+    def size_of_incoming(self, sha256: str, sender: str = "") -> int:
         """Return the number of bytes of such a file that have arrived. Raises `ValueError` for anything but a
         sha256.
         """
         try:
-            return self.incoming(sha256).stat().st_size
+            return self.incoming(sha256, sender).stat().st_size
         except FileNotFoundError:
             return 0
 
+    def bytes_of_sender(self, sender: str) -> int:
+        """Return the bytes of all unfinished files of a sender."""
+        found = 0
+        for path in (self.root / "incoming").glob(f"*.{_short(sender)}"):
+            with suppress(FileNotFoundError):
+                found += path.stat().st_size
+        return found
+
     def adopt(
-        self, sha256: str, what: str, require: Callable[[BinaryIO, str], None] = _anything
+        self,
+        sha256: str,
+        what: str,
+        require: Callable[[BinaryIO, str], None] = _anything,
+        sender: str = "",
     ) -> StoredFile:
         """Store a file that has arrived completely; one whose hash differs from its name, or that is not what
         `require` says, is deleted.
 
         Raises `UsageError`, naming it `what`.
         """
-        path = self.incoming(sha256)
+        path = self.incoming(sha256, sender)
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
             size = os.fstat(file.fileno()).st_size
@@ -223,6 +238,11 @@ class Store:
         target = artifact_path(self.root, sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
         put_in_place(path, target, self.root)
+
+
+def _short(sender: str) -> str:
+    """Return a name of a sender that any file system takes, and that no other sender has."""
+    return hashlib.sha256(sender.encode()).hexdigest()[:16]
 
 
 def too_large(what: str, most_bytes: int, size_bytes: int | None = None) -> TooLargeError:

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UsageError
-from orchestrator.policy.reservation import Reservation, in_force, in_the_way
+from orchestrator.policy.reservation import Reservation, in_force, in_the_way, require_share
 
 
 def all_of_them(session: Session, now: datetime) -> Sequence[Reservation]:
@@ -47,9 +47,15 @@ def reserve(turn: Turn, device: tables.Device, by: str, until: datetime, reason:
     return _running_beside(turn, Reservation(device.device_id, device.exclusion_group, by, until))
 
 
-def release(device: tables.Device) -> None:
-    """End the reservation of a device."""
-    device.reserved_by = device.reserved_until = device.reserved_text = None
+def require_share_of(turn: Turn, device: tables.Device, by: str, until: datetime, now: datetime) -> None:
+    """Raise `UsageError` where this user may not reserve the device: `policy.reservation.require_share`."""
+    devices = turn.exec(select(func.count()).select_from(tables.Device)).one()
+    require_share(device, all_of_them(turn, now), devices, by, until, now)
+
+
+def release(device: tables.Device, now: datetime) -> None:
+    """End the reservation of a device; whose it was stays known, for the pause before the next one."""
+    device.reserved_until, device.reserved_text = now, None
 
 
 def _running_beside(turn: Turn, held: Reservation) -> int:

@@ -136,6 +136,8 @@ class Steering:
         now = utc_now()
         with self.database.write() as turn:
             device = steering_requests.find_device(turn, name)
+            if not self._is_admin:
+                reservations.require_share_of(turn, device, self._name, now + length, now)
             running = reservations.reserve(turn, device, self._name, now + length, reason, now)
             return Reserved(device.device_id, self._name, now + length, running)
 
@@ -153,7 +155,7 @@ class Steering:
             if self._is_admin:
                 steering_requests.release(turn, device, now)
             if held is not None and (held.by == self._name or (self._is_admin and not kept)):
-                reservations.release(device)
+                reservations.release(device, now)
                 held = None
             elif not self._is_admin and (held is not None or kept):
                 what = f"reserved {held}" if held is not None else "in quarantine"

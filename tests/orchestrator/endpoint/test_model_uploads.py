@@ -27,6 +27,9 @@ from tests.services.ports import free_port
 
 CONTENT = b"\x1c\x00\x00\x00TFL3" + bytes(range(251)) * 20_000
 SHA = hashlib.sha256(CONTENT).hexdigest()
+SENDER = "the submit token"
+"""The farm's name for whoever has that token."""
+
 LIMITS = StoreLimits(artifact_bytes=6_000_000, store_bytes=8_000_000)
 
 
@@ -69,7 +72,7 @@ def another_sender(endpoint: Endpoint) -> Iterator[int]:
     """Yield the number of bytes that a sender has brought, which hangs up at the end; the farm has noticed
     then.
     """
-    path = endpoint.store.incoming(SHA)
+    path = endpoint.store.incoming(SHA, SENDER)
     head = (
         f"PUT /models/{SHA} HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer {SUBMIT_TOKEN}\r\n"
         f"Content-Length: {len(CONTENT)}\r\n"
@@ -120,7 +123,7 @@ def test_one_sender_at_a_time_appends_to_a_model(endpoint: Endpoint, user: httpx
     with another_sender(endpoint) as here:
         second = user.put(f"/models/{SHA}", content=CONTENT[here:], headers=content_range(here, len(CONTENT)))
         assert second.status_code == 409
-        assert "another sender is uploading this model" in second.json()["error"]
+        assert "the same sender is uploading this model already" in second.json()["error"]
     sender(endpoint).send(SHA, own, lambda _: None)
     assert endpoint.store.path(SHA).read_bytes() == CONTENT
 
@@ -136,7 +139,7 @@ def test_who_sends_more_than_announced_is_cut_off_and_fills_no_disk(
 
 
 def test_only_the_bytes_that_are_missing_are_sent(endpoint: Endpoint, user: httpx.Client) -> None:
-    path = endpoint.store.incoming(SHA)
+    path = endpoint.store.incoming(SHA, SENDER)
     path.write_bytes(CONTENT[:4_000_000])
     asked = user.head(f"/models/{SHA}")
     assert (asked.status_code, asked.headers["upload-offset"]) == (404, "4000000")
@@ -173,9 +176,31 @@ def test_what_is_neither_a_model_nor_labelled_data_leaves_nothing(
 
 
 def test_a_beginning_that_was_wrong_does_not_stay_in_the_way(endpoint: Endpoint, own: Store) -> None:
-    endpoint.store.incoming(SHA).write_bytes(b"x" * 1000)
+    endpoint.store.incoming(SHA, SENDER).write_bytes(b"x" * 1000)
     sender(endpoint).send(SHA, own, lambda _: None)
     assert endpoint.store.path(SHA).read_bytes() == CONTENT
+
+
+def test_nobody_spoils_or_blocks_what_another_user_sends(endpoint: Endpoint, own: Store) -> None:
+    of_eve = endpoint.store.incoming(SHA, "user eve")
+    of_eve.write_bytes(b"x" * 1000)
+    with of_eve.open("rb") as held:
+        assert takes_lock(held)
+        sender(endpoint).send(SHA, own, lambda _: None)
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+    assert incoming(endpoint) == [of_eve.name]
+
+
+def test_unfinished_uploads_of_a_sender_are_bounded(
+    endpoint: Endpoint, own: Store, user: httpx.Client
+) -> None:
+    for digit, size in (("1", 6_000_000), ("2", 1_500_000)):
+        endpoint.store.incoming(digit * 64, SENDER).write_bytes(bytes(size))
+    refused = user.put(f"/models/{SHA}", content=CONTENT, headers=content_range(0, len(CONTENT)))
+    assert refused.status_code == 422
+    assert "the submit token has unfinished uploads" in refused.json()["error"]
+    endpoint.store.incoming("1" * 64, SENDER).unlink()
+    sender(endpoint).send(SHA, own, lambda _: None)
 
 
 @pytest.mark.parametrize("header", ["", "bytes 0-4/*", "bytes 0-3/5", "bytes 5-4/5", "bytes */5"])

@@ -220,7 +220,13 @@ def test_a_reserved_device_takes_jobs_of_its_holder_alone_until_it_is_released(f
         refused = farm.call("ana", *arguments)
         assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1), refused.err
         assert words in refused.err
+    for arguments, words in (
+        (["devices", "reserve", "host-cpu", "--for", "3h"], "its holder may end that earlier"),
+        (["devices", "reserve", "pocl-0", "--for", "1h"], "bob has host-cpu already, of 2 devices"),
+    ):
+        assert words in farm.call("bob", *arguments).err
     assert farm.call("bob", "devices", "release", "host-cpu").out == "host-cpu gets cells again\n"
+    assert "others come first until" in farm.call("bob", "devices", "reserve", "host-cpu", "--for", "1h").err
     assert farm.answer("ana", "devices", "reserve", "pocl-0", "--for", "30m")["by"] == "ana"
     farm.answer("root", "devices", "quarantine", "pocl-0")
     freed = farm.call("root", "devices", "release", "pocl-0").out
