@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Kernel, OpContext, operator
+from runtime.ops.support import Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.shapes import same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.FLOAT64, TensorType.INT32, TensorType.INT64)
 
 
-@operator(BuiltinOperator.BUCKETIZE, max_version=1, infer=same_shape, types=_TYPES)
+@operator(Op.BUCKETIZE, infer=same_shape, types=_TYPES)
 def bucketize(op: OpContext) -> Kernel:
     """BUCKETIZE: the number of boundaries that are at most the value; integers compare in float32."""
     boundaries = np.array(op.option("boundaries"), np.float32)
@@ -18,8 +17,4 @@ def bucketize(op: OpContext) -> Kernel:
     x, y = op.read(0), op.write()
     compared = x.dtype if x.dtype.kind == "f" else np.dtype(np.float32)
     edges = boundaries.astype(compared)
-
-    def run() -> None:
-        np.copyto(y, np.searchsorted(edges, x.astype(compared), side="right"), casting="same_kind")
-
-    return run
+    return lambda: np.copyto(y, np.searchsorted(edges, x.astype(compared), side="right"), casting="same_kind")

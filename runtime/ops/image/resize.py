@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
 from runtime.ops.support.shapes import image_shape
 
@@ -54,13 +53,13 @@ def _linear(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]
     return np.minimum(lower, size - 1), upper, position - lower
 
 
-@operator(BuiltinOperator.RESIZE_BILINEAR, max_version=4, infer=resize_shape, types=_TYPES)
+@operator(Op.RESIZE_BILINEAR, max_version=4, infer=resize_shape, types=_TYPES)
 def resize_bilinear(op: OpContext) -> Kernel:
     """RESIZE_BILINEAR: interpolate columns, then rows; float32, int8, uint8, int16.
 
     Quantised types follow the order and the roundings of the reference.
     """
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in (TensorType.INT8, TensorType.INT16):
         return _bilinear_levels(op)
@@ -224,10 +223,10 @@ def _nearest(op: OpContext, size: int, target: int) -> Array:
     return np.asarray(np.minimum(np.floor(position + rounding).astype(np.intp), size - 1))
 
 
-@operator(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
+@operator(Op.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
 def resize_nearest_neighbor(op: OpContext) -> Kernel:
     """RESIZE_NEAREST_NEIGHBOR: copies of the nearest pixels; quantised types need equal quantisation."""
-    kind = op.require(*_COPIED)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in QUANTIZED:
         op.require_equal_quantization(op.input(), op.output())

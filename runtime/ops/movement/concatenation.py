@@ -4,9 +4,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.model.schema import ActivationFunctionType
 from runtime.ops.movement.copies import copies, require_same_scale
-from runtime.ops.support import MOVABLE, Array, Kernel, OpContext, Shape, Value, operator
+from runtime.ops.support import MOVABLE, Array, Kernel, Op, OpContext, Shape, TensorType, Value, operator
 from runtime.ops.support.quantization import round_half_away
 from runtime.ops.support.shapes import axis_index
 
@@ -22,7 +22,7 @@ def concatenation_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.CONCATENATION,
+    Op.CONCATENATION,
     max_version=7,
     infer=concatenation_shape,
     types=MOVABLE,
@@ -90,7 +90,7 @@ def pack_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape[:axis], len(op.inputs), *shape[axis:]),)
 
 
-@operator(BuiltinOperator.PACK, max_version=5, infer=pack_shape, types=MOVABLE)
+@operator(Op.PACK, max_version=5, infer=pack_shape, types=MOVABLE)
 def pack(op: OpContext) -> Kernel:
     """PACK: the inputs stacked along a new axis."""
     op.require_same_type(*range(len(op.inputs)))

@@ -9,11 +9,7 @@ from runtime.ops.support import Array, Kernel, OpContext, Value
 
 def copy(target: Array, source: Array) -> Kernel:
     """Return a kernel that copies `source` to `target`, broadcast where it is smaller."""
-
-    def run() -> None:
-        np.copyto(target, source)
-
-    return run
+    return lambda: np.copyto(target, source)
 
 
 def copies(pairs: Sequence[tuple[Array, Array]]) -> Kernel:

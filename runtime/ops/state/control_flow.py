@@ -3,8 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from runtime.model.schema import BuiltinOperator
-from runtime.ops.support import Array, Kernel, OpContext, Shape, Value, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, Value, operator
 from runtime.ops.support.registry import Infer
 
 MAX_LOOP_ITERATIONS = 1_000_000
@@ -61,8 +60,7 @@ def _if_shapes(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.IF,
-    max_version=1,
+    Op.IF,
     infer=_if_shapes,
     stateful=True,
     subgraphs=("then_subgraph_index", "else_subgraph_index"),
@@ -73,11 +71,7 @@ def branch(op: OpContext) -> Kernel:
     condition, arguments = op.read(0).reshape(-1), _reads(op, 1)
     then, otherwise = op.option("then_subgraph_index"), op.option("else_subgraph_index")
     services = op.services
-
-    def run() -> None:
-        _deliver(op, services.run_subgraph(then if condition[0] else otherwise, arguments))
-
-    return run
+    return lambda: _deliver(op, services.run_subgraph(then if condition[0] else otherwise, arguments))
 
 
 def _case_shapes(op: OpContext) -> tuple[Shape, ...]:
@@ -88,8 +82,7 @@ def _case_shapes(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.STABLEHLO_CASE,
-    max_version=1,
+    Op.STABLEHLO_CASE,
     infer=_case_shapes,
     stateful=True,
     subgraphs=("branch_subgraph_indices",),
@@ -120,8 +113,7 @@ def _while_shapes(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.WHILE,
-    max_version=1,
+    Op.WHILE,
     infer=_while_shapes,
     stateful=True,
     subgraphs=("cond_subgraph_index", "body_subgraph_index"),
@@ -167,12 +159,7 @@ def _call(op: OpContext, index: int) -> Kernel:
 
 
 @operator(
-    BuiltinOperator.CALL,
-    max_version=1,
-    infer=_call_infer("subgraph"),
-    stateful=True,
-    subgraphs=("subgraph",),
-    note="values of any type",
+    Op.CALL, infer=_call_infer("subgraph"), stateful=True, subgraphs=("subgraph",), note="values of any type"
 )
 def call(op: OpContext) -> Kernel:
     """CALL: run a subgraph."""
@@ -180,8 +167,7 @@ def call(op: OpContext) -> Kernel:
 
 
 @operator(
-    BuiltinOperator.STABLEHLO_COMPOSITE,
-    max_version=1,
+    Op.STABLEHLO_COMPOSITE,
     infer=_call_infer("decomposition_subgraph_index"),
     stateful=True,
     subgraphs=("decomposition_subgraph_index",),
@@ -193,8 +179,7 @@ def composite(op: OpContext) -> Kernel:
 
 
 @operator(
-    BuiltinOperator.CALL_ONCE,
-    max_version=1,
+    Op.CALL_ONCE,
     infer=lambda _op: (),
     stateful=True,
     subgraphs=("init_subgraph_index",),

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, pairwise
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.quantization import (
@@ -122,7 +123,7 @@ def total(op: OpContext, x: Array, z: Array) -> Array:
     Both operands are brought to one scale with 20 spare bits, or 15 for int16, then to the output's scale.
     """
     powers = _power_of_two_shifts(op)
-    subtracts = op.operator.opcode is BuiltinOperator.SUB
+    subtracts = op.operator.opcode is Op.SUB
     if powers is not None:
         left, right = (rounding_shift_right(v, shift) for v, shift in zip((x, z), powers, strict=True))
         return _saturate16(left - right if subtracts else left + right)
@@ -230,8 +231,7 @@ def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
 
 def absolute(op: OpContext, q: Array) -> Array:
     """ABS (`elementwise.cc`): levels are rescaled where the scales differ."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     size = np.abs(q - in_zero)
     if in_scale != scale:
         size = scaled(size, float(np.float32(in_scale) / np.float32(scale)))
@@ -240,16 +240,14 @@ def absolute(op: OpContext, q: Array) -> Array:
 
 def root(op: OpContext, q: Array) -> Array:
     """SQRT (`elementwise.cc`): computed in single precision, and truncated to a level, not rounded."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     real = np.sqrt(np.float32(in_scale) * np.maximum(q - in_zero, 0).astype(np.float32))
     return np.asarray((real / np.float32(scale)).astype(np.int64) + zero)
 
 
 def reciprocal_root(op: OpContext, q: Array) -> Array:
     """RSQRT (`elementwise.cc`), with 20 spare bits; zero and values below become the highest level."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     real = 1.0 / (math.sqrt(np.float32(in_scale)) * float(np.float32(scale)))
     multiplier, shift = quantize_multiplier(real)
     found = np.full(q.shape, RANGES[op.output().type][1], np.int64)
@@ -263,8 +261,7 @@ def reciprocal_root(op: OpContext, q: Array) -> Array:
 
 def relu(op: OpContext, q: Array, low: float, high: float) -> Array:
     """RELU family (`activations.cc`): rescaled to the output, then clamped to real `low` and `high`."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     below, above = RANGES[op.output().type]
     below = max(below, zero + _level(low, scale))
     if math.isfinite(high):
@@ -282,8 +279,7 @@ def leaky_relu(op: OpContext, q: Array, alpha: np.float32) -> Array:
 
     A quantised multiplier cannot be negative: a negative alpha multiplies by its size and negates.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     centred = q - in_zero
     identity = scaled(centred, float(np.float32(in_scale) / np.float32(scale)))
     slope = float(np.float32(in_scale) * alpha / np.float32(scale))
@@ -296,8 +292,7 @@ def through_float(op: OpContext, q: Array, function: Callable[[Array, Array, Arr
 
     `function(x, y, temporary)` writes y.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     x = np.float32(in_scale) * (q - in_zero).astype(np.float32)
     y = np.empty_like(x)
     function(x, y, np.empty_like(x))
@@ -312,8 +307,7 @@ def hard_swish(op: OpContext, q: Array) -> Array:
     The gate relu6(x + 3) / 6 is computed on a scale where 3.0 is 32768. Every product and shift rounds as the
     reference's does: some round, one truncates.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     fine_scale = np.float32(1 / 128) * np.float32(in_scale)
     fine = (q - in_zero) << 7
     out_multiplier, out_exponent = _multiplier16(float(fine_scale / np.float32(scale)))

@@ -47,3 +47,17 @@ def test_the_cube_root_which_litert_lacks(backend):
     (found,) = run_ours(case, backend)
     np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), rtol=3e-7, atol=1e-7)
     np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
+
+
+ROUNDINGS = [
+    *(case(o.name, o, [Arg(np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, 3.2], np.float32))],
+           resolver="BUILTIN")
+      for o in (Op.FLOOR, Op.CEIL, Op.ROUND, Op.SIGN)),
+    case("SIGN_int32", Op.SIGN, [Arg(np.array([[-(2**31)], [-7], [0], [5], [2**31 - 1]], np.int32))],
+         [Out(np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROUNDINGS, ids=str)
+def test_rounding_matches_litert(case, backend):
+    check(case, backend)
