@@ -8,8 +8,6 @@ results/ab_sleep.{json,md}. The machine must run nothing else: about half a minu
 half an hour for all of its repeats and shares.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

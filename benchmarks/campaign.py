@@ -8,8 +8,6 @@ command goes on where it was stopped. The farm is that of FARM_HOME, else the re
 `make demo` has it. Writes results/NAME.{json,md}, NAME as the campaign. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

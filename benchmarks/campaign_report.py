@@ -1,7 +1,5 @@
 """The report of a campaign as Markdown: each model on each delegate, over the baseline."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -8,8 +8,6 @@ padding cost nothing. Bytes are those of the activations' arena and of the const
 tells them. Writes benchmarks/results/channel_counts.json and .md. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

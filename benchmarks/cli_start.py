@@ -5,8 +5,6 @@
 The mark is 4. Writes benchmarks/results/cli_start.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -8,8 +8,6 @@ farm's own code writes them into SQLite. The whole process is timed, from its st
 processor time that it takes. The mark is 2 s.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Local errors (a channel, a row, a tile, a border, a single value) and systematic
 wrong zero point, a clamp) are as strong as an engineer would call broken in the arithmetic (`STRENGTH`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

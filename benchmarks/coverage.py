@@ -9,8 +9,6 @@ ones; and for the variants that are quantised whole, `simulated` and `int8`. Sma
 benchmarks/results/coverage.json and docs/coverage.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import json

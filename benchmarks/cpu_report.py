@@ -1,7 +1,5 @@
 """The measurements of `cpu_runtime.py` as a table, and against the marks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median

@@ -8,8 +8,6 @@ that the same command goes on where it was stopped. Writes results/cpu_runtime.{
 nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import json

@@ -10,8 +10,6 @@ start of the runner's process is reported separately. The mark: 50 ms at the med
 99th percentile. `--out FILE` writes the figures as JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

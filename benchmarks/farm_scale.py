@@ -13,8 +13,6 @@ one before: from the commit of a result to the commit of the device's next assig
 message on. Other marks: 500 cells per second in the flood, memory within 10 % over the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ cells per second; the rest take no time. At the end of its input it prints, for 
 time from its result to its next job.
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import json

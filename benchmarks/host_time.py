@@ -10,8 +10,6 @@ processor for 65 launches, and 1 ms until the last model's run has returned. Wri
 benchmarks/results/host_time.json. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

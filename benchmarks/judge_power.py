@@ -10,8 +10,6 @@ processes of their own with bounded memory, and kept in FOLDER; `--stored` judge
 nothing. Nothing is timed, so the machine's load does not matter. Writes results/judge_power.{json,md}.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import hashlib

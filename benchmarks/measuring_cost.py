@@ -11,8 +11,6 @@ campaign without a baseline, in turns, everything cached. Writes results/measuri
 run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -6,8 +6,6 @@ Submits `benchmarks/model_kinds.yaml` and writes its report (`benchmarks.campaig
 that `farm model info` prints, which stays as it is where `--out` names another report.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

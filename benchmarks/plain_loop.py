@@ -7,8 +7,6 @@ of a second; a block is a fresh process. The medians agree where they differ by 
 the loop differs from itself. Writes results/plain_loop.{json,md}. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -10,8 +10,6 @@ The result is the ratio with / without, estimated over rounds as the farm estima
 inside the noise where the interval contains 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

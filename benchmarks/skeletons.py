@@ -1,7 +1,5 @@
 """The models that benchmarks measure, from this repository alone: `examples/zoo` and variants beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -22,8 +22,6 @@ the weights is timed apart, since a new model cannot save it. XNNPACK in LiteRT 
 memory. Medians over the rounds. Writes benchmarks/results/start.json. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ apart, and how often a difference is found. Then two sessions that `farm compare
 timed, so the machine's load does not matter.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Iterator, Sequence

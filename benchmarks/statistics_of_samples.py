@@ -3,8 +3,6 @@
 Part of `python -m benchmarks.statistics`: simulated cells whose truth is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist, fmean

@@ -1,7 +1,5 @@
 """Relays between the daemon's socket and the broker: lines up in envelopes, envelopes down as lines."""
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

@@ -7,8 +7,6 @@ is too long is read and dropped piece by piece, and the connection stays usable.
 This is the only module of the wire that imports Kombu and Redis; both ends connect through it.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from typing import Any, Final

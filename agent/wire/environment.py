@@ -6,8 +6,6 @@ thread pool, Python or a locale reads. One that is missing here is handed on by 
 `FARM_PASS_ENVIRONMENT`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The forms in which a program of either floor logs; apart from `logs`, so that help needs no logging."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

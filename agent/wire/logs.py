@@ -1,7 +1,5 @@
 """Logs the programs of either floor: one line per event on stderr, as text or as JSON."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A log with a bounded number of lines, for events that a stranger can cause at will."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The farm's record of a reference: outputs by which others are judged, or why none could be made."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

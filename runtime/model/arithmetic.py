@@ -4,8 +4,6 @@ Counted as is usual: one per product of a convolution, matrix product or recurre
 operators, pooling and data movement count nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

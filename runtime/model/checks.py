@@ -4,8 +4,6 @@ They are those of LiteRT's `core/tools/verifier.cc` and what that leaves out: te
 dimensions, quantisation parameters, and signature entries.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from itertools import pairwise

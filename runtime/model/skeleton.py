@@ -8,8 +8,6 @@ digits (kind "n") or four times the first (kind "u"), less 131070, is scaled to 
 in single precision and clipped; integers round half to even. Two elements are set to the extremes.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import struct

@@ -3,8 +3,6 @@
 In a checkout it is `examples/zoo`; a wheel installs the same folder as `share/delegate-farm/zoo`.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
