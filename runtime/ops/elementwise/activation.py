@@ -11,7 +11,7 @@ import numpy as np
 
 from runtime.ops.elementwise.level_functions import sigmoid_int16, through_function
 from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, levels, operator
-from runtime.ops.support.blocks import broadcast_blocks, channel_rows, flat_blocks, pairwise
+from runtime.ops.support.blocks import broadcast_blocks, channel_rows, flat_blocks, over, pairwise
 from runtime.ops.support.levels import level_table, pair_levels
 from runtime.ops.support.shapes import broadcast_inputs, same_shape
 
@@ -46,12 +46,7 @@ def _per_element(op: OpContext, function: _Function) -> Kernel:
     steps = [(x, y, temporary[: x.size]) for x, y in pieces]
     if op.input().type is TensorType.FLOAT16:
         return _widened(function, steps)
-
-    def run() -> None:
-        for x, y, t in steps:
-            function(x, y, t)
-
-    return run
+    return over(steps, function)
 
 
 def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -> Kernel:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from runtime.ops.support import Array, Kernel, Op, OpContext, TensorType
-from runtime.ops.support.blocks import flat_blocks
+from runtime.ops.support.blocks import flat_blocks, over
 from runtime.ops.support.levels import every_level, level_table
 from runtime.ops.support.lookup import interpolated, lookup_table
 from runtime.ops.support.quantization import RANGES, round_all
@@ -43,12 +43,7 @@ def _through_points(op: OpContext, function: Callable[[Array], Array]) -> Kernel
     # The interpolation too depends on the level alone: 65536 results replace it in every run.
     table = interpolated(every_level(TensorType.INT16), points).astype(np.int16)
     pieces = flat_blocks(op.write(), op.read(0).view(np.uint16))
-
-    def run() -> None:
-        for y, index in pieces:
-            np.take(table, index, out=y, mode="clip")
-
-    return run
+    return over(pieces, lambda y, index: np.take(table, index, out=y, mode="clip"))
 
 
 _STEP = (1 + 3.97e-5) / 24

@@ -27,7 +27,7 @@ from runtime.ops.matmul.integer_gemm import (
 )
 from runtime.ops.matmul.windows import Geometry, geometry
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
-from runtime.ops.support.blocks import in_turn
+from runtime.ops.support.blocks import in_turn, over
 from runtime.ops.support.parallel import lane_count, shares, together
 from runtime.ops.support.quantization import RANGES
 from runtime.ops.support.shapes import image_shape, require_rank, span
@@ -187,12 +187,7 @@ def _products(strip: _Strip, filters: Array, runs: Sequence[_Run], out: Array) -
         (windows, filters[:, :, : windows.shape[4]], run.of(out))
         for windows, run in zip(strip.windows, runs, strict=True)
     ]
-
-    def products() -> None:
-        for windows, taps, target in parts:
-            np.einsum("hwijr,ijr->hwr", windows, taps, out=target)
-
-    return products
+    return over(parts, lambda windows, taps, target: np.einsum("hwijr,ijr->hwr", windows, taps, out=target))
 
 
 def _float_rows(op: OpContext, end: RowsEnd, filters: Array, runs: Sequence[_Run], _most: int) -> _Finish:

@@ -13,7 +13,7 @@ import numpy as np
 
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, pairwise
+from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, over, pairwise
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.quantization import (
     DIVISION_SLOPE,
@@ -57,12 +57,7 @@ def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
     if table.size == 256 and dtype.itemsize == 1:
         return _translated(op, table.tobytes())
     pieces = flat_blocks(op.write(), x.view(f"u{x.itemsize}"))
-
-    def run() -> None:
-        for y, index in pieces:
-            np.take(table, index, out=y, mode="clip")
-
-    return run
+    return over(pieces, lambda y, index: np.take(table, index, out=y, mode="clip"))
 
 
 def _translated(op: OpContext, table: bytes) -> Kernel:
