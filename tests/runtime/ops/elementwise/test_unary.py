@@ -7,7 +7,7 @@ import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator
-from tests.runtime.ops.cases import Case, case, check, random, run_ours
+from tests.runtime.ops.cases import CPU, Case, case, check, random, run_ours
 
 
 def unary(name, opcode, low=-3.0, dtype=np.float32) -> Case:
@@ -61,3 +61,23 @@ ROUNDINGS = [
 @pytest.mark.parametrize("case", ROUNDINGS, ids=str)
 def test_rounding_matches_litert(case, backend):
     check(case, backend)
+
+
+def buckets(name, values, dtype, boundaries) -> Case:
+    return case(
+        name, Op.BUCKETIZE, [Arg(np.array(values, dtype))], [Out(np.int32)], {"boundaries": boundaries}
+    )
+
+
+BUCKETS = [
+    buckets("float32", [-1, 0.5, 2, 2.5, 9, np.nan, np.inf], np.float32, [0.0, 2.0, 2.5]),
+    buckets("float64", [-1, 0.1, 2, 2.5, 9], np.float64, [0.1, 2.0, 2.5]),
+    buckets("int32", [-1, 2**24 + 1, 3], np.int32, [0.0, 2.0, 2.0**24]),
+    buckets("int64", [-1, 2**40, 3], np.int64, [0.0, 2.0]),
+    buckets("no_boundaries", [1, 2], np.float32, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BUCKETS, ids=str)
+def test_intervals_are_those_of_litert(case):
+    check(case, CPU)
