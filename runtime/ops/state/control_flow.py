@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, Value, operator
-from runtime.ops.support.registry import Infer
 
 MAX_LOOP_ITERATIONS = 1_000_000
 """Iterations of one WHILE after which it counts as endless. Chosen far above the sequence lengths of real
@@ -146,36 +145,25 @@ def loop(op: OpContext) -> Kernel:
     return run
 
 
-def _call_infer(option: str) -> Infer:
-    def shapes(op: OpContext) -> tuple[Shape, ...]:
-        return _branches_infer(op, (op.option(option),), 0)
+_CALLED = {
+    Op.CALL: ("subgraph", "values of any type"),
+    Op.STABLEHLO_COMPOSITE: ("decomposition_subgraph_index", "values of any type, by the decomposition"),
+}
+"""The option that names the subgraph of an operator which only runs it, and the note."""
 
-    return shapes
+
+def _called_shapes(op: OpContext) -> tuple[Shape, ...]:
+    return _branches_infer(op, (op.option(_CALLED[op.operator.opcode][0]),), 0)
 
 
-def _call(op: OpContext, index: int) -> Kernel:
-    arguments, services = _reads(op, 0), op.services
+def call(op: OpContext) -> Kernel:
+    """CALL, STABLEHLO_COMPOSITE: run a subgraph, which defines what a composite means."""
+    index, arguments, services = op.option(_CALLED[op.operator.opcode][0]), _reads(op, 0), op.services
     return lambda: _deliver(op, services.run_subgraph(index, arguments))
 
 
-@operator(
-    Op.CALL, infer=_call_infer("subgraph"), stateful=True, subgraphs=("subgraph",), note="values of any type"
-)
-def call(op: OpContext) -> Kernel:
-    """CALL: run a subgraph."""
-    return _call(op, op.option("subgraph"))
-
-
-@operator(
-    Op.STABLEHLO_COMPOSITE,
-    infer=_call_infer("decomposition_subgraph_index"),
-    stateful=True,
-    subgraphs=("decomposition_subgraph_index",),
-    note="values of any type, by the decomposition",
-)
-def composite(op: OpContext) -> Kernel:
-    """STABLEHLO_COMPOSITE: run the decomposition, which defines what the composite means."""
-    return _call(op, op.option("decomposition_subgraph_index"))
+for _opcode, (_option, _note) in _CALLED.items():
+    operator(_opcode, infer=_called_shapes, stateful=True, subgraphs=(_option,), note=_note)(call)
 
 
 @operator(

@@ -123,14 +123,21 @@ def total(op: OpContext, x: Array, z: Array) -> Array:
         left, right = (rounding_shift_right(v, shift) for v, shift in zip((x, z), powers, strict=True))
         return _saturate16(left - right if subtracts else left + right)
     spare = 15 if op.output().type is TensorType.INT16 else _LEFT_SHIFT
-    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
-    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    wide_x, wide_z, twice = _on_one_scale(op, x, z, spare)
     out_scale, _ = op.scale_and_zero_point(op.output())
-    twice = 2 * max(scale_x, scale_z)
-    wide_x = scaled((x - zero_x) << spare, scale_x / twice)
-    wide_z = scaled((z - zero_z) << spare, scale_z / twice)
     result = wide_x - wide_z if subtracts else wide_x + wide_z
     return scaled(result, twice / ((1 << spare) * out_scale))
+
+
+def _on_one_scale(op: OpContext, x: Array, z: Array, spare: int) -> tuple[Array, Array, float]:
+    """Return both operands with `spare` bits below the point, and their scale: twice the larger one."""
+    (scale_x, zero_x), (scale_z, zero_z) = (op.scale_and_zero_point(op.input(i)) for i in (0, 1))
+    twice = 2 * max(scale_x, scale_z)
+    return (
+        scaled((x - zero_x) << spare, scale_x / twice),
+        scaled((z - zero_z) << spare, scale_z / twice),
+        twice,
+    )
 
 
 def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
@@ -166,12 +173,8 @@ def squared_difference(op: OpContext, x: Array, z: Array) -> Array:
 
     With one bit more the square would no longer fit int32.
     """
-    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
-    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    wide_x, wide_z, twice = _on_one_scale(op, x, z, 7)
     out_scale, _ = op.scale_and_zero_point(op.output())
-    twice = 2 * max(scale_x, scale_z)
-    wide_x = scaled((x - zero_x) << 7, scale_x / twice)
-    wide_z = scaled((z - zero_z) << 7, scale_z / twice)
     return scaled((wide_x - wide_z) ** 2, twice * twice / ((1 << 14) * out_scale))
 
 
