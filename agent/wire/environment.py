@@ -39,18 +39,9 @@ _DRIVERS: Final = (
 devices, compilers, caches."""
 
 _THREADS: Final = (
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "OPENBLAS_",
-    "GOTO_",
-    "MKL_",
-    "BLIS_",
-    "NUMEXPR_",
-    "XNNPACK_",
-    "TF_CPP_",
-    "TFLITE_",
-)
+    "OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "MKL_", "BLIS_", "NUMEXPR_", "XNNPACK_",
+    "TF_CPP_", "TFLITE_",
+)  # fmt: skip
 """Thread pools and kernels of BLAS, OpenMP and LiteRT."""
 
 _ATTEMPT: Final = ("FARM_CACHE_DIR", "FARM_ATTEMPT", "FARM_LEASE_DESCRIPTOR")
