@@ -10,8 +10,7 @@ from agent.attempt.lease import lease_folder
 from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
 from agent.processes.sandbox.boundary import SandboxSettings
-from agent.wire.log_format import LogFormat
-from agent.wire.logs import log_to_stderr
+from agent.wire.logs import LogFormat, log_to_stderr
 from agent.wire.private_folder import keep_new_files_private
 
 

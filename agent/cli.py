@@ -13,8 +13,7 @@ from typer.core import TyperGroup
 from agent.config import LOG_PREFIX, STATE_VARIABLE, state_folder
 from agent.devices import CheckedDevice, ProbeError, check, probe
 from agent.machine.host_tuning import TuningError, Wanted, apply, in_force, restore
-from agent.wire.log_format import LogFormat
-from agent.wire.logs import log_to_stderr
+from agent.wire.logs import LogFormat, log_to_stderr
 from agent.wire.messages import PROTOCOL_VERSION
 from agent.wire.private_folder import keep_new_files_private
 

@@ -8,28 +8,24 @@ results/ab_sleep.{json,md}. The machine must run nothing else: about half a minu
 half an hour for all of its repeats and shares.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from statistics import fmean, median
+from subprocess import PIPE
 from typing import Any, Final
 
 from benchmarks import slower_delegate
-from benchmarks.skeletons import REPOSITORY, restored
+from benchmarks.campaign import farm
+from benchmarks.output import RESULTS, parser, restored, table, write_report
 from runtime.common.verdict import grade, verdict
-from tests.reports import write_report
 from tests.tree import tree
 
-RESULT: Final = REPOSITORY / "benchmarks/results/ab_sleep.json"
 SHARES: Final = (0.0, 0.02, 0.05, 0.10)
 MODEL: Final = "torchvision_mobilenet_v2"
 
@@ -48,23 +44,22 @@ def main() -> None:
                 cells = _measured(folder, level, share, args.repeats)
                 took_s = time.monotonic() - began_s
                 rows.append({"level": level, "share": share, "seconds": took_s, "cells": cells})
-                print(_row(rows[-1]), flush=True)
+                print(*_row(rows[-1]), flush=True)
     report = {"model": args.model, "repeats": args.repeats, "rows": rows}
-    args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    write_report(args.out.with_suffix(".md"), _markdown(report), began, 0)
-    print(_markdown(report))
+    lines = _page(report)
+    write_report(args.out, report, lines, began)
+    print("\n".join(lines))
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    options = parser(__doc__, RESULTS / "ab_sleep.json")
+    options.add_argument("--model", default=MODEL, metavar="NAME", help="a model of the zoo")
+    options.add_argument(
+        "--shares", nargs="+", type=float, default=SHARES, help="by which an invoke is longer"
     )
-    parser.add_argument("--model", default=MODEL, metavar="NAME", help="a model of the zoo")
-    parser.add_argument("--shares", nargs="+", type=float, default=SHARES, help="what an invoke is longer by")
-    parser.add_argument("--repeats", type=int, default=20, help="comparisons of each share and level")
-    parser.add_argument("--levels", nargs="+", default=["quick"], help="levels of measuring")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    return parser.parse_args()
+    options.add_argument("--repeats", type=int, default=20, help="comparisons of each share and level")
+    options.add_argument("--levels", nargs="+", default=["quick"], help="levels of measuring")
+    return options.parse_args()
 
 
 def _measured(folder: Path, level: str, share: float, repeats: int) -> list[dict[str, Any]]:
@@ -86,12 +81,10 @@ def _measured(folder: Path, level: str, share: float, repeats: int) -> list[dict
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(campaign), encoding="utf-8")
     paths = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"FARM_HOME": str(folder / name), "PYTHONPATH": os.pathsep.join(paths)}
-    farm = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
-    subprocess.run([*farm, "submit", str(path)], env=environment, cwd=REPOSITORY, check=False)
-    asked = [*farm, "results", "--format", "json"]
-    said = subprocess.run(asked, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    return [_comparison(cell) for cell in json.loads(said.stdout) if cell["delegate"] == "slower"]
+    home, found = folder / name, {"PYTHONPATH": os.pathsep.join(paths)}
+    farm("submit", str(path), home=home, **found)
+    said = farm("results", "--format", "json", home=home, stdout=PIPE, **found).stdout
+    return [_comparison(cell) for cell in json.loads(said) if cell["delegate"] == "slower"]
 
 
 def _comparison(cell: dict[str, Any]) -> dict[str, Any]:
@@ -111,21 +104,19 @@ def _comparison(cell: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _markdown(report: dict[str, Any]) -> str:
-    lines = [
+def _page(report: dict[str, Any]) -> list[str]:
+    heads = ("level", "longer by", "slower", "same", "open", "faster", "off", "H", "at least fair", "blocks")
+    return [
         "# Are known differences found?",
         "",
         f"`python -m benchmarks.ab_sleep --repeats {report['repeats']}`: LiteRT, and LiteRT with a wait",
         f"behind each invoke, on {report['model']} with one thread. Off: the median ratio over the true one.",
         "",
-        "| level | longer by | slower | same | open | faster | off | H | at least fair | blocks | s each |",
-        "|" + "---|" * 11,
-        *(_row(row) for row in report["rows"]),
+        *table((*heads, "s each"), map(_row, report["rows"])),
     ]
-    return "\n".join(lines) + "\n"
 
 
-def _row(row: dict[str, Any]) -> str:
+def _row(row: dict[str, Any]) -> list[str]:
     cells, share = row["cells"], row["share"]
     said = Counter(cell["verdict"] for cell in cells)
     known = [cell for cell in cells if cell.get("half") is not None]
@@ -137,7 +128,7 @@ def _row(row: dict[str, Any]) -> str:
         figures = [f"{off:+.2%}", f"{reach:.1%}", f"{fair:.0%}", f"{fmean(c['blocks'] for c in known):.1f}"]
     counts = [str(said[word]) for word in ("slower", "same", "open", "faster")]
     each_s = row["seconds"] / max(1, len(cells))
-    return f"| {row['level']} | {share:.0%} | {' | '.join(counts + figures)} | {each_s:.0f} |"
+    return [row["level"], f"{share:.0%}", *counts, *figures, f"{each_s:.0f}"]
 
 
 if __name__ == "__main__":

@@ -8,9 +8,6 @@ command goes on where it was stopped. The farm is that of FARM_HOME, else the re
 `make demo` has it. Writes results/NAME.{json,md}, NAME as the campaign. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
-import argparse
 import json
 import os
 import subprocess
@@ -23,15 +20,13 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from benchmarks.campaign_report import markdown
-from benchmarks.skeletons import REPOSITORY
-from tests.reports import write_report
+from benchmarks import output
+from benchmarks.campaign_report import page
+from benchmarks.output import REPOSITORY, RESULTS, write_report
 from tests.tree import tree
 
 Row: TypeAlias = dict[str, Any]
 """What a report keeps of a cell; `docs/results-format.md` describes the fields."""
-
-RESULTS: Final = REPOSITORY / "benchmarks/results"
 
 _KEPT: Final = (
     "model", "delegate", "device", "device_name", "level", "threads", "status", "grade",
@@ -46,12 +41,9 @@ _FAILED_CELLS: Final = 1
 
 def main() -> int:
     """Submit the file, then write the report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = output.parser(__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--threads", type=int, nargs="+", help="of every delegate, in place of the file's")
-    parser.add_argument("--out", type=Path, help="JSON file to write; a table of the same stem beside it")
     args, options = parser.parse_known_args()
     run_and_report(args.file, args.threads or (None,), args.out, options)
     return 0
@@ -72,9 +64,7 @@ def run_and_report(
         rows += more
     name, baseline = document["campaign"], document["baseline"]["delegate"]
     report = {"campaign": name, "baseline": baseline, "environment": environment(), "rows": rows}
-    out = out or RESULTS / f"{name}.json"
-    out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    write_report(out.with_suffix(".md"), markdown(report), began, status)
+    write_report(out or RESULTS / f"{name}.json", report, page(report), began, status)
     return report
 
 
@@ -124,10 +114,15 @@ def environment() -> dict[str, str]:
     return {f"{d['device_id']}.{key}": value for d in devices for key, value in d["environment"].items()}
 
 
-def farm(*arguments: str, home: Path | None = None, stdout: int | None = None) -> CompletedProcess[str]:
-    """Run `farm` with this home, else that of FARM_HOME, else the one that benchmarks have."""
-    default = {"FARM_HOME": str(REPOSITORY / ".farm")} | os.environ
-    environment = default if home is None else {**os.environ, "FARM_HOME": str(home)}
+def farm(
+    *arguments: str, home: Path | None = None, stdout: int | None = None, **more: str
+) -> CompletedProcess[str]:
+    """Run `farm` with this home, else that of FARM_HOME, else the one that benchmarks have.
+
+    `more`: variables of its environment.
+    """
+    environment = {"FARM_HOME": str(REPOSITORY / ".farm")} | os.environ | more
+    environment |= {} if home is None else {"FARM_HOME": str(home)}
     return subprocess.run([*_FARM, *arguments], env=environment, text=True, check=False, stdout=stdout)
 
 

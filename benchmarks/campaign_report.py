@@ -1,11 +1,10 @@
 """The report of a campaign as Markdown: each model on each delegate, over the baseline."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from benchmarks.output import environment_lines, table
 from runtime.common.statistics import geometric_mean
 
 MARK_MS: Final = 1.0
@@ -16,12 +15,20 @@ NOT_FLOAT: Final = "int8"
 """Part of the names of models with narrow integers, which no mean counts."""
 
 
-def markdown(report: Mapping[str, Any]) -> str:
-    """Return the whole report."""
+def page(report: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the whole report."""
     baseline, rows = report["baseline"], report["rows"]
     columns = columns_of(rows, baseline)
     reused = sum(row["reused_from"] is not None for row in rows)
-    lines = [
+    found = []
+    for model, threads in dict.fromkeys((row["model"], row["threads"]) for row in rows):
+        cells = {
+            column_of(row, rows): row for row in rows if (row["model"], row["threads"]) == (model, threads)
+        }
+        base = cells.get(baseline)
+        ms = "-" if base is None or base["p50_ms"] is None else f"{base['p50_ms']:.3g}"
+        found.append([model, threads or "-", ms, *(cell(cells.get(column)) for column in columns)])
+    return [
         f"# {report['campaign']}",
         "",
         f"Speed over {baseline} (above 1: faster) with its 95 % interval over blocks of fresh processes,",
@@ -31,24 +38,9 @@ def markdown(report: Mapping[str, Any]) -> str:
         *(f"- {line}" for line in summary(rows, columns, baseline)),
         f"- reused from earlier campaigns: {reused} of {len(rows)} cells",
         "",
-        f"| model | threads | {baseline} ms | " + " | ".join(columns) + " |",
-        "|---|---|---|" + "---|" * len(columns),
+        *table(["model", "threads", f"{baseline} ms", *columns], found),
+        *environment_lines(report),
     ]
-    for model, threads in dict.fromkeys((row["model"], row["threads"]) for row in rows):
-        cells = {
-            column_of(row, rows): row for row in rows if (row["model"], row["threads"]) == (model, threads)
-        }
-        base = cells.get(baseline)
-        ms = "-" if base is None or base["p50_ms"] is None else f"{base['p50_ms']:.3g}"
-        said = " | ".join(cell(cells.get(column)) for column in columns)
-        lines.append(f"| {model} | {threads or '-'} | {ms} | {said} |")
-    lines += [
-        "",
-        "Environment:",
-        "",
-        *(f"- `{key}`: {value}" for key, value in report["environment"].items()),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def summary(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], baseline: str) -> list[str]:

@@ -8,28 +8,22 @@ padding cost nothing. Bytes are those of the activations' arena and of the const
 tells them. Writes benchmarks/results/channel_counts.json and .md. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.interleaved import ends, measure, ratio, slices
+from benchmarks.output import RESULTS, parser, table, write_report
 from runtime.model.reader import read_model
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.tools.model_plan import model_plan, planner_of
-from tests.reports import write_report
 from tests.runtime.delegates.gpu.caller_models import on_gpu
 from tests.runtime.models import Builder
 from tests.tree import tree
 
-RESULTS = Path(__file__).resolve().parent / "results"
 COUNTS = (1, 3, 4, 5, 7, 8, 16)
 """Channels of a layer; the last is what the others are compared with, a vector of the kernels."""
 LAYERS, SIDE = 4, 64
@@ -38,21 +32,17 @@ LAYERS, SIDE = 4, 64
 
 def main() -> int:
     """Measure all counts, print, write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--slice", type=float, default=0.1, help="seconds per count and round")
-    parser.add_argument("--out", type=Path, default=RESULTS / "channel_counts.json")
-    args, began = parser.parse_args(), tree()
+    options = parser(__doc__, RESULTS / "channel_counts.json")
+    options.add_argument("--rounds", type=int, default=15)
+    options.add_argument("--slice", type=float, default=0.1, help="seconds per count and round")
+    args, began = options.parse_args(), tree()
     with tempfile.TemporaryDirectory(prefix="farm-channels-") as folder:
         arms = {str(count): slices(run_of(count, folder), args.slice) for count in COUNTS}
         taken = measure(arms, args.rounds)
     rows = [row_of(count, taken.seconds) for count in COUNTS]
-    args.out.write_text(
-        json.dumps({"repeated": taken.repeated, "rows": rows}, indent=1) + "\n", encoding="utf-8"
-    )
-    text = table(rows)
-    write_report(args.out.with_suffix(".md"), text, began, 0)
-    print(text)
+    lines = page(rows)
+    write_report(args.out, {"repeated": taken.repeated, "rows": rows}, lines, began)
+    print("\n".join(lines))
     return 0
 
 
@@ -94,24 +84,25 @@ def row_of(channels: int, seconds: Any) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Format the rows as a page in Markdown."""
-    lines = [
+def page(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of a page in Markdown."""
+    sizes = ("activation_bytes", "dense_bytes", "constant_bytes")
+    heads = ("channels", "time of 16", "95 %", "arithmetic of 16")
+    return [
         "# What channel counts cost on the GPU delegate",
         "",
         f"{LAYERS} convolutions of 3 x 3 on {SIDE} x {SIDE} pixels, beside {COUNTS[-1]} channels.",
         "Written by `benchmarks/channel_counts.py`.",
         "",
-        "| channels | time of 16 | 95 % | arithmetic of 16 | activations KiB | dense KiB | constants KiB |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['channels']} | {row['time']['ratio']:.3f} | {ends(row['time'])} | {row['arithmetic']} | "
-        f"{row['activation_bytes'] / 1024:.0f} | {row['dense_bytes'] / 1024:.0f} | "
-        f"{row['constant_bytes'] / 1024:.1f} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
+        *table(
+            (*heads, "activations KiB", "dense KiB", "constants KiB"),
+            (
+                (row["channels"], f"{row['time']['ratio']:.3f}", ends(row["time"]), row["arithmetic"],
+                 *(f"{row[size] / 1024:.1f}" for size in sizes))
+                for row in rows
+            ),
+        ),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

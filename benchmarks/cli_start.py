@@ -5,34 +5,28 @@
 The mark is 4. Writes benchmarks/results/cli_start.json.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
 from benchmarks.interleaved import ends, measure, ratio, slices
+from benchmarks.output import RESULTS, parser, write_figures
 
-RESULT = Path(__file__).resolve().parent / "results/cli_start.json"
 HELP = [str(Path(sys.executable).with_name("farm")), "--help"]
 TYPER = [sys.executable, "-c", "import typer"]
 
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    options = parser(__doc__, RESULTS / "cli_start.json")
+    options.add_argument("--rounds", type=int, default=15)
+    args = options.parse_args()
     commands = {"help": HELP, "typer": TYPER}
     arms = {name: slices(partial(_run, command), slice_s=0.0) for name, command in commands.items()}
-    timed = measure(arms, rounds)
+    timed = measure(arms, args.rounds)
     found = ratio(timed.seconds["help"], timed.seconds["typer"])
-    RESULT.write_text(json.dumps({"farm_help_over_import_typer": found}, indent=1) + "\n", encoding="utf-8")
+    write_figures(args.out, {"farm_help_over_import_typer": found})
     print(f"farm --help: {found['ratio']:.2f} ({ends(found)}) x import typer")
     return 0
 

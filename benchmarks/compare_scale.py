@@ -8,10 +8,6 @@ farm's own code writes them into SQLite. The whole process is timed, from its st
 processor time that it takes. The mark is 2 s.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import os
 import random
 import resource
@@ -26,6 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from agent.wire.measurement import Delegation, Measurement, Quality, Ratio, Variation, baseline_id
+from benchmarks.output import RESULTS, parser, write_figures
 from orchestrator.config.home import FarmHome
 from orchestrator.db.cells import attempts
 from orchestrator.db.engine.sessions import Database
@@ -34,7 +31,6 @@ from orchestrator.policy.assign import Assignment
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, measured, new_database, result, stock
 
-RESULT = Path(__file__).resolve().parent / "results/compare_scale.json"
 FARM = str(Path(sys.executable).with_name("farm"))
 
 _TURN_CELLS = 500
@@ -49,20 +45,17 @@ _SEED = 1
 
 def main() -> int:
     """Fill a home, time, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cells", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULT)
-    given = parser.parse_args()
+    options = parser(__doc__, RESULTS / "compare_scale.json")
+    options.add_argument("--cells", type=int, default=10_000)
+    options.add_argument("--rounds", type=int, default=5)
+    given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-compare-") as folder:
         home = FarmHome(Path(folder))
         _fill(home, given.cells // 2)
         took = [_seconds(folder, "compare", "monday", "tuesday") for _ in range(given.rounds)]
     elapsed, busy = (sorted(one[place] for one in took) for place in (0, 1))
     figures = {"cells": given.cells, "compare_s": elapsed, "compare_cpu_s": busy}
-    given.out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    write_figures(given.out, figures)
     print(
         f"farm compare: {median(elapsed):.2f} s (all: {elapsed[0]:.2f} to {elapsed[-1]:.2f}), "
         f"{median(busy):.2f} s of processor time"

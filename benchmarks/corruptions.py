@@ -4,8 +4,6 @@ Local errors (a channel, a row, a tile, a border, a single value) and systematic
 wrong zero point, a clamp) are as strong as an engineer would call broken in the arithmetic (`STRENGTH`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -174,10 +172,6 @@ def _every(step: int, start: int = 1) -> Callable[[Right], Any]:
     return lambda right: np.unravel_index(np.arange(start, right.values.size, step), right.values.shape)
 
 
-def _strong(right: Right) -> int:
-    return right.strong()
-
-
 def _strong_channel(right: Right) -> int:
     return right.strong(-1 % right.values.ndim)
 
@@ -186,16 +180,8 @@ def _strong_row(right: Right) -> int:
     return right.strong() if right.values.ndim == 1 else right.strong(0)
 
 
-def _last(_right: Right) -> int:
-    return -1
-
-
-def _first(_right: Right) -> int:
-    return 0
-
-
-def _zero(_right: Right, values: Reals) -> Any:
-    return np.zeros_like(values)
+_LAST: Final[Callable[[Right], int]] = lambda _right: -1  # noqa: E731  # a choice beside those above
+_ZERO: Final[Callable[[Right, Reals], Any]] = lambda _right, values: np.zeros_like(values)  # noqa: E731
 
 
 def _stronger(right: Right, values: Reals) -> Any:
@@ -309,26 +295,28 @@ CORRUPTIONS: Final[dict[str, Wrong]] = {
     "clamped on both sides": _clipped(0.05, 0.95),
     "first half too strong": _first_half_stronger,
     # A part is wrong.
-    "one value zero": _at(_value(_strong), _zero),
-    "one value negated": _at(_value(_strong), lambda _r, v: -v),
-    "one value at the most": _at(_value(_strong), lambda right, _v: 2 * np.abs(right.values).max()),
-    "last value at the most": _at(_value(_last), lambda right, _v: right.values.max()),
-    "first value at the least": _at(_value(_first), lambda right, _v: right.values.min() - right.norm),
-    "last values not written": _at(_row(_last), _zero),
-    "last row stale": _at(_row(_last), lambda right, _v: right.stale[_row(_last)(right)]),
-    "one row zero": _at(_row(_strong_row), _zero),
+    "one value zero": _at(_value(Right.strong), _ZERO),
+    "one value negated": _at(_value(Right.strong), lambda _r, v: -v),
+    "one value at the most": _at(_value(Right.strong), lambda right, _v: 2 * np.abs(right.values).max()),
+    "last value at the most": _at(_value(_LAST), lambda right, _v: right.values.max()),
+    "first value at the least": _at(
+        _value(lambda _right: 0), lambda right, _v: right.values.min() - right.norm
+    ),
+    "last values not written": _at(_row(_LAST), _ZERO),
+    "last row stale": _at(_row(_LAST), lambda right, _v: right.stale[_row(_LAST)(right)]),
+    "one row zero": _at(_row(_strong_row), _ZERO),
     "one row too strong": _at(_row(_strong_row), _stronger),
-    "one channel zero": _at(_channel(_strong_channel), _zero),
+    "one channel zero": _at(_channel(_strong_channel), _ZERO),
     "one channel too strong": _at(_channel(_strong_channel), _stronger),
     "one channel raised": _at(_channel(_strong_channel), _raised),
-    "last channel zero": _at(_channel(_last), _zero),
+    "last channel zero": _at(_channel(_LAST), _ZERO),
     "two channels swapped": _channels_swapped,
-    "one tile zero": _at(_tile, _zero),
+    "one tile zero": _at(_tile, _ZERO),
     "one tile stale": _at(_tile, lambda right, _v: right.stale[_tile(right)]),
     "one tile shifted": _at(_tile, _rolled),
     "one tile too strong": _at(_tile, _stronger),
-    "border zero": _at(_border, _zero),
-    "one lane of 16 zero": _at(_every(16), _zero),
+    "border zero": _at(_border, _ZERO),
+    "one lane of 16 zero": _at(_every(16), _ZERO),
     "one lane of 8 too strong": _at(_every(8), lambda right, v: v * (1 + 5 * right.strength)),
 }
 """Each by its name: what it makes of a right output."""

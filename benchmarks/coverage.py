@@ -9,21 +9,17 @@ ones; and for the variants that are quantised whole, `simulated` and `int8`. Sma
 benchmarks/results/coverage.json and docs/coverage.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.coverage_report import markdown, row_line
+from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser, write_figures
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
@@ -36,8 +32,7 @@ from runtime.model.reader import read_model
 from tests.models.collection import zoo, zoo_model
 from tests.models.comparison import Outputs, random_rows, run_rows
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-JSON: Final = REPOSITORY / "benchmarks/results/coverage.json"
+JSON: Final = RESULTS / "coverage.json"
 TABLE: Final = REPOSITORY / "docs/coverage.md"
 
 NARROW: Final = "narrow"
@@ -75,7 +70,7 @@ def main() -> int:
         row = _in_a_process(name, way, accept=args.accept)
         _place(report, name, entry, way).update(row)
         print(row_line(f"{name} ({way})", row), flush=True)
-        JSON.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_figures(JSON, report)
         TABLE.write_text(markdown(report), encoding="utf-8")
     return 0
 
@@ -112,32 +107,24 @@ def _entry(table: dict[str, Any], key: str, new: dict[str, Any]) -> dict[str, An
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
-    parser.add_argument(
+    options = parser(__doc__, has_out=False)
+    options.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
+    options.add_argument(
         "--ways", nargs="*", default=["fp32"], choices=WAYS, help="precisions, or those of variants"
     )
-    parser.add_argument("--accept", action="store_true", help="ask what is taken; compile and run nothing")
-    parser.add_argument("--resume", action="store_true", help="keep what was taken whole and agreed")
-    parser.add_argument("--keep", action="store_true", help="keep everything else that the files hold")
-    parser.add_argument("--one", metavar="NAME", help="one model, in this process; prints JSON")
-    return parser.parse_args()
+    options.add_argument("--accept", action="store_true", help="ask what is taken; compile and run nothing")
+    options.add_argument("--resume", action="store_true", help="keep what was taken whole and agreed")
+    options.add_argument("--keep", action="store_true", help="keep everything else that the files hold")
+    options.add_argument("--one", metavar="NAME", help="one model, in this process; prints JSON")
+    return options.parse_args()
 
 
 def _in_a_process(name: str, way: str, *, accept: bool) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.coverage", "--one", name, "--ways", way]
-    command += ["--accept"] if accept else []
+    more = ["--accept"] if accept else []
     try:
-        ran = subprocess.run(
-            command, cwd=REPOSITORY, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no end within {LIMIT_S} s"}
-    if ran.returncode:
-        return {"error": (ran.stderr.strip().splitlines() or [f"exit {ran.returncode}"])[-1]}
-    return dict(json.loads(ran.stdout.splitlines()[-1]))
+        return in_a_process("coverage", "--one", name, "--ways", way, *more, limit_s=LIMIT_S)
+    except FailedError as error:
+        return {"error": str(error)}
 
 
 def _one(name: str, way: str, *, run: bool) -> dict[str, Any]:

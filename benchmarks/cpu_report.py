@@ -1,12 +1,11 @@
 """The measurements of `cpu_runtime.py` as a table, and against the marks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, TypeAlias
 
+from benchmarks.output import environment_lines, table
 from runtime.common.statistics import geometric_mean
 
 OURS: Final = "cpu"
@@ -114,12 +113,12 @@ def _named(figures: Mapping[str, float], names: Iterable[str]) -> str:
     return ", ".join(f"{name} {figures[name]:.2f}" for name in names) or "none"
 
 
-def markdown(report: Mapping[str, Any]) -> str:
-    """Return the page `results/cpu_runtime.md`."""
+def page(report: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the page `results/cpu_runtime.md`."""
     heads = ["model", "kind", "operators", "ours ms", "grade"]
     heads += [f"over {peer.removeprefix('litert-')}" for peer in PEERS]
     heads += ["µs per operator", *(f"MiB {name}" for name in (OURS, BUILTIN, XNNPACK))]
-    lines = [
+    return [
         "# The CPU path beside LiteRT, one thread",
         "",
         "Speed over LiteRT's kernels (above 1: ours is faster) with its 95 % interval over blocks of fresh",
@@ -129,28 +128,19 @@ def markdown(report: Mapping[str, Any]) -> str:
         "",
         *(f"- {line}" for line in marks(report["rows"])),
         "",
-        f"| {' | '.join(heads)} |",
-        "|---" * len(heads) + "|",
-        *(_table_row(row) for row in report["rows"] if row["model"] not in LOADED),
+        *table(heads, (_cells(row) for row in report["rows"] if row["model"] not in LOADED)),
+        *environment_lines(report),
     ]
-    lines += [
-        "",
-        "Environment:",
-        "",
-        *(f"- `{key}`: {value}" for key, value in report["environment"].items()),
-    ]
-    return "\n".join(lines) + "\n"
 
 
-def _table_row(row: Row) -> str:
+def _cells(row: Row) -> list[str]:
     own = row["cells"].get(OURS, {})
     if own.get("p50_ms") is None:
-        return f"| {row['model']} | {row['kind']} | {own.get('reason') or 'not measured'} |"
+        return [row["model"], row["kind"], own.get("reason") or "not measured"]
     cells = [row["model"], row["kind"], str(row["operators"]), f"{own['p50_ms']:.2f}", str(own["grade"])]
-    cells += [_over(row, peer) for peer in PEERS]
-    cells.append(f"{overhead_us(row):.1f}")
+    cells += [*(_over(row, peer) for peer in PEERS), f"{overhead_us(row):.1f}"]
     peaks = (mib(row, name) for name in (OURS, BUILTIN, XNNPACK))
-    return f"| {' | '.join([*cells, *('-' if peak is None else f'{peak:.0f}' for peak in peaks)])} |"
+    return [*cells, *("-" if peak is None else f"{peak:.0f}" for peak in peaks)]
 
 
 def _over(row: Row, peer: str) -> str:

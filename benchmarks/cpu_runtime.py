@@ -8,25 +8,22 @@ that the same command goes on where it was stopped. Writes results/cpu_runtime.{
 nothing else.
 """
 
-from __future__ import annotations
-
-import argparse
 import fnmatch
-import json
 import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.campaign import RESULTS, environment, submit
-from benchmarks.cpu_report import LOADED, OURS, PEERS, markdown, marks
+from benchmarks import output
+from benchmarks.campaign import environment, submit
+from benchmarks.cpu_report import LOADED, OURS, PEERS, marks, page
+from benchmarks.output import RESULTS, write_report
 from runtime.model.facts import kind_of
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
 from tests.models.collection import collection, manifest, real_model, zoo, zoo_model
 from tests.needs import shared_models
-from tests.reports import write_report
 from tests.runtime.models import Builder
 from tests.tree import tree
 
@@ -42,11 +39,8 @@ MEASURE: Final = {"blocks": 3, "rounds": 3, "slice": {"min_runs": 1}, "warmup": 
 
 def main() -> int:
     """Measure every chosen model, then write the table and the marks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = output.parser(__doc__, RESULTS / "cpu_runtime.json")
     parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to measure")
-    parser.add_argument("--out", type=Path, default=RESULTS / "cpu_runtime.json")
     args, options = parser.parse_known_args()
     began = tree()
     with tempfile.TemporaryDirectory(prefix="farm-cpu-") as folder:
@@ -57,8 +51,7 @@ def main() -> int:
     for name in chosen:
         by_delegate = {cell["delegate"]: cell for cell in cells if cell["model"] == name}
         report["rows"].append({"model": name, **_facts(name), "cells": by_delegate})
-    args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    write_report(args.out.with_suffix(".md"), markdown(report), began, status)
+    write_report(args.out, report, page(report), began, status)
     print("\n".join(marks(report["rows"])))
     return 0
 

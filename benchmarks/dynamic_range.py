@@ -1,7 +1,5 @@
 """A float model with the weights of its fully connected layers in int8: a converter's dynamic range."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

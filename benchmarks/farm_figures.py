@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.output import write_figures
 from runtime.measure.samples.summary import percentile
 
 
@@ -44,10 +45,9 @@ def report(measure: Callable[[Path], dict[str, Any]], out: Path | None) -> int:
     """Measure in a folder of its own; print the figures as JSON and, where `out` says so, write them."""
     folder = Path(tempfile.mkdtemp(prefix="farm-bench-"))
     try:
-        text = json.dumps(measure(folder), indent=1)
+        figures = measure(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if out is not None:
-        out.write_text(text + "\n", encoding="utf-8")
-    print(text)
+    write_figures(out, figures)
+    print(json.dumps(figures, indent=1))
     return 0

@@ -10,8 +10,6 @@ start of the runner's process is reported separately. The mark: 50 ms at the med
 99th percentile. `--out FILE` writes the figures as JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -28,6 +26,7 @@ from typing import Any
 
 from agent.processes.sandbox.boundary import WRITE_VARIABLE
 from benchmarks.farm_figures import Spread, postgres_binaries, report
+from benchmarks.output import parser
 from tests.faults.lab import FaultLab, until
 from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
@@ -137,16 +136,13 @@ def _free_port() -> int:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--devices", type=int, default=50)
-    parser.add_argument("--agents", type=int, default=5)
-    parser.add_argument("--cells", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long a cell takes on average")
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds after which the run has failed")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--devices", type=int, default=50)
+    options.add_argument("--agents", type=int, default=5)
+    options.add_argument("--cells", type=int, default=1000)
+    options.add_argument("--seconds", type=float, default=5.0, help="how long a cell takes on average")
+    options.add_argument("--limit", type=float, default=900.0, help="seconds after which the run has failed")
+    given = options.parse_args()
     return report(lambda folder: run(given, folder), given.out)
 
 

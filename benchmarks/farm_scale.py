@@ -13,8 +13,6 @@ one before: from the commit of a result to the commit of the device's next assig
 message on. Other marks: 500 cells per second in the flood, memory within 10 % over the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -46,6 +44,7 @@ from agent.wire.messages import (
 )
 from benchmarks.farm_figures import Spread, postgres_binaries, report
 from benchmarks.farm_simulator import fleet
+from benchmarks.output import REPOSITORY, parser
 from orchestrator.config.lab import LabTimes
 from orchestrator.db.campaigns import campaigns
 from orchestrator.db.devices import devices
@@ -60,7 +59,6 @@ from orchestrator.policy.preview import PastResults, plan_cells
 from orchestrator.scheduling.loop import SchedulerLoop
 from tests.services.postgres import PostgresCluster
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 BATCH = 200
 NOTHING = PastResults({}, {}, {})
 
@@ -409,18 +407,15 @@ def _rss_bytes() -> int:
 
 def main() -> int:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--devices", type=int, default=1000)
-    parser.add_argument("--per-agent", type=int, default=1)
-    parser.add_argument("--cells", type=int, default=100_000)
-    parser.add_argument("--classes", type=int, default=1, help="campaigns for any device of a class")
-    parser.add_argument("--paced", type=int, default=5000, help="cells of the paced phase")
-    parser.add_argument("--rate", type=float, default=50.0, help="cells per second of the paced phase")
-    parser.add_argument("--database", default="postgresql", help="postgresql, sqlite, or a URL")
-    parser.add_argument("--out", type=Path, help="where the figures go as JSON")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--devices", type=int, default=1000)
+    options.add_argument("--per-agent", type=int, default=1)
+    options.add_argument("--cells", type=int, default=100_000)
+    options.add_argument("--classes", type=int, default=1, help="campaigns for any device of a class")
+    options.add_argument("--paced", type=int, default=5000, help="cells of the paced phase")
+    options.add_argument("--rate", type=float, default=50.0, help="cells per second of the paced phase")
+    options.add_argument("--database", default="postgresql", help="postgresql, sqlite, or a URL")
+    given = options.parse_args()
     return report(lambda folder: run(given, folder), given.out)
 
 

@@ -7,8 +7,6 @@ cells per second; the rest take no time. At the end of its input it prints, for 
 time from its result to its next job.
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import json
@@ -159,9 +157,7 @@ def _result(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Serve; print the gaps as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--fd", "--devices", "--per-agent", "--paced"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--rate", type=float, required=True)

@@ -10,23 +10,18 @@ processor for 65 launches, and 1 ms until the last model's run has returned. Wri
 benchmarks/results/host_time.json. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.output import RESULTS, parser, write_figures
 from runtime.api.compiled_model import CompiledModel
 from runtime.measure.samples.summary import percentile
 from tests.runtime.delegates.gpu.caller_models import dense, on_gpu
 
-RESULT = Path(__file__).resolve().parent / "results/host_time.json"
 WARM_UP = 20
 """Runs before the first that counts: the first ones fill caches and bind the buffers."""
 SMALL, MEDIUM, LARGE = 16, 64, 1024
@@ -39,7 +34,10 @@ LARGE_ROWS, LARGE_LAYERS, LARGE_RUNS = 1024, 4, 50
 
 def main() -> int:
     """Measure all models, print, write."""
-    args = _arguments()
+    options = parser(__doc__, RESULTS / "host_time.json")
+    options.add_argument("--launches", type=int, default=65)
+    options.add_argument("--runs", type=int, default=2000)
+    args = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-host-time-") as folder:
         # A tanh behind each product is fused: one launch for each of them.
         small = dense(SMALL_ROWS, np.eye(SMALL, dtype=np.float32), args.launches)
@@ -54,7 +52,7 @@ def main() -> int:
         print(name)
         for key, value in figures.items():
             print(f"  {key:24} {value}")
-    args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_figures(args.out, report)
     return 0
 
 
@@ -88,14 +86,6 @@ def _sample(
 
 def _figures(seconds: Sequence[float]) -> dict[str, float]:
     return {name: round(percentile(seconds, q) * 1e6, 1) for name, q in (("median", 0.5), ("p99", 0.99))}
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--launches", type=int, default=65)
-    parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--out", type=Path, default=RESULT)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

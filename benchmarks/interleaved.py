@@ -5,8 +5,6 @@ that others disturbed, by the rule of the farm's blocks (`agent.machine.rounds`)
 the rule, all are kept.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -10,14 +10,11 @@ processes of their own with bounded memory, and kept in FOLDER; `--stored` judge
 nothing. Nothing is timed, so the machine's load does not matter. Writes results/judge_power.{json,md}.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import hashlib
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -30,6 +27,7 @@ import numpy as np
 from benchmarks.corruptions import corrupted
 from benchmarks.dynamic_range import dynamic_range
 from benchmarks.judge_power_report import markdown, row_line
+from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser
 from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import AMPLIFIES, Expected, judge, judge_each, variation
 from runtime.judge.arithmetic import Arithmetic, arithmetic_of, keeps_state
@@ -52,8 +50,7 @@ from tests.models.collection import manifest, real_model, zoo, zoo_model
 from tests.reports import write_report
 from tests.tree import tree
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-JSON: Final = REPOSITORY / "benchmarks/results/judge_power.json"
+JSON: Final = RESULTS / "judge_power.json"
 KEPT: Final = REPOSITORY / ".farm/judge_references"
 
 HYBRID: Final = "hf_tinyroberta_squad2__dynamic_int8"
@@ -114,7 +111,7 @@ def main() -> int:
                 _keep(name, what, args.references)
         elif not any(_stored(args.references, name, kind) for kind in ("reference", "xnnpack")):
             continue
-        report["rows"][name] = _in_a_process(name, args.references)
+        report["rows"][name] = _judged_in_a_process(name, args.references)
         print(row_line(name, report["rows"][name]), flush=True)
         JSON.write_text(_text(report), encoding="utf-8")
         write_report(JSON.with_suffix(".md"), markdown(report), began, None)
@@ -130,16 +127,14 @@ def _text(report: Mapping[str, Any]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
-    parser.add_argument("--references", type=Path, default=KEPT, help="folder of stored outputs")
-    parser.add_argument("--resume", action="store_true", help="keep the rows of results/judge_power.json")
-    parser.add_argument("--stored", action="store_true", help="judge the models whose outputs are stored")
-    parser.add_argument("--make", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--judge", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser(__doc__, has_out=False)
+    options.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to try")
+    options.add_argument("--references", type=Path, default=KEPT, help="folder of stored outputs")
+    options.add_argument("--resume", action="store_true", help="keep the rows of results/judge_power.json")
+    options.add_argument("--stored", action="store_true", help="judge the models whose outputs are stored")
+    options.add_argument("--make", nargs=3, help=argparse.SUPPRESS)
+    options.add_argument("--judge", help=argparse.SUPPRESS)
+    return options.parse_args()
 
 
 def _names(globs: Sequence[str]) -> Iterator[str]:
@@ -177,17 +172,10 @@ def _keep(name: str, what: str, folder: Path) -> None:
     if path.exists() or failed.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "benchmarks.judge_power", "--make", name, what, str(path)]
     try:
-        ran = subprocess.run(
-            command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=LIMIT_S
-        )
-        said = (ran.stderr.strip().splitlines() or ["nothing"])[-1]
-        why = None if ran.returncode == 0 else f"exit {ran.returncode}: {said}"
-    except subprocess.TimeoutExpired:
-        why = f"took more than {LIMIT_S} s"
-    if why is not None:
-        failed.write_text(why[:300], encoding="utf-8")
+        in_a_process("judge_power", "--make", name, what, str(path), limit_s=LIMIT_S)
+    except FailedError as error:
+        failed.write_text(str(error), encoding="utf-8")
 
 
 def _make(name: str, what: str, target: Path) -> None:
@@ -296,13 +284,12 @@ def _cases(
             yield what, fact.name, outcomes[judged[0].verdict]
 
 
-def _in_a_process(name: str, folder: Path) -> dict[str, Any]:
+def _judged_in_a_process(name: str, folder: Path) -> dict[str, Any]:
     """Judging holds all outputs of a model several times; its memory ends with its process."""
-    command = [sys.executable, "-m", "benchmarks.judge_power", "--judge", name, "--references", str(folder)]
-    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        return {"error": (ran.stderr.strip().splitlines() or [f"exit {ran.returncode}"])[-1][:300]}
-    return dict(json.loads(ran.stdout.splitlines()[-1]))
+    try:
+        return in_a_process("judge_power", "--judge", name, "--references", str(folder))
+    except FailedError as error:
+        return {"error": str(error)}
 
 
 if __name__ == "__main__":

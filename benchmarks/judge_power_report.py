@@ -1,7 +1,5 @@
 """The tables of `judge_power.py`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final

@@ -11,14 +11,11 @@ campaign without a baseline, in turns, everything cached. Writes results/measuri
 run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
 import math
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -35,13 +32,10 @@ import numpy as np
 from benchmarks import interleaved
 from benchmarks.campaign import farm
 from benchmarks.interleaved import ratio
-from benchmarks.skeletons import REPOSITORY, restored
-from runtime.common.statistics import geometric_mean
+from benchmarks.output import REPOSITORY, RESULTS, parser, restored, write_figures
 from runtime.measure.benchmark import Session, measure
 from runtime.measure.loading import Opener
 from runtime.measure.loop import timer_overhead_ns
-
-RESULT: Final = REPOSITORY / "benchmarks/results/measuring_cost.json"
 
 LOOP_MARK_US: Final = 5.0
 """Most microseconds of an iteration that are not the model's."""
@@ -75,21 +69,18 @@ def main() -> int:
     for name in args.parts:
         report[name] = parts[name](args)
         print(name, json.dumps(report[name]), flush=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_figures(args.out, report)
     return 0
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = parser(__doc__, RESULTS / "measuring_cost.json")
     names = ("loop", "sensors", "pairing")
-    parser.add_argument("--parts", nargs="+", choices=names, default=names)
-    parser.add_argument("--model", default="torchvision_mobilenet_v3_small", help="a model of the zoo")
-    parser.add_argument("--slices", type=int, default=100, help="pairs of slices with sensors and without")
-    parser.add_argument("--rounds", type=int, default=3, help="campaigns of each kind")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    return parser.parse_args()
+    options.add_argument("--parts", nargs="+", choices=names, default=names)
+    options.add_argument("--model", default="torchvision_mobilenet_v3_small", help="a model of the zoo")
+    options.add_argument("--slices", type=int, default=100, help="pairs of slices with sensors and without")
+    options.add_argument("--rounds", type=int, default=3, help="campaigns of each kind")
+    return options.parse_args()
 
 
 def _loop(_args: argparse.Namespace) -> dict[str, Any]:
@@ -174,22 +165,14 @@ def _pairing(args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         (folder / "model.tflite").write_bytes(restored(args.model))
-        seconds: dict[str, list[float]] = {"paired": [], "unpaired": []}
-        rng = random.Random(0)  # noqa: S311  # an order of arms, no secret
+        arms = {kind: partial(_campaign, folder, paired=kind == "paired") for kind in ("paired", "unpaired")}
         # The first of each fills the caches: kernels, tuning, references.
-        for turn in range(args.rounds + 1):
-            for kind in rng.sample(list(seconds), len(seconds)):
-                taken = _campaign(folder, paired=kind == "paired")
-                print(f"{kind}: {taken:.0f} s", flush=True)
-                if turn:
-                    seconds[kind].append(taken)
-    ratios = [a / b for a, b in zip(seconds["paired"], seconds["unpaired"], strict=True)]
-    return {
-        "seconds": {kind: median(values) for kind, values in seconds.items()},
-        "ratios": ratios,
-        "ratio": geometric_mean(ratios),
-        "met": geometric_mean(ratios) <= PAIRING_MARK,
-    }
+        for fill in arms.values():
+            fill()
+        seconds = interleaved.measure(arms, args.rounds).seconds
+    found = ratio(seconds["paired"], seconds["unpaired"])
+    medians = {kind: median(values) for kind, values in seconds.items()}
+    return {"seconds": medians, **found, "met": found["ratio"] <= PAIRING_MARK}
 
 
 def _campaign(folder: Path, *, paired: bool) -> float:

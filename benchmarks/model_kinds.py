@@ -6,17 +6,13 @@ Submits `benchmarks/model_kinds.yaml` and writes its report (`benchmarks.campaig
 that `farm model info` prints, which stays as it is where `--out` names another report.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.campaign import RESULTS, Row, run_and_report
-from benchmarks.skeletons import REPOSITORY, restored
+from benchmarks import output
+from benchmarks.campaign import Row, run_and_report
+from benchmarks.output import REPOSITORY, RESULTS, restored, write_figures
 from runtime.model.facts import kind_of
 from runtime.model.reader import read_model
 
@@ -26,14 +22,11 @@ MEASURED: Final = REPOSITORY / "runtime/tools/model_info/measured.json"
 
 def main() -> int:
     """Measure every kind, then write what is told of them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    parser.add_argument("--out", type=Path, help="write the report there, and nothing else")
+    parser = output.parser(__doc__)
     args, options = parser.parse_known_args()
     report = run_and_report(CAMPAIGN, (None,), args.out, options)
     if args.out is None:
-        MEASURED.write_text(json.dumps(measured_kinds(report), indent=1) + "\n", encoding="utf-8")
+        write_figures(MEASURED, measured_kinds(report))
     return 0
 
 

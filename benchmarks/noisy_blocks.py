@@ -4,8 +4,6 @@ The noise is that of a virtual machine with two cores: some processes are slow f
 machine's speed comes in waves that all arms share, and single calls take several times as long.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 

@@ -7,14 +7,11 @@ of a second; a block is a fresh process. The medians agree where they differ by 
 the loop differs from itself. Writes results/plain_loop.{json,md}. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,15 +20,13 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.interleaved import ends, measure, ratio, slices
-from benchmarks.skeletons import REPOSITORY, restored
+from benchmarks.output import RESULTS, in_a_process, parser, restored, table, write_report
 from runtime.common.statistics import geometric_mean
 from runtime.measure.benchmark import Session
 from runtime.measure.inputs import make_pool
 from runtime.measure.loading import Opener
-from tests.reports import write_report
 from tests.tree import tree
 
-RESULT: Final = REPOSITORY / "benchmarks/results/plain_loop.json"
 MODELS: Final = ("torchvision_mobilenet_v3_small", "torchvision_mnasnet0_5", "torchvision_squeezenet1_1")
 
 WITHIN: Final = 0.03
@@ -48,15 +43,12 @@ _LOOPS: Final = ("farm", "again", "plain")
 
 def main() -> int:
     """Measure every model in blocks of fresh processes, then write the report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", nargs="*", default=MODELS, metavar="NAME", help="models of the zoo")
-    parser.add_argument("--blocks", type=int, default=5, help="fresh processes")
-    parser.add_argument("--rounds", type=int, default=7, help="of a block")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--block", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    options = parser(__doc__, RESULTS / "plain_loop.json")
+    options.add_argument("--models", nargs="*", default=MODELS, metavar="NAME", help="models of the zoo")
+    options.add_argument("--blocks", type=int, default=5, help="fresh processes")
+    options.add_argument("--rounds", type=int, default=7, help="of a block")
+    options.add_argument("--block", help=argparse.SUPPRESS)
+    args = options.parse_args()
     if args.block:
         print(json.dumps(_block(args.block, args.rounds)))
         return 0
@@ -67,17 +59,13 @@ def main() -> int:
             file.write_bytes(restored(name))
             rows[name] = _row([_in_a_process(file, args.rounds) for _ in range(args.blocks)])
         print(name, json.dumps(rows[name]), flush=True)
-    args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    write_report(args.out.with_suffix(".md"), _markdown(rows), began, 0)
+    write_report(args.out, rows, _page(rows), began)
     return 0
 
 
 def _in_a_process(model: Path, rounds: int) -> dict[str, Sequence[float]]:
-    cpu = str(min(os.sched_getaffinity(0)))
-    command = ["taskset", "-c", cpu, sys.executable, "-m", "benchmarks.plain_loop"]
-    command += ["--block", str(model), "--rounds", str(rounds)]
-    ran = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
-    return dict(json.loads(ran.stdout.splitlines()[-1]))
+    pinned = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
+    return in_a_process("plain_loop", "--block", str(model), "--rounds", str(rounds), prefix=pinned)
 
 
 def _block(model: str, rounds: int) -> dict[str, Sequence[float]]:
@@ -135,21 +123,22 @@ def _over_farms(blocks: Sequence[dict[str, Sequence[float]]], name: str) -> dict
     return ratio([median(own / farms for own, farms in both) for both in turns], [1.0] * len(turns))
 
 
-def _markdown(rows: dict[str, dict[str, Any]]) -> str:
-    lines = [
+def _page(rows: dict[str, dict[str, Any]]) -> list[str]:
+    return [
         "# The farm's loop beside a plain one",
         "",
         "Time over that of the farm's loop, over blocks of fresh processes.",
         "Written by `python -m benchmarks.plain_loop`.",
         "",
-        "| model | farm's loop, ms | once more | plain loop | its interval | agree |",
-        "|" + "---|" * 6,
-    ]
-    for name, row in rows.items():
-        cells = [name, f"{row['ms']['farm']:.4g}", *(f"{row[loop]['ratio']:.4f}" for loop in _LOOPS[1:])]
-        cells += [ends(row["plain"]), "yes" if row["agree"] else "no"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        *table(
+            ("model", "farm's loop, ms", "once more", "plain loop", "its interval", "agree"),
+            (
+                (name, f"{row['ms']['farm']:.4g}", *(f"{row[loop]['ratio']:.4f}" for loop in _LOOPS[1:]),
+                 ends(row["plain"]), "yes" if row["agree"] else "no")
+                for name, row in rows.items()
+            ),
+        ),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -10,29 +10,26 @@ The result is the ratio with / without, estimated over rounds as the farm estima
 inside the noise where the interval contains 1.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import random
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from agent.wire.messages import JobResult, Status
 from agent.wire.plan import MeasurePlan
 from benchmarks.interleaved import ends, ratio
+from benchmarks.output import RESULTS, parser, table, write_report
 from orchestrator.manifest import load_manifest
 from orchestrator.sources.resolve import resolve
 from orchestrator.sources.store import Store
 from runtime.common.statistics import MIN_UNITS
 from tests.agent.embedded_agent import EmbeddedAgent, job
 from tests.needs import REPOSITORY
-from tests.reports import write_report
 from tests.tree import tree
 
-RESULTS = Path(__file__).with_name("results")
 FIGURES = ("init", "p50", "memory")
 ARMS = ("with", "without")
 MODELS = (
@@ -43,28 +40,22 @@ MODELS = (
 
 def main() -> None:
     """Measure, and write the figures as JSON and as Markdown."""
-    given, began = _parser().parse_args(), tree()
+    given, began = _options(), tree()
     with tempfile.TemporaryDirectory(prefix="farm-sandbox-") as name:
         found = measured(Path(name), given)
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    write_report(given.out.with_suffix(".md"), as_markdown(found), began, 0)
-    print(as_markdown(found))
+    lines = page(found)
+    write_report(given.out, found, lines, began)
+    print("\n".join(lines))
 
 
-def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
+def measured(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """Return the ratios by model, delegate and figure."""
-    seconds = given.seconds
     until_s = time.monotonic() + 60 * given.minutes
     agents = {arm: EmbeddedAgent(folder, state=arm, sandbox={"on": arm == "with"}) for arm in ARMS}
     plan = MeasurePlan(
-        min_blocks=1,
-        max_blocks=1,
-        warmup_runs=3,
-        warmup_seconds=0.0,
-        rounds=1,
-        slice_runs=30,
-        slice_seconds=seconds,
-    )
+        min_blocks=1, max_blocks=1, warmup_runs=3, warmup_seconds=0.0, rounds=1, slice_runs=30,
+        slice_seconds=given.seconds,
+    )  # fmt: skip
     stored = _stored(folder / "store", given.models)
     cells = [(model, delegate) for model in stored for delegate in given.delegates]
     figures: dict[tuple[str, str, str, str], list[float]] = {}
@@ -103,23 +94,23 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, object]:
     return {"rounds": rounds, "sandbox": said, "rows": rows}
 
 
-def as_markdown(found: dict[str, object]) -> str:
-    """Return the ratios as a table."""
-    lines = [
+def page(found: dict[str, Any]) -> list[str]:
+    """Return the lines of the report: the ratios as a table."""
+    return [
         "# The cost of the sandbox of runners",
         "",
         f"`python -m benchmarks.sandbox`: with / without, {found['rounds']} rounds (95 % interval).",
         f"The sandbox: {found['sandbox']}.",
         "",
-        "| model | delegate | init | p50 | peak memory |",
-        "|---|---|---|---|---|",
-    ]
-    rows = found["rows"]
-    assert isinstance(rows, list)
-    for row in rows:
-        cells = (f"{row[figure]['ratio']:.3f} ({ends(row[figure])})" for figure in FIGURES)
-        lines.append(f"| {row['model']} | {row['delegate']} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        *table(
+            ("model", "delegate", "init", "p50", "peak memory"),
+            (
+                (row["model"], row["delegate"],
+                 *(f"{row[figure]['ratio']:.3f} ({ends(row[figure])})" for figure in FIGURES))
+                for row in found["rows"]
+            ),
+        ),
+    ]  # fmt: skip
 
 
 def _figures(result: JobResult) -> dict[str, float]:
@@ -140,19 +131,14 @@ def _stored(folder: Path, models: Sequence[str]) -> dict[str, tuple[str, int]]:
     return {model.id: (model.sha256, model.size_bytes) for model in found}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument(
-        "--seconds", type=float, default=0.5, help="timed seconds of an attempt (default: 0.5)"
-    )
-    parser.add_argument("--minutes", type=float, default=9.0, help="begin no round after these (default: 9)")
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
-    parser.add_argument("--delegates", nargs="+", default=["cpu", "litert", "gpu"])
-    parser.add_argument("--out", type=Path, default=RESULTS / "sandbox.json")
-    return parser
+def _options() -> argparse.Namespace:
+    options = parser(__doc__, RESULTS / "sandbox.json")
+    options.add_argument("--rounds", type=int, default=12)
+    options.add_argument("--seconds", type=float, default=0.5, help="timed seconds of an attempt (0.5)")
+    options.add_argument("--minutes", type=float, default=9.0, help="begin no round after these (9)")
+    options.add_argument("--models", nargs="+", default=list(MODELS))
+    options.add_argument("--delegates", nargs="+", default=["cpu", "litert", "gpu"])
+    return options.parse_args()
 
 
 if __name__ == "__main__":

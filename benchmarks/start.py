@@ -22,8 +22,6 @@ the weights is timed apart, since a new model cannot save it. XNNPACK in LiteRT 
 memory. Medians over the rounds. Writes benchmarks/results/start.json. The machine must run nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -40,11 +38,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.skeletons import restored
+from benchmarks.campaign import farm
+from benchmarks.output import RESULTS, in_a_process, parser, restored, write_figures
 from runtime.measure.memory import peak_bytes
 from runtime.tools.priming import networks
 
-RESULT = Path(__file__).resolve().parent / "results/start.json"
 MODELS = ("torchvision_mobilenet_v2", "torchvision_resnet18", "torchvision_wide_resnet101_2")
 OTHERS = ("torchvision_mobilenet_v3_large", "torchvision_resnet50", "torchvision_googlenet")
 CACHES = ("FARM_CACHE_DIR", "POCL_CACHE_DIR", "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "MESA_SHADER_CACHE_DIR")
@@ -73,7 +71,7 @@ def main() -> int:
             print(name)
             for way, figures in found.items():
                 print(f"  {way:22}", "  ".join(f"{key} {value:.3f}" for key, value in figures.items()))
-    args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_figures(args.out, report)
     return 0
 
 
@@ -131,21 +129,14 @@ def _primed(model: Path, folder: Path) -> Path:
     if not found.exists():
         name = model.stem.split("__")[0]
         files = [str(file) for file in networks() if file.stem.split("__")[0] != name]
-        command = [
-            sys.executable,
-            "-c",
-            "from orchestrator.cli import main; main()",
-            "model",
-            "prime",
-            *files,
-        ]
-        subprocess.run(command, env=_environment(found), stdout=subprocess.DEVNULL, check=True)
+        ran = farm("model", "prime", *files, stdout=subprocess.DEVNULL, **_environment(found))
+        ran.check_returncode()
     return found
 
 
 def _environment(caches: Path) -> dict[str, str]:
-    """Return this process's environment with all caches in a folder."""
-    environment = dict(os.environ)
+    """Return the variables that put all caches in a folder."""
+    environment = {}
     for variable in CACHES:
         (caches / variable).mkdir(parents=True, exist_ok=True)
         environment[variable] = str(caches / variable)
@@ -154,17 +145,8 @@ def _environment(caches: Path) -> dict[str, str]:
 
 def _start(model: Path, caches: Path, delegate: str = "gpu") -> dict[str, float]:
     """One start in a new process whose caches lie in a folder."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.start",
-        "--one",
-        str(model),
-        "--delegate",
-        delegate,
-    ]
-    done = subprocess.run(command, env=_environment(caches), capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    environment = os.environ | _environment(caches)
+    return in_a_process("start", "--one", str(model), "--delegate", delegate, env=environment)
 
 
 def _medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -241,18 +223,15 @@ def _count_compiled(total: list[int]) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--models", nargs="+", default=MODELS)
-    parser.add_argument("--others", nargs="*", default=OTHERS)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--neighbours", nargs="+", type=int, default=(0, 1))
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--delegate", default="gpu", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser(__doc__, RESULTS / "start.json")
+    options.add_argument("--models", nargs="+", default=MODELS)
+    options.add_argument("--others", nargs="*", default=OTHERS)
+    options.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--neighbours", nargs="+", type=int, default=(0, 1))
+    options.add_argument("--one", help=argparse.SUPPRESS)
+    options.add_argument("--delegate", default="gpu", help=argparse.SUPPRESS)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

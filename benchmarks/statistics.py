@@ -9,8 +9,6 @@ apart, and how often a difference is found. Then two sessions that `farm compare
 timed, so the machine's load does not matter.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Iterator, Sequence
@@ -144,12 +142,9 @@ def _under_the_rule(trials: int) -> Iterator[str]:
 
 def report(trials: int) -> Iterator[str]:
     """Yield the lines of the result file."""
-    yield "# How often the statistics err"
-    yield ""
-    yield f"`python -m benchmarks.statistics --trials {trials}`; simulated from fixed seeds."
-    yield ""
-    yield from _BLOCKS_TEXT.splitlines()
-    yield ""
+    yield from ("# How often the statistics err", "")
+    yield from (f"`python -m benchmarks.statistics --trials {trials}`; simulated from fixed seeds.", "")
+    yield from (*_BLOCKS_TEXT.splitlines(), "")
     yield from _under_the_rule(trials)
     yield from statistics_of_sessions.report(trials)
     yield ""

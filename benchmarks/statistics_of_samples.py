@@ -3,16 +3,16 @@
 Part of `python -m benchmarks.statistics`: simulated cells whose truth is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from statistics import NormalDist, fmean
 from typing import Final
 
 import numpy as np
 
 from benchmarks.noisy_blocks import ROUNDS, Floats
+from benchmarks.output import table
 from runtime.measure.samples.drift import drift
 from runtime.measure.samples.summary import TAILS, ProcessTimes, summarise
 from runtime.measure.samples.tails import mixture_quantile
@@ -129,33 +129,40 @@ def nanoseconds(calls: Floats) -> list[list[int]]:
 
 def report(trials: int) -> Iterator[str]:
     """Yield the lines about samples."""
-    yield from _TAILS_TEXT.splitlines()
-    yield ""
-    yield "| processes | common | p90 too low | p99 | at the rank: p90 | p99 | p99's interval holds it |"
-    yield "|---|---|---|---|---|---|---|"
-    for processes in (3, 6, 10):
-        for resemblance in (0.0, 0.2, 0.5):
-            rng = np.random.default_rng([processes, int(10 * resemblance)])
-            shares = tails(rng, processes, resemblance, min(trials, _TAIL_TRIALS))
-            cells = " | ".join(f"{value:.1%}" for value in shares)
-            yield f"| {processes} | {resemblance:.0%} | {cells} |"
-    yield ""
-    yield from _TUNINGS_TEXT.splitlines()
-    yield ""
-    yield "| processes | tunings | the interval of p50 holds the true median |"
-    yield "|---|---|---|"
+    yield from (*_TAILS_TEXT.splitlines(), "")
+    heads = (
+        "processes",
+        "common",
+        "p90 too low",
+        "p99",
+        "at the rank: p90",
+        "p99",
+        "p99's interval holds it",
+    )
+    yield from table(heads, _tail_rows(min(trials, _TAIL_TRIALS)))
+    yield from ("", *_TUNINGS_TEXT.splitlines(), "")
+    heads = ("processes", "tunings", "the interval of p50 holds the true median")
+    yield from table(heads, _tuning_rows(trials // 4))
+    yield from ("", "## Drift", "")
+    heads = ("samples", "noise (sd)", "autocorrelation", "flagged without drift", "with 5 % drift")
+    yield from table(heads, _drift_rows(trials // 5))
+
+
+def _tail_rows(trials: int) -> Iterator[tuple[str, ...]]:
+    for processes, resemblance in product((3, 6, 10), (0.0, 0.2, 0.5)):
+        rng = np.random.default_rng([processes, int(10 * resemblance)])
+        shares = tails(rng, processes, resemblance, trials)
+        yield f"{processes}", f"{resemblance:.0%}", *(f"{value:.1%}" for value in shares)
+
+
+def _tuning_rows(trials: int) -> Iterator[tuple[str, ...]]:
     for processes, tunings in ((6, 1), (6, 3), (10, 3), (10, 5), (10, 10)):
-        held = over_tunings(np.random.default_rng([processes, tunings]), processes, tunings, trials // 4)
-        yield f"| {processes} | {tunings} | {held:.1%} |"
-    yield ""
-    yield "## Drift"
-    yield ""
-    yield "| samples | noise (sd) | autocorrelation | flagged without drift | with 5 % drift |"
-    yield "|---|---|---|---|---|"
-    for samples in (210, 1500):
-        for noise in (0.01, 0.05, 0.2):
-            for resemblance in (0.0, 0.5, 0.8):
-                rng = np.random.default_rng([samples, int(100 * noise), int(10 * resemblance)])
-                false = alarms(rng, samples, noise, resemblance, 0.0, trials // 5)
-                found = alarms(rng, samples, noise, resemblance, 0.05, trials // 5)
-                yield f"| {samples} | {noise:.0%} | {resemblance:g} | {false:.1%} | {found:.0%} |"
+        held = over_tunings(np.random.default_rng([processes, tunings]), processes, tunings, trials)
+        yield f"{processes}", f"{tunings}", f"{held:.1%}"
+
+
+def _drift_rows(trials: int) -> Iterator[tuple[str, ...]]:
+    for samples, noise, resemblance in product((210, 1500), (0.01, 0.05, 0.2), (0.0, 0.5, 0.8)):
+        rng = np.random.default_rng([samples, int(100 * noise), int(10 * resemblance)])
+        false, found = (alarms(rng, samples, noise, resemblance, change, trials) for change in (0.0, 0.05))
+        yield f"{samples}", f"{noise:.0%}", f"{resemblance:g}", f"{false:.1%}", f"{found:.0%}"

@@ -3,8 +3,6 @@
 Part of `python -m benchmarks.statistics`: simulated cells whose truth is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,6 +11,7 @@ import numpy as np
 
 from agent.wire.plan import MeasurePlan
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
+from benchmarks.output import table
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.results.change_estimates import Estimate, unpaired
 from orchestrator.results.device_noise import DeviceNoise
@@ -70,11 +69,13 @@ def share_called(found: Sequence[Estimate]) -> float:
 
 def report(trials: int) -> Iterator[str]:
     """Yield the lines about sessions."""
-    yield from _TEXT.splitlines()
-    yield ""
-    yield "| level | slow processes | equal, called different | 10 % slower, called different |"
-    yield "|---|---|---|---|"
+    yield from (*_TEXT.splitlines(), "")
+    heads = ("level", "slow processes", "equal, called different", "10 % slower, called different")
+    yield from table(heads, _rows(trials))
+
+
+def _rows(trials: int) -> Iterator[tuple[str, ...]]:
     for number, (level, plan) in enumerate(LEVELS.items()):
         for noise, text in ((DEMO, "10 to 25 %"), (CALM, "none")):
             equal, slower = (share_called(sessions(number, plan, noise, by, trials)) for by in (0.0, 0.10))
-            yield f"| {level} | {text} | {equal:.1%} | {slower:.1%} |"
+            yield level, text, f"{equal:.1%}", f"{slower:.1%}"

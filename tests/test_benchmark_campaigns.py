@@ -90,7 +90,7 @@ ROWS = [
 
 def test_a_report_counts_verdicts_and_takes_the_mean_over_large_float_models_that_are_not_void():
     report = {"campaign": "some", "baseline": "base", "environment": {"cpu": "EPYC"}, "rows": ROWS}
-    text = campaign_report.markdown(report)
+    text = "\n".join(campaign_report.page(report))
     said = (
         "gpu at 1 thread(s): 2 faster, 2 slower, 1 void; 4.00 x in geometric mean of 2 float models of 1 ms"
     )

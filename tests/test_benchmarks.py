@@ -41,7 +41,7 @@ def test_counts_of_channels_have_times_and_bytes(tmp_path):
     assert all(row["time"]["ratio"] > 0 for row in rows.values())
     # Whole vectors of 16 channels: what is no multiple takes the memory of the next one.
     assert {rows[count]["activation_bytes"] for count in (1, 3, 4, 5, 7, 8)} == {rows[16]["dense_bytes"]}
-    table = channel_counts.table(list(rows.values())).splitlines()
+    table = channel_counts.page(list(rows.values()))
     assert sum(line.startswith("| ") for line in table) == 1 + len(rows)
 
 

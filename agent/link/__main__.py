@@ -1,7 +1,5 @@
 """`python -m agent.link --fd N --state DIR --watchdog S`: started by the agent's daemon, never by hand."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import signal

@@ -1,7 +1,5 @@
 """Artifacts over HTTP: models come from the farm's endpoint, samples go there. All by sha256."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Transfers files: to this host before the job that needs them, to the server before the result with them."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Connects the link to the broker, and defines its Celery application with one task."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

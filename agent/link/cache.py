@@ -5,8 +5,6 @@
 <store>/incoming/<sha256>    the part of a file that has been fetched so far
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The identity of this agent in a lab: its name, its connection to the broker, its seal and its artifacts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Relays between the daemon's socket and the broker: lines up in envelopes, envelopes down as lines."""
 
-from __future__ import annotations
-
 import logging
 import os
 import queue
@@ -21,9 +19,9 @@ from agent.link.name_claim import NameClaim, NameTakenError
 from agent.link.signing import AgentSeal
 from agent.transport.process import ALIVE, NAME_TAKEN_EXIT, REFUSED_EXIT
 from agent.wire.bounded import Wire
+from agent.wire.logs import RareLog
 from agent.wire.messages import MAX_MESSAGE_BYTES, JobRefused, JobResult, type_of
 from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, PINGS_PER_WATCHDOG, new_ping, publish
-from agent.wire.rare_log import RareLog
 
 BROKER_EXIT: Final = 75
 """Exit code of a link that lost the broker (EX_TEMPFAIL of sysexits.h): the daemon starts another."""

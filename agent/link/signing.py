@@ -1,7 +1,5 @@
 """Envelopes of one agent: signed by it on the way up, by a trusted key of the farm on the way down."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The farm's keys that an agent trusts: the one that it was enrolled with, then those announced since."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The Celery worker of a link: one queue, one task, one message at a time, acknowledged on receipt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from celery import Celery

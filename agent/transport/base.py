@@ -1,7 +1,5 @@
 """The interface of the links that carry the daemon's messages."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from agent.wire.bounded import Wire

@@ -4,8 +4,6 @@ The daemon never uses the broker itself. The child (`agent.link`) may die, hang 
 it holds: it is killed and started again, and the daemon repeats every message that is still relevant.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Newline-delimited JSON over an inherited socket (the embedded agent)."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from typing import Final

@@ -5,8 +5,6 @@ A text comes from a model, a driver, a log or a foreign package, and goes into d
 to. A text that people read is shortened; an id or a count outside its bound makes the message invalid.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final
 

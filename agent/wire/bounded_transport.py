@@ -7,8 +7,6 @@ is too long is read and dropped piece by piece, and the connection stays usable.
 This is the only module of the wire that imports Kombu and Redis; both ends connect through it.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from typing import Any, Final
@@ -19,8 +17,8 @@ from redis._parsers import _RESP2Parser
 from redis._parsers.socket import SocketBuffer
 from redis.exceptions import ConnectionError as LostError
 
+from agent.wire.logs import RareLog
 from agent.wire.queue import MAX_MARKS, MAX_RAW_BYTES
-from agent.wire.rare_log import RareLog
 
 _SMALL_BYTES: Final = 1 << 16
 """Bytes of a text up to which its form does not matter, since parsing it takes 2 MB at most; also the bytes

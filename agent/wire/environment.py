@@ -6,8 +6,6 @@ thread pool, Python or a locale reads. One that is missing here is handed on by 
 `FARM_PASS_ENVIRONMENT`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -41,18 +39,9 @@ _DRIVERS: Final = (
 devices, compilers, caches."""
 
 _THREADS: Final = (
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "OPENBLAS_",
-    "GOTO_",
-    "MKL_",
-    "BLIS_",
-    "NUMEXPR_",
-    "XNNPACK_",
-    "TF_CPP_",
-    "TFLITE_",
-)
+    "OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "MKL_", "BLIS_", "NUMEXPR_", "XNNPACK_",
+    "TF_CPP_", "TFLITE_",
+)  # fmt: skip
 """Thread pools and kernels of BLAS, OpenMP and LiteRT."""
 
 _ATTEMPT: Final = ("FARM_CACHE_DIR", "FARM_ATTEMPT", "FARM_LEASE_DESCRIPTOR")

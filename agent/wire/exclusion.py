@@ -1,7 +1,5 @@
 """Exclusion groups as paths: devices that share silicon, and the group that holds several of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -3,8 +3,6 @@
 FILE is created just before the kill, so that the process that takes over passes the same point alive.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Final

@@ -1,7 +1,5 @@
 """The plan of a cell's measurement: its counts, its labelled data, the data of its inputs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ The modes stand here once, for both floors. What others are meant to read is ope
 built site and the locks of devices.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import pwd

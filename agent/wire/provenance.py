@@ -5,8 +5,6 @@ changed one begins another series. *Versions* are the software: the axis along w
 earlier result is reused where both are the same. What is neither is recorded as a fact beside them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

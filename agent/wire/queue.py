@@ -6,8 +6,6 @@ that fills its own delays nobody else. Neither Celery, Kombu nor Redis is import
 be read without them.
 """
 
-from __future__ import annotations
-
 import secrets
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The farm's record of a reference: outputs by which others are judged, or why none could be made."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -18,17 +16,8 @@ MAX_KNOWN: Final = 64
 with more of them the newest are named, and an agent makes the others itself."""
 
 Kind: TypeAlias = Literal[
-    "reference",
-    "xnnpack",
-    "cpu",
-    "builtin",
-    "threads",
-    "moved",
-    "fp16",
-    "fp16_scaled",
-    "bf16",
-    "bf16_scaled",
-]
+    "reference", "xnnpack", "cpu", "builtin", "threads", "moved", "fp16", "fp16_scaled", "bf16", "bf16_scaled"
+]  # fmt: skip
 """What computed a reference, as `runtime.measure.reference.ReferenceKind`."""
 
 OWN_KIND: Final = "cpu"

@@ -1,7 +1,5 @@
 """Digests a secret for storage; needs no package of a lab, because users' machines have none."""
 
-from __future__ import annotations
-
 import hashlib
 
 

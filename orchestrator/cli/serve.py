@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent.wire.log_format import LogFormat
-from agent.wire.logs import log_to_stderr
+from agent.wire.logs import LogFormat, log_to_stderr
 from agent.wire.private_folder import keep_new_files_private
 from orchestrator.cli.verb import OK
 from orchestrator.config.home import FarmHome

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from kombu.message import Message
 
+from agent.wire.logs import RareLog
 from agent.wire.messages import ForAgent, encode
 from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
-from agent.wire.rare_log import RareLog
 from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import (
     BrokerBack,

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from agent.wire import failpoint
+from agent.wire.logs import RareLog
 from agent.wire.messages import (
     PROTOCOL_VERSION,
     AgentAlive,
@@ -28,7 +29,6 @@ from agent.wire.messages import (
     Status,
     Upgrade,
 )
-from agent.wire.rare_log import RareLog
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, jobs, outputs, running_attempts

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.wire.bounded import clean
+from agent.wire.logs import RareLog
 from agent.wire.messages import JobResult
-from agent.wire.rare_log import RareLog
 from orchestrator.dispatch.base import DispatchEvent, MessageReceived, UnusableResult
 
 _WHY_CHARACTERS: Final = 200

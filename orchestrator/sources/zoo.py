@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.problems import suggestion
-from runtime.model import zoo
+from runtime.model import skeleton
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ZooModel:
 
 def zoo_folder() -> Path:
     """Return the zoo's folder. Raises `FarmError` if this installation has none."""
-    folder = zoo.zoo_folder()
+    folder = skeleton.zoo_folder()
     if folder is None:
         raise FarmError("this installation has no zoo; use a checkout of the repository")
     return folder

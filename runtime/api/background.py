@@ -1,4 +1,4 @@
-"""Runs of a whole signature in the background, on the memory of `TensorBuffer`s."""
+"""Runs of a signature on the memory of `TensorBuffer`s: in the background, or by copies to and from it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from runtime.errors import (
 from runtime.interpreter.details import public_dtype
 from runtime.model.graph import Signature, Subgraph, Tensor
 from runtime.model.schema import TensorType
+from runtime.ops.support.value import Array
 from runtime.plan.execution import Execution
 from runtime.plan.subgraph import PlannedSubgraph
 
@@ -135,3 +136,35 @@ def buffer_dtype(tensor: Tensor) -> np.dtype[Any]:
         raise StatusError(f"tensor {tensor.name!r}: strings have no buffer", UNSUPPORTED)
     found: np.dtype[Any] = np.dtype(public_dtype(tensor))
     return found
+
+
+def memory_of(planned: PlannedSubgraph, index: int) -> Array:
+    """Return the run's own memory of a tensor. Raises `StatusError` for one without values."""
+    found = planned.array(index)
+    if found is None:
+        raise StatusError(f"tensor {planned.subgraph.tensors[index].name!r} has no values", RUNTIME_FAILURE)
+    return found
+
+
+def copy_in(target: Array, buffer: TensorBuffer, name: str) -> None:
+    """Copy an input from the start of its buffer. Raises `StatusError` for one that is too small."""
+    if buffer.size < target.nbytes:
+        raise StatusError(
+            f"Failed to register input tensor buffer: input {name!r} takes {target.nbytes} bytes, its buffer "
+            f"has {buffer.size}",
+            RUNTIME_FAILURE,
+        )
+    with buffer.lock() as memory:
+        np.copyto(target, memory[: target.nbytes].view(target.dtype).reshape(target.shape))
+
+
+def copy_out(source: Array, buffer: TensorBuffer, name: str) -> None:
+    """Copy an output to its buffer. Raises `StatusError` for one that is too small."""
+    if buffer.size < source.nbytes:
+        raise StatusError(
+            f"Failed to register output tensor buffer: output {name!r} has {source.nbytes} bytes, its buffer "
+            f"{buffer.size}",
+            RUNTIME_FAILURE,
+        )
+    with buffer.lock() as memory:
+        memory[: source.nbytes] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)

@@ -13,8 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from runtime.api.background import Route, attach, buffer_dtype, buffer_named, fillings, route_of, uses
-from runtime.api.copies import copy_in, copy_out, memory_of
+from runtime.api.background import (
+    Route,
+    attach,
+    buffer_dtype,
+    buffer_named,
+    copy_in,
+    copy_out,
+    fillings,
+    memory_of,
+    route_of,
+    uses,
+)
 from runtime.api.cpu_kernel_mode import CpuKernelMode
 from runtime.api.environment import Environment, EnvironmentOptions
 from runtime.api.event import Event

@@ -6,11 +6,31 @@ from typing import Any
 
 from runtime.errors import DelegateError
 
-_BACKENDS = ("automatic", "opencl", "webgpu", "opengl")
-_PRECISIONS = ("default", "fp32", "fp16", "fp16_with_fp32_accumulation")
-_STORAGE_TYPES = ("default", "buffer", "texture_2d")
-_WAIT_TYPES = ("default", "passive", "active", "do_not_wait")
-_PRIORITIES = ("default", "low", "normal", "high")
+_CHOICES = {
+    "backend": ("automatic", "opencl", "webgpu", "opengl"),
+    "precision": ("default", "fp32", "fp16", "fp16_with_fp32_accumulation"),
+    "buffer_storage_type": ("default", "buffer", "texture_2d"),
+    "wait_type": ("default", "passive", "active", "do_not_wait"),
+    "priority": ("default", "low", "normal", "high"),
+}
+"""What LiteRT knows."""
+
+_NOT_THERE = {
+    ("backend", "opengl"): "this delegate drives OpenCL and WebGPU",
+    ("buffer_storage_type", "texture_2d"): "tensors lie in buffers",
+    ("priority", "low"): "this delegate has queues of one kind",
+    ("priority", "high"): "this delegate has queues of one kind",
+}
+"""What of it this delegate has not, with the reason."""
+
+_NAMES = {
+    "backend": "backend",
+    "wait_type": "wait_type",
+    "preferred_device_substr": "device",
+    "serialization_dir": "serialization_dir",
+    "model_cache_key": "model_token",
+}
+"""Options that are our delegate's under these names, as soon as they are not left at their defaults."""
 
 _REFUSED = {
     "prefer_texture_weights": "weights lie in buffers",
@@ -25,6 +45,7 @@ _REFUSED = {
     "num_threads_to_upload": "constants are mapped where they lie",
     "num_threads_to_compile": "kernels are compiled by a process for each core that this one may use",
     "convert_weights_on_gpu": "weights are packed on the host, once for all starts",
+    "wait_for_weights_conversion_complete": "a model is compiled when its weights are packed",
     "disable_shader_optimization": "kernels are compiled once, with the driver's optimisations, and kept",
 }
 """Options that this delegate cannot follow, with the reason; their defaults are accepted."""
@@ -96,23 +117,12 @@ class GpuOptions:
         where `delegate_options` says something else.
         """
         self._refuse()
-        said: dict[str, Any] = {}
-        if self.backend != "automatic":
-            said["backend"] = self.backend
-        precision = self._choice("precision", _PRECISIONS)
-        if precision != "default":
-            said["precision"] = "fp32" if precision == "fp32" else "fp16"
+        said = {ours: getattr(self, name) for name, ours in _NAMES.items()
+                if getattr(self, name) != getattr(GpuOptions, name)}  # fmt: skip
+        if self.precision != "default":
+            said["precision"] = "fp32" if self.precision == "fp32" else "fp16"
         if self.enforce_f32:
             said["precision_loss_allowed"] = False
-        wait_type = self._choice("wait_type", _WAIT_TYPES)
-        if wait_type != "default":
-            said["wait_type"] = wait_type
-        if self.preferred_device_substr is not None:
-            said["device"] = self.preferred_device_substr
-        if self.serialization_dir is not None:
-            said["serialization_dir"] = self.serialization_dir
-        if self.model_cache_key is not None:
-            said["model_token"] = self.model_cache_key
         if not self.serialize_program_cache:
             said["cache_dir"] = ""
         for name, value in said.items():
@@ -124,33 +134,14 @@ class GpuOptions:
                 )
         return {**said, **self.delegate_options}
 
-    def _choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        value = getattr(self, name)
-        if value not in allowed:
-            raise DelegateError(f"gpu options: {name} must be one of {', '.join(allowed)}; got {value!r}")
-        return str(value)
-
     def _refuse(self) -> None:
-        """Raise for the first option that this delegate cannot follow."""
-        backend = self._choice("backend", _BACKENDS)
-        if backend == "opengl":
-            raise DelegateError(
-                "gpu options: backend 'opengl' is not there: this delegate drives OpenCL and WebGPU"
-            )
-        if self._choice("buffer_storage_type", _STORAGE_TYPES) == "texture_2d":
-            raise DelegateError(
-                "gpu options: buffer_storage_type 'texture_2d' is not there: tensors lie in buffers"
-            )
-        if self._choice("priority", _PRIORITIES) in ("low", "high"):
-            raise DelegateError(
-                f"gpu options: priority {self.priority!r} is not there: this delegate has queues of one kind"
-            )
+        """Raise for the first option that this delegate cannot follow, or that LiteRT does not know."""
         for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name in _REFUSED and value != option.default:
-                raise DelegateError(f"gpu options: {option.name}={value!r}: {_REFUSED[option.name]}")
-        if not self.wait_for_weights_conversion_complete:
-            raise DelegateError(
-                "gpu options: wait_for_weights_conversion_complete=False: a model is compiled when its "
-                "weights are packed"
-            )
+            name, value = option.name, getattr(self, option.name)
+            allowed = _CHOICES.get(name)
+            if allowed and value not in allowed:
+                raise DelegateError(f"gpu options: {name} must be one of {', '.join(allowed)}; got {value!r}")
+            if allowed and (name, value) in _NOT_THERE:
+                raise DelegateError(f"gpu options: {name} {value!r} is not there: {_NOT_THERE[name, value]}")
+            if name in _REFUSED and value != option.default:
+                raise DelegateError(f"gpu options: {name}={value!r}: {_REFUSED[name]}")

@@ -9,8 +9,6 @@ reference has no finite value, or is the same for every input set; whose honest 
 lies as near to a wrong output (`decoys.py`) as to its reference.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Classifies a model's arithmetic and finds its state: both decide how its outputs can be judged."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from runtime.model.graph import Model, Operator, Subgraph, Tensor

@@ -5,8 +5,6 @@ off by `FACTORS` times what the worst of them is, in every figure; of slices, th
 A set in which the draws happen to agree is judged by what is usual for the model's other sets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ flat, or has a coarse rule, a wrong one lies within that tolerance, too. So an o
 nearer to its reference than to each of these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

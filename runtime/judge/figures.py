@@ -4,8 +4,6 @@ systematically.
 All arrays are real, dequantised and of the output's shape; errors are y - r.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

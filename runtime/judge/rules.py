@@ -1,7 +1,5 @@
 """The rule by which a pairing of a model and a delegate is judged, and what it allows in any case."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import dataclass

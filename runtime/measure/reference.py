@@ -5,8 +5,6 @@ without ai-edge-litert our own `cpu`. All other kinds are honest draws beside it
 a right output may be from it. The process that calls `make_reference` measures nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ Counted as is usual: one per product of a convolution, matrix product or recurre
 operators, pooling and data movement count nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ from runtime.model.graph import Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator
 
 _Count: TypeAlias = Callable[[Operator, Sequence[Tensor | None], Sequence[Tensor]], int]
+"""(operator, inputs, outputs): returns its products."""
 
 
 def macs_of(subgraph: Subgraph) -> int:
@@ -46,68 +45,46 @@ def operator_macs(
         return 0
 
 
-def _convolution(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
-    """Every output element is a sum over one filter `[O, H, W, I / groups]`."""
-    return math.prod(_shape(outputs, 0)) * math.prod(_shape(inputs, 1)[1:])
-
-
-def _depthwise(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
-    return math.prod(_shape(outputs, 0)) * math.prod(_shape(inputs, 1)[1:3])
-
-
-def _transposed(_operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]) -> int:
-    """Every input element is multiplied by a filter per output channel: `[O, H, W, I]`, `[D, H, W, O, I]`."""
-    weights, data = _shape(inputs, 1), _shape(inputs, 2)
-    return math.prod(data) * math.prod(weights[:-1])
-
-
-def _transposed_with_bias(
-    _operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]
-) -> int:
-    data, weights = _shape(inputs, 0), _shape(inputs, 1)
-    return math.prod(data) * math.prod(weights[:-1])
-
-
-def _convolution_3d(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
-    """Count the products of a 3-D convolution. Filters are `[D, H, W, I, O]`."""
-    return math.prod(_shape(outputs, 0)) * math.prod(_shape(inputs, 1)[:-1])
-
-
-def _fully_connected(_operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
-    return math.prod(_shape(outputs, 0)) * _shape(inputs, 1)[1]
-
-
-def _batch_matmul(operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
-    depth = _shape(inputs, 0)[-2] if operator.options.get("adj_x") else _shape(inputs, 0)[-1]
-    return math.prod(_shape(outputs, 0)) * depth
-
-
-def _recurrent(_operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]) -> int:
-    """All constant matrices once for each step of each sequence."""
-    steps = math.prod(_shape(inputs, 0)[:-1])
-    return steps * sum(math.prod(t.shape) for t in inputs if t and t.is_constant and len(t.shape) == 2)
-
-
 def _shape(tensors: Sequence[Tensor | None], i: int) -> tuple[int, ...]:
     found = tensors[i]
     return () if found is None else found.shape
 
 
-_COUNTS: Final[Mapping[BuiltinOperator, _Count]] = {
-    BuiltinOperator.CONV_2D: _convolution,
-    BuiltinOperator.DEPTHWISE_CONV_2D: _depthwise,
-    BuiltinOperator.TRANSPOSE_CONV: _transposed,
-    BuiltinOperator.CONV_3D: _convolution_3d,
-    BuiltinOperator.CONV_3D_TRANSPOSE: _transposed,
-    BuiltinOperator.FULLY_CONNECTED: _fully_connected,
-    BuiltinOperator.BATCH_MATMUL: _batch_matmul,
-    BuiltinOperator.RNN: _recurrent,
-    BuiltinOperator.LSTM: _recurrent,
-    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: _recurrent,
-    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN: _recurrent,
-    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM: _recurrent,
-    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN: _recurrent,
-    BuiltinOperator.SVDF: _recurrent,
-}
+def _size(tensors: Sequence[Tensor | None], i: int, *span: int | None) -> int:
+    """Return the elements of a tensor, along the dimensions of a slice."""
+    return math.prod(_shape(tensors, i)[slice(*span)] if span else _shape(tensors, i))
 
-_CUSTOM_COUNTS: Final[Mapping[str, _Count]] = {"Convolution2DTransposeBias": _transposed_with_bias}
+
+def _batch_matmul(operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> int:
+    return _size(outputs, 0) * _shape(inputs, 0)[-2 if operator.options.get("adj_x") else -1]
+
+
+def _recurrent(_operator: Operator, inputs: Sequence[Tensor | None], _outputs: Sequence[Tensor]) -> int:
+    """All constant matrices once for each step of each sequence."""
+    steps = _size(inputs, 0, -1)
+    return steps * sum(math.prod(t.shape) for t in inputs if t and t.is_constant and len(t.shape) == 2)
+
+
+# Every output element of a convolution is a sum over one filter, [O, H, W, I / groups] or [D, H, W, I, O].
+# In a transposed one every input element is multiplied by a filter for each output channel.
+_COUNTS: Final[Mapping[BuiltinOperator, _Count]] = {
+    BuiltinOperator.CONV_2D: lambda _, x, y: _size(y, 0) * _size(x, 1, 1, None),
+    BuiltinOperator.DEPTHWISE_CONV_2D: lambda _, x, y: _size(y, 0) * _size(x, 1, 1, 3),
+    BuiltinOperator.CONV_3D: lambda _, x, y: _size(y, 0) * _size(x, 1, -1),
+    BuiltinOperator.TRANSPOSE_CONV: lambda _, x, _y: _size(x, 2) * _size(x, 1, -1),
+    BuiltinOperator.CONV_3D_TRANSPOSE: lambda _, x, _y: _size(x, 2) * _size(x, 1, -1),
+    BuiltinOperator.FULLY_CONNECTED: lambda _, x, y: _size(y, 0) * _shape(x, 1)[1],
+    BuiltinOperator.BATCH_MATMUL: _batch_matmul,
+    **dict.fromkeys(
+        (
+            BuiltinOperator.RNN, BuiltinOperator.LSTM, BuiltinOperator.SVDF,
+            BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN,
+            BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM, BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN,
+        ),
+        _recurrent,
+    ),
+}  # fmt: skip
+
+_CUSTOM_COUNTS: Final[Mapping[str, _Count]] = {
+    "Convolution2DTransposeBias": lambda _, x, _y: _size(x, 0) * _size(x, 1, -1)
+}

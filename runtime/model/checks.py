@@ -4,8 +4,6 @@ They are those of LiteRT's `core/tools/verifier.cc` and what that leaves out: te
 dimensions, quantisation parameters, and signature entries.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from itertools import pairwise
@@ -22,27 +20,19 @@ MAX_RANK = 64
 """Dimensions of a tensor, as many as numpy 2 arrays have; LiteRT's kernels stop at 8."""
 
 _BITS = {
-    TensorType.FLOAT32: 32,
-    TensorType.FLOAT16: 16,
-    TensorType.INT32: 32,
-    TensorType.UINT8: 8,
-    TensorType.INT64: 64,
-    TensorType.BOOL: 8,
-    TensorType.INT16: 16,
-    TensorType.COMPLEX64: 64,
-    TensorType.INT8: 8,
-    TensorType.FLOAT64: 64,
-    TensorType.COMPLEX128: 128,
-    TensorType.UINT64: 64,
-    TensorType.UINT32: 32,
-    TensorType.UINT16: 16,
-    TensorType.INT4: 4,
-    TensorType.BFLOAT16: 16,
-    TensorType.INT2: 2,
-    TensorType.UINT4: 4,
-    TensorType.FLOAT8_E4M3FN: 8,
-    TensorType.FLOAT8_E5M2: 8,
+    TensorType[name]: bits
+    for bits, names in {
+        2: "INT2",
+        4: "INT4 UINT4",
+        8: "INT8 UINT8 BOOL FLOAT8_E4M3FN FLOAT8_E5M2",
+        16: "FLOAT16 BFLOAT16 INT16 UINT16",
+        32: "FLOAT32 INT32 UINT32",
+        64: "FLOAT64 INT64 UINT64 COMPLEX64",
+        128: "COMPLEX128",
+    }.items()
+    for name in names.split()
 }
+"""Bits of an element in the file, for the types that have a fixed size."""
 
 
 def tensor_bytes(tensor_type: TensorType, shape: tuple[int, ...]) -> int | None:

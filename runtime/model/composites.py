@@ -4,8 +4,6 @@ A composite (STABLEHLO_COMPOSITE: attention, norms, rotary embeddings, updates o
 decomposition, another subgraph, computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

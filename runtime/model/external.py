@@ -4,8 +4,6 @@ A hook receives the name of a group, which is a file, and returns its bytes. `fi
 models on disk; a caller that keeps weights elsewhere passes another to `read_model` or `load_model`.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Facts about a `.tflite` file, from its tables alone; nothing is executed and no weight is read."""
 
-from __future__ import annotations
-
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ def model_facts(model: Model, size_bytes: int) -> ModelFacts:
         subgraphs=len(model.subgraphs),
         operators=_histogram(model),
         tensors=sum(len(s.tensors) for s in model.subgraphs),
-        parameters=sum(_elements(t) for t in weights),
+        parameters=sum(math.prod(t.shape) for t in weights),
         weight_bytes=sum(len(t.data) for t in _distinct(constants) if t.data is not None),
         macs=sum(macs_of(s) for s in model.subgraphs),
         quantization=_quantization(model),
@@ -144,21 +143,20 @@ def _stored(weights: Tensor, subgraph: Subgraph) -> Kind:
 
 
 _WEIGHTS: Final = {
-    BuiltinOperator.CONV_2D: (0, 1),
-    BuiltinOperator.DEPTHWISE_CONV_2D: (0, 1),
-    BuiltinOperator.FULLY_CONNECTED: (0, 1),
-    BuiltinOperator.TRANSPOSE_CONV: (2, 1),
-    BuiltinOperator.CONV_3D: (0, 1),
-    BuiltinOperator.CONV_3D_TRANSPOSE: (2, 1),
-    BuiltinOperator.BATCH_MATMUL: (0, 1),
-    BuiltinOperator.RNN: (0, 1),
+    **dict.fromkeys(
+        (
+            BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.FULLY_CONNECTED,
+            BuiltinOperator.CONV_3D, BuiltinOperator.BATCH_MATMUL, BuiltinOperator.RNN, BuiltinOperator.SVDF,
+            BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN, BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN,
+        ),
+        (0, 1),
+    ),
+    **dict.fromkeys((BuiltinOperator.TRANSPOSE_CONV, BuiltinOperator.CONV_3D_TRANSPOSE), (2, 1)),
     BuiltinOperator.LSTM: (0, 2),
     BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: (0, 2),
-    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN: (0, 1),
     BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM: (0, 2),
-    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN: (0, 1),
-    BuiltinOperator.SVDF: (0, 1),
-}
+}  # fmt: skip
+"""The inputs of matrix operators that hold the activations and the weights."""
 
 
 def _ports(subgraph: Subgraph, indices: Sequence[int]) -> tuple[Port, ...]:
@@ -203,13 +201,6 @@ def _grain(tensor: Tensor) -> str:
     if found.blocks is not None:
         return ", blockwise"
     return ", per channel" if len(found.scales) > 1 else ", per tensor"
-
-
-def _elements(tensor: Tensor) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= size
-    return count
 
 
 def _distinct(tensors: Sequence[Tensor]) -> Iterator[Tensor]:

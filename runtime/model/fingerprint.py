@@ -1,7 +1,5 @@
 """Tells models apart by their bytes: a hash of all of them, or a quick look at some."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Final

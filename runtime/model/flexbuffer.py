@@ -4,8 +4,6 @@ The format is that of https://flatbuffers.dev/flexbuffers: values of 1 to 8 byte
 point backwards. Every offset is checked against the buffer, depth and number of values are limited.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The frozen graph that the reader returns; names are those of schema.fbs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

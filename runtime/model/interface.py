@@ -3,8 +3,6 @@
 For delegates that read files by themselves: reading the whole file besides would be part of their start.
 """
 
-from __future__ import annotations
-
 import mmap
 from dataclasses import dataclass
 from pathlib import Path

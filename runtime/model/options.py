@@ -4,8 +4,6 @@ A table is its number in the union, its name and the operators that have it; beh
 schema's own order, `name:type` or `name:type=default`, where `_` is a deprecated slot. Indented lines go on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache

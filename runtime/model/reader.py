@@ -1,7 +1,5 @@
 """Bytes of a `.tflite` file to a checked `Model`. Needs no numpy, copies no weights, executes nothing."""
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

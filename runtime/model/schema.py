@@ -3,8 +3,6 @@
 The values of each are 0, 1, 2, ..., in the order of its names: the schema leaves none out.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 SCHEMA_VERSION = 3

@@ -8,13 +8,13 @@ digits (kind "n") or four times the first (kind "u"), less 131070, is scaled to 
 in single precision and clipped; integers round half to even. Two elements are set to the extremes.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import struct
+import sys
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from runtime.errors import ModelFormatError
@@ -177,3 +177,10 @@ def _hole(k: int, row: Any) -> _Hole:
     if code == "p4" and count % 2:
         raise ValueError(f"hole {k} has half a byte")
     return _Hole(offset, count, code, kind, (mean, std, low, high))
+
+
+def zoo_folder() -> Path | None:
+    """Return the folder with `index.json` and the skeletons; None if this installation has none."""
+    checkout = Path(__file__).resolve().parents[2] / "examples" / "zoo"
+    installed = Path(sys.prefix) / "share" / "delegate-farm" / "zoo"
+    return next((folder for folder in (checkout, installed) if (folder / "index.json").is_file()), None)

@@ -1,7 +1,5 @@
 """The generator of SKEL0001: integers and two roundings to single precision, so every machine agrees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

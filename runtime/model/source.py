@@ -1,7 +1,5 @@
 """The bytes that a model was read from, and the file that they lie in."""
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections.abc import Iterator

@@ -1,16 +1,23 @@
 """A `Model` written as the bytes of a `.tflite` file: parts of models, models of one operator for tests."""
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from runtime.model.external import ExternalBuffer, groups_of
-from runtime.model.graph import Model, Operator, Quantization, Signature, Sparsity, Subgraph, Tensor
-from runtime.model.options import OptionsTable, operator_options
+from runtime.model.graph import (
+    Model,
+    Operator,
+    Quantization,
+    Signature,
+    SparseDimension,
+    Sparsity,
+    Subgraph,
+    Tensor,
+)
+from runtime.model.options import OptionField, OptionsTable, operator_options
 from runtime.model.schema import FILE_IDENTIFIER, BuiltinOperator, DimensionType, QuantizationDetails
 
 _BUFFER_ALIGNMENT = 16
@@ -21,19 +28,11 @@ _PLACEHOLDER = 127
 """The code in the old, one-byte field of operators whose own is larger (PLACEHOLDER_FOR_GREATER_OP_CODES)."""
 
 
-@dataclass(slots=True)
-class _Table:
-    """Fields by slot: a scalar (code, value), or anything that lies elsewhere."""
-
-    fields: dict[int, tuple[str, Any]] = field(default_factory=dict)
-
-    def scalar(self, slot: int, code: str, value: Any, default: Any = 0) -> None:
-        if value != default:
-            self.fields[slot] = (code, value)
-
-    def child(self, slot: int, value: _Child | None) -> None:
-        if value is not None:
-            self.fields[slot] = ("child", value)
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    code: str
+    value: Any
+    default: Any = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,18 @@ class _Bytes:
 
 
 _Child: TypeAlias = "_Table | _Vector | _Bytes | list[_Table]"
+_Table: TypeAlias = dict[int, "_Scalar | _Child"]
+"""Fields by slot: a scalar, or what lies elsewhere."""
+_Field: TypeAlias = "_Scalar | _Child | None"
+
+
+def _table(fields: Mapping[int, _Field]) -> _Table:
+    """Return a table without what is None and without scalars that have their default."""
+    return {
+        slot: value
+        for slot, value in fields.items()
+        if value is not None and not (isinstance(value, _Scalar) and value.value == value.default)
+    }
 
 
 def write_model(model: Model) -> bytes:
@@ -67,39 +78,39 @@ class _ModelTables:
         self._codes: dict[tuple[BuiltinOperator, int, str | None], int] = {}
 
     def root(self) -> _Table:
-        model, root = self._model, _Table()
+        model = self._model
+        # The tables of subgraphs and metadata number what the tables in front of them list.
         subgraphs = [self._subgraph(s) for s in model.subgraphs]
         metadata = [self._metadata(name, data) for name, data in model.metadata.items()]
-        root.scalar(0, "I", model.version)
-        root.child(1, [_operator_code(*key) for key in self._codes])
-        root.child(2, subgraphs)
-        root.child(3, _string(model.description))
-        root.child(4, [_buffer(data) for data in self._buffers])
-        if metadata:
-            root.child(6, metadata)
-        if model.signatures:
-            root.child(7, [_signature(s) for s in model.signatures])
-        if model.external:
-            groups = groups_of(model.external)
-            root.child(8, [_external_group(name) for name in groups])
-            root.child(9, [_external_buffer(b, groups[b.group]) for b in model.external])
-        return root
+        groups = groups_of(model.external)
+        return _table(
+            {
+                0: _Scalar("I", model.version),
+                1: [_operator_code(*key) for key in self._codes],
+                2: subgraphs,
+                3: _string(model.description),
+                4: [_table({0: _Bytes(d, _BUFFER_ALIGNMENT) if len(d) else None}) for d in self._buffers],
+                6: metadata or None,
+                7: [_signature(s) for s in model.signatures] or None,
+                8: [_table({0: _string(name)}) for name in groups] or None,
+                9: [_external_buffer(b, groups[b.group]) for b in model.external] or None,
+            }
+        )
 
     def _metadata(self, name: str, data: bytes) -> _Table:
-        table = _Table()
         self._buffers.append(data)
-        table.child(0, _string(name))
-        table.scalar(1, "I", len(self._buffers) - 1)
-        return table
+        return _table({0: _string(name), 1: _Scalar("I", len(self._buffers) - 1)})
 
     def _subgraph(self, subgraph: Subgraph) -> _Table:
-        table = _Table()
-        table.child(0, [self._tensor(t) for t in subgraph.tensors])
-        table.child(1, _Vector("i", subgraph.inputs))
-        table.child(2, _Vector("i", subgraph.outputs))
-        table.child(3, [self._operator(o) for o in subgraph.operators])
-        table.child(4, _string(subgraph.name))
-        return table
+        return _table(
+            {
+                0: [self._tensor(t) for t in subgraph.tensors],
+                1: _Vector("i", subgraph.inputs),
+                2: _Vector("i", subgraph.outputs),
+                3: [self._operator(o) for o in subgraph.operators],
+                4: _string(subgraph.name),
+            }
+        )
 
     def _buffer_of(self, tensor: Tensor) -> int:
         if tensor.data is None or tensor.external_buffer:
@@ -113,38 +124,37 @@ class _ModelTables:
         return index
 
     def _tensor(self, tensor: Tensor) -> _Table:
-        table = _Table()
-        table.child(0, _Vector("i", tensor.shape))
-        table.scalar(1, "b", int(tensor.type))
-        table.scalar(2, "I", self._buffer_of(tensor))
-        table.child(3, _string(tensor.name))
-        if tensor.quantization is not None:
-            table.child(4, _quantization(tensor.quantization))
-        table.scalar(5, "?", tensor.is_variable, default=False)
-        if tensor.sparsity is not None:
-            table.child(6, _sparsity(tensor.sparsity))
-        if tensor.shape_signature is not None:
-            table.child(7, _Vector("i", tensor.shape_signature))
-        table.scalar(8, "?", tensor.has_rank, default=False)
-        table.scalar(10, "I", tensor.external_buffer)
-        return table
+        signature = tensor.shape_signature
+        return _table(
+            {
+                0: _Vector("i", tensor.shape),
+                1: _Scalar("b", int(tensor.type)),
+                2: _Scalar("I", self._buffer_of(tensor)),
+                3: _string(tensor.name),
+                4: None if tensor.quantization is None else _quantization(tensor.quantization),
+                5: _Scalar("?", tensor.is_variable, default=False),
+                6: None if tensor.sparsity is None else _sparsity(tensor.sparsity),
+                7: None if signature is None else _Vector("i", signature),
+                8: _Scalar("?", tensor.has_rank, default=False),
+                10: _Scalar("I", tensor.external_buffer),
+            }
+        )
 
     def _operator(self, operator: Operator) -> _Table:
         key = (operator.opcode, operator.version, operator.custom_code)
-        table = _Table()
-        table.scalar(0, "I", self._codes.setdefault(key, len(self._codes)))
-        table.child(1, _Vector("i", operator.inputs))
-        table.child(2, _Vector("i", operator.outputs))
+        fields: dict[int, _Field] = {
+            0: _Scalar("I", self._codes.setdefault(key, len(self._codes))),
+            1: _Vector("i", operator.inputs),
+            2: _Vector("i", operator.outputs),
+        }
         expected = operator_options(operator.opcode)
         if expected is not None:
             kind, slot = (11, 12) if expected.second else (3, 4)
-            table.scalar(kind, "B", expected.union_value)
-            table.child(slot, _options(expected, operator.options))
-        if operator.custom_options:
-            table.child(5, _Bytes(operator.custom_options))
-        if operator.intermediates:
-            table.child(8, _Vector("i", operator.intermediates))
-        return table
+            fields[kind] = _Scalar("B", expected.union_value)
+            fields[slot] = _options(expected, operator.options)
+        fields[5] = _Bytes(operator.custom_options) if operator.custom_options else None
+        fields[8] = _Vector("i", operator.intermediates) if operator.intermediates else None
+        return _table(fields)
 
 
 def _string(text: str) -> _Bytes:
@@ -152,112 +162,87 @@ def _string(text: str) -> _Bytes:
 
 
 def _operator_code(opcode: BuiltinOperator, version: int, custom_code: str | None) -> _Table:
-    table = _Table()
-    table.scalar(0, "b", min(int(opcode), _PLACEHOLDER))
-    if custom_code is not None:
-        table.child(1, _string(custom_code))
-    table.scalar(2, "i", version, 1)
-    table.scalar(3, "i", int(opcode))
-    return table
-
-
-def _external_group(name: str) -> _Table:
-    table = _Table()
-    table.child(0, _string(name))
-    return table
+    return _table(
+        {
+            0: _Scalar("b", min(int(opcode), _PLACEHOLDER)),
+            1: None if custom_code is None else _string(custom_code),
+            2: _Scalar("i", version, 1),
+            3: _Scalar("i", int(opcode)),
+        }
+    )
 
 
 def _external_buffer(buffer: ExternalBuffer, group: int) -> _Table:
-    table = _Table()
-    for slot, (code, value) in enumerate(
-        [("I", buffer.id), ("I", group), ("Q", buffer.offset), ("Q", buffer.length)]
-    ):
-        table.scalar(slot, code, value)
-    if buffer.packing:
-        table.child(4, _string(buffer.packing))
-    return table
-
-
-def _buffer(data: bytes | memoryview) -> _Table:
-    table = _Table()
-    if len(data):
-        table.child(0, _Bytes(data, _BUFFER_ALIGNMENT))
-    return table
+    return _table(
+        {
+            0: _Scalar("I", buffer.id),
+            1: _Scalar("I", group),
+            2: _Scalar("Q", buffer.offset),
+            3: _Scalar("Q", buffer.length),
+            4: _string(buffer.packing) if buffer.packing else None,
+        }
+    )
 
 
 def _options(expected: OptionsTable, options: Mapping[str, Any]) -> _Table:
     unknown = set(options) - {f.name for f in expected.fields}
     if unknown:
         raise ValueError(f"{expected.name} has no field {', '.join(sorted(unknown))}")
-    table = _Table()
-    for option in expected.fields:
+
+    def field(option: OptionField) -> _Field:
         value = options.get(option.name, option.default)
         if option.code == "s":
-            table.child(option.slot, _string(value))
-        elif option.is_vector:
-            table.child(option.slot, _Vector(option.code, tuple(value)))
-        else:
-            table.scalar(option.slot, option.code, value, option.default)
-    return table
+            return _string(value)
+        if option.is_vector:
+            return _Vector(option.code, tuple(value))
+        return _Scalar(option.code, value, option.default)
+
+    return _table({option.slot: field(option) for option in expected.fields})
 
 
 def _quantization(q: Quantization) -> _Table:
-    table = _Table()
-    table.child(2, _Vector("f", q.scales))
-    table.child(3, _Vector("q", q.zero_points))
+    fields: dict[int, _Field] = {2: _Vector("f", q.scales), 3: _Vector("q", q.zero_points)}
     if q.blocks is not None:
         several = bool(q.blocks.quantized_dimensions)
         kind = QuantizationDetails.MULTI_AXIS if several else QuantizationDetails.BLOCKWISE
-        details = _Table()
-        details.scalar(0, "i", q.blocks.scales)
-        details.scalar(1, "i", q.blocks.zero_points)
-        details.scalar(2, "i", q.blocks.block_size)
-        if several:
-            details.child(3, _Vector("i", q.blocks.quantized_dimensions))
-        table.scalar(4, "B", int(kind))
-        table.child(5, details)
-    table.scalar(6, "i", q.quantized_dimension)
-    return table
+        details: dict[int, _Field] = {
+            0: _Scalar("i", q.blocks.scales),
+            1: _Scalar("i", q.blocks.zero_points),
+            2: _Scalar("i", q.blocks.block_size),
+            3: _Vector("i", q.blocks.quantized_dimensions) if several else None,
+        }
+        fields |= {4: _Scalar("B", int(kind)), 5: _table(details)}
+    return _table({**fields, 6: _Scalar("i", q.quantized_dimension)})
 
 
 def _sparsity(sparsity: Sparsity) -> _Table:
-    dimensions = []
-    for dimension in sparsity.dimensions:
-        entry = _Table()
-        if dimension.segments is None or dimension.indices is None:
-            entry.scalar(1, "i", dimension.dense_size)
-        else:
-            entry.scalar(0, "b", int(DimensionType.SPARSE_CSR))
-            for slot, values in ((2, dimension.segments), (4, dimension.indices)):
-                vector = _Table()
-                vector.child(0, _Vector("i", values))
-                entry.scalar(slot, "B", 1)
-                entry.child(slot + 1, vector)
-        dimensions.append(entry)
-    table = _Table()
-    table.child(0, _Vector("i", sparsity.traversal_order))
-    table.child(1, _Vector("i", sparsity.block_map))
-    table.child(2, dimensions)
-    return table
+    dimensions = [_dimension(dimension) for dimension in sparsity.dimensions]
+    order, blocks = sparsity.traversal_order, sparsity.block_map
+    return _table({0: _Vector("i", order), 1: _Vector("i", blocks), 2: dimensions})
+
+
+def _dimension(dimension: SparseDimension) -> _Table:
+    if dimension.segments is None or dimension.indices is None:
+        return _table({1: _Scalar("i", dimension.dense_size)})
+    fields: dict[int, _Field] = {0: _Scalar("b", int(DimensionType.SPARSE_CSR))}
+    for slot, values in ((2, dimension.segments), (4, dimension.indices)):
+        fields |= {slot: _Scalar("B", 1), slot + 1: _table({0: _Vector("i", values)})}
+    return _table(fields)
 
 
 def _signature(signature: Signature) -> _Table:
-    table = _Table()
-    table.child(0, _tensor_maps(signature.inputs))
-    table.child(1, _tensor_maps(signature.outputs))
-    table.child(2, _string(signature.key))
-    table.scalar(4, "I", signature.subgraph_index)
-    return table
+    return _table(
+        {
+            0: _tensor_maps(signature.inputs),
+            1: _tensor_maps(signature.outputs),
+            2: _string(signature.key),
+            4: _Scalar("I", signature.subgraph_index),
+        }
+    )
 
 
 def _tensor_maps(pairs: Iterable[tuple[str, int]]) -> list[_Table]:
-    tables = []
-    for name, index in pairs:
-        table = _Table()
-        table.child(0, _string(name))
-        table.scalar(1, "I", index)
-        tables.append(table)
-    return tables
+    return [_table({0: _string(name), 1: _Scalar("I", index)}) for name, index in pairs]
 
 
 class _Output:
@@ -285,7 +270,7 @@ def _serialise(root: _Table) -> bytes:
 
 
 def _write_child(out: _Output, position: int, child: _Child) -> None:
-    if isinstance(child, _Table):
+    if isinstance(child, dict):
         _write_table(out, position, child)
     elif isinstance(child, _Bytes):
         out.align(child.alignment, ahead=4)
@@ -309,7 +294,7 @@ def _write_child(out: _Output, position: int, child: _Child) -> None:
 
 def _write_table(out: _Output, position: int, table: _Table) -> None:
     # Fields lie by size, the largest first, so that each is aligned with the least padding.
-    sizes = {s: 4 if c == "child" else struct.calcsize("<" + c) for s, (c, _) in table.fields.items()}
+    sizes = {s: struct.calcsize("<" + v.code) if isinstance(v, _Scalar) else 4 for s, v in table.items()}
     offsets, end = {}, 4
     for slot in sorted(sizes, key=lambda s: -sizes[s]):
         end += -(end - 4) % sizes[slot]
@@ -323,9 +308,9 @@ def _write_table(out: _Output, position: int, table: _Table) -> None:
     out.refer(position)
     start = len(out.data)
     out.data += struct.pack("<i", start - vtable) + bytes(end - 4)
-    for slot, (code, value) in table.fields.items():
+    for slot, value in table.items():
         here = start + offsets[slot]
-        if code == "child":
-            out.pending.append((here, value))
+        if isinstance(value, _Scalar):
+            struct.pack_into("<" + value.code, out.data, here, value.value)
         else:
-            struct.pack_into("<" + code, out.data, here, value)
+            out.pending.append((here, value))

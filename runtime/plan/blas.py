@@ -1,7 +1,5 @@
 """Keeps numpy's BLAS on one thread while a model runs: kernels split their rows among threads themselves."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

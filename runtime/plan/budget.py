@@ -4,8 +4,6 @@ Linux grants memory that it does not have, and kills the process that uses it. A
 for any size, so sizes are counted first.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from functools import cache

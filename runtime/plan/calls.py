@@ -1,7 +1,5 @@
 """Finds which subgraphs call which, and refuses cycles, missing subgraphs and nesting too deep to plan."""
 
-from __future__ import annotations
-
 from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.ops.support.registry import find_spec

@@ -1,7 +1,5 @@
 """Plans of earlier input shapes, kept ready for inputs that are resized back and forth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

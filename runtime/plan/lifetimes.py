@@ -1,7 +1,5 @@
 """Computes the steps during which each tensor needs memory, by the order of the steps alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """A profile: the times of the kernels of a run, and of each operator and type of operator."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

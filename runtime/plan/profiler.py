@@ -1,7 +1,5 @@
 """LiteRT's profiler of a compiled model: the times of the runs between start and stop, event by event."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass

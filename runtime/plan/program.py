@@ -4,8 +4,6 @@ Control flow reaches other subgraphs through `GraphServices`, which this module 
 operator imports the plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ Planning has two halves, so that a caller may see the delegates' report before m
 infers and assigns operators to delegates, `allocate` binds.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

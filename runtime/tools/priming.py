@@ -11,8 +11,7 @@ from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError, ModelFormatError, UnsupportedOperatorError
 from runtime.model.graph import Model
 from runtime.model.reader import load_model, read_model
-from runtime.model.skeleton import is_skeleton, restore_structure
-from runtime.model.zoo import zoo_folder
+from runtime.model.skeleton import is_skeleton, restore_structure, zoo_folder
 from runtime.plan.program import Program
 
 

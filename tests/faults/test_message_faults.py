@@ -141,7 +141,7 @@ link that met what Celery itself cannot bear: it is replaced, and the message is
 
 
 LOGGED_IN_FULL = 5
-"""Refusals that each log names in full within a minute; the others are counted (`agent.wire.rare_log`)."""
+"""Refusals that each log names in full within a minute; the others are counted (`agent.wire.logs`)."""
 
 
 def refused(log) -> int:

@@ -25,8 +25,7 @@ from statistics import median
 from typing import Literal
 
 from runtime.common.statistics import MIN_UNITS, Estimate, estimate, units
-from runtime.measure.samples.batches import batches
-from runtime.measure.samples.tails import conservative_share, independent_samples, mixture_quantile
+from runtime.measure.samples.tails import batches, conservative_share, independent_samples, mixture_quantile
 
 TAILS: dict[str, float] = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
 FLOORS: dict[str, int] = {"p50": 11, "p90": 64, "p95": 130, "p99": 662}

@@ -13,8 +13,8 @@ from statistics import fmean, variance
 from typing import Final, Literal
 
 from runtime.common.statistics import estimate, units, units_for
-from runtime.measure.samples.batches import FEWEST, batches
 from runtime.measure.samples.summary import percentile, process_median
+from runtime.measure.samples.tails import FEWEST, batches
 
 TARGET: Final = 0.01
 """Half width, as a share, of the interval for which a number of repetitions is named. Chosen: ratios within 2

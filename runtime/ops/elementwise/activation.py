@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.elementwise.level_functions import through_function
-from runtime.ops.elementwise.sigmoid_int16 import sigmoid_int16
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, levels, operator
-from runtime.ops.support.blocks import broadcast_blocks, channel_rows, flat_blocks, pairwise
+from runtime.ops.elementwise.level_functions import sigmoid_int16, through_function
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, levels, operator
+from runtime.ops.support.blocks import broadcast_blocks, channel_rows, flat_blocks, over, pairwise
 from runtime.ops.support.levels import level_table, pair_levels
 from runtime.ops.support.shapes import broadcast_inputs, same_shape
 
@@ -22,18 +20,18 @@ _HALVES = (TensorType.FLOAT32, TensorType.FLOAT16)
 
 _Function = Callable[[Array, Array, Array], object]
 
-_CLAMPS: Mapping[BuiltinOperator, tuple[float, float]] = {
-    BuiltinOperator.RELU: (0.0, math.inf),
-    BuiltinOperator.RELU6: (0.0, 6.0),
-    BuiltinOperator.RELU_N1_TO_1: (-1.0, 1.0),
-    BuiltinOperator.RELU_0_TO_1: (0.0, 1.0),
+_CLAMPS: Mapping[Op, tuple[float, float]] = {
+    Op.RELU: (0.0, math.inf),
+    Op.RELU6: (0.0, 6.0),
+    Op.RELU_N1_TO_1: (-1.0, 1.0),
+    Op.RELU_0_TO_1: (0.0, 1.0),
 }
 
 
 @operator(*_CLAMPS, max_version=3, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def relu(op: OpContext) -> Kernel:
     """Clamp to the operator's range; levels are rescaled to the output's quantisation (`activations.cc`)."""
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     low, high = _CLAMPS[op.operator.opcode]
     if kind in QUANTIZED:
@@ -48,12 +46,7 @@ def _per_element(op: OpContext, function: _Function) -> Kernel:
     steps = [(x, y, temporary[: x.size]) for x, y in pieces]
     if op.input().type is TensorType.FLOAT16:
         return _widened(function, steps)
-
-    def run() -> None:
-        for x, y, t in steps:
-            function(x, y, t)
-
-    return run
+    return over(steps, function)
 
 
 def _widened(function: _Function, steps: Sequence[tuple[Array, Array, Array]]) -> Kernel:
@@ -105,7 +98,7 @@ def _gelu_tanh(x: Array, y: Array, t: Array) -> None:
     np.multiply(t, x, out=y)
 
 
-@operator(BuiltinOperator.ELU, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
+@operator(Op.ELU, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
 def elu(op: OpContext) -> Kernel:
     """ELU: x where positive, else e^x - 1; float32, int8, uint8."""
     op.require_same_type(0)
@@ -114,7 +107,7 @@ def elu(op: OpContext) -> Kernel:
     return level_table(op, lambda q: levels.through_float(op, q, _elu))
 
 
-@operator(BuiltinOperator.HARD_SWISH, max_version=1, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
+@operator(Op.HARD_SWISH, infer=same_shape, types=(TensorType.FLOAT32, *BYTES))
 def hard_swish(op: OpContext) -> Kernel:
     """HARD_SWISH: x min(max(x + 3, 0), 6) / 6; float32, int8, uint8."""
     op.require_same_type(0)
@@ -123,16 +116,13 @@ def hard_swish(op: OpContext) -> Kernel:
     return level_table(op, lambda q: levels.hard_swish(op, q))
 
 
-_SIGMOIDS: Mapping[BuiltinOperator, _Function] = {
-    BuiltinOperator.LOGISTIC: _logistic,
-    BuiltinOperator.TANH: lambda x, y, _: np.tanh(x, out=y),
-}
+_SIGMOIDS: Mapping[Op, _Function] = {Op.LOGISTIC: _logistic, Op.TANH: lambda x, y, _: np.tanh(x, out=y)}
 
 
 @operator(*_SIGMOIDS, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
 def sigmoid(op: OpContext) -> Kernel:
     """LOGISTIC: 1 / (1 + e^-x), and TANH; float32, float16, int8, uint8, int16."""
-    kind = op.require(*_HALVES, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     if kind is TensorType.INT16:
         return sigmoid_int16(op)
@@ -184,10 +174,10 @@ def _gelu_exact(x: Array, y: Array, t: Array) -> None:
     np.copysign(y, x, out=y)
 
 
-@operator(BuiltinOperator.GELU, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
+@operator(Op.GELU, max_version=3, infer=same_shape, types=(*_HALVES, *QUANTIZED))
 def gelu(op: OpContext) -> Kernel:
     """GELU: 0.5 x (1 + erf(x / sqrt 2)), or the tanh form that option `approximate` asks for."""
-    kind = op.require(*_HALVES, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     function = _gelu_tanh if op.option("approximate") else _gelu_exact
     if kind in QUANTIZED:
@@ -201,10 +191,10 @@ def _single(function: _Function, x: Array) -> Array:
     return y
 
 
-@operator(BuiltinOperator.LEAKY_RELU, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
+@operator(Op.LEAKY_RELU, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *QUANTIZED))
 def leaky_relu(op: OpContext) -> Kernel:
     """LEAKY_RELU: x where positive, else alpha * x; float32, int8, uint8, int16."""
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     alpha = np.float32(op.option("alpha"))
     if kind in QUANTIZED:
@@ -222,12 +212,10 @@ def leaky_relu(op: OpContext) -> Kernel:
     return _per_element(op, function if 0 < alpha <= 1 else of_any_slope)
 
 
-@operator(
-    BuiltinOperator.PRELU, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, *QUANTIZED)
-)
+@operator(Op.PRELU, infer=broadcast_inputs, types=(TensorType.FLOAT32, *QUANTIZED))
 def prelu(op: OpContext) -> Kernel:
     """PRELU: x where positive, else alpha * x with alpha broadcast to x; float32, int8, uint8, int16."""
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     op.require(TensorType.INT8 if kind is TensorType.INT16 else kind, i=1)
     if kind in QUANTIZED:

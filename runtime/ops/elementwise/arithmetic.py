@@ -1,4 +1,4 @@
-"""Element-wise arithmetic of two inputs with numpy's broadcasting.
+"""Element-wise arithmetic of two inputs with numpy's broadcasting, and ADD_N of any number.
 
 Quantised results are those of LiteRT's reference kernels (`levels.py`).
 """
@@ -7,43 +7,34 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, levels, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, levels, operator
 from runtime.ops.support.blocks import pairwise
-from runtime.ops.support.fused_activation import fused_clamp
+from runtime.ops.support.fused_activation import clamp_floats, fused_clamp
 from runtime.ops.support.levels import pair_levels
-from runtime.ops.support.shapes import broadcast_inputs
+from runtime.ops.support.shapes import broadcast_inputs, same_shape
 
-_FLOATS_AND_INTEGERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
-_ARITHMETIC = (*_FLOATS_AND_INTEGERS, *QUANTIZED)
+_ARITHMETIC = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, *QUANTIZED)
 _WITH_HALVES = (*_ARITHMETIC, TensorType.FLOAT16)
 _PRODUCTS = (*_WITH_HALVES, TensorType.UINT32, TensorType.COMPLEX64)
 
-_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
-    BuiltinOperator.ADD: np.add,
-    BuiltinOperator.SUB: np.subtract,
-    BuiltinOperator.MUL: np.multiply,
-}
+_UFUNCS: Mapping[Op, np.ufunc] = {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply}
 
 
-@operator(BuiltinOperator.ADD, max_version=6, infer=broadcast_inputs, types=_WITH_HALVES)
+@operator(Op.ADD, max_version=6, infer=broadcast_inputs, types=_WITH_HALVES)
 def add(op: OpContext) -> Kernel:
     """ADD: x + z, broadcast, with a fused activation."""
-    op.require(*_WITH_HALVES)
     return _binary(op, levels.total)
 
 
-@operator(BuiltinOperator.SUB, max_version=5, infer=broadcast_inputs, types=_ARITHMETIC)
+@operator(Op.SUB, max_version=5, infer=broadcast_inputs, types=_ARITHMETIC)
 def subtract(op: OpContext) -> Kernel:
     """SUB: x - z, broadcast, with a fused activation."""
-    op.require(*_ARITHMETIC)
     return _binary(op, levels.total)
 
 
-@operator(BuiltinOperator.MUL, max_version=8, infer=broadcast_inputs, types=_PRODUCTS)
+@operator(Op.MUL, max_version=8, infer=broadcast_inputs, types=_PRODUCTS)
 def multiply(op: OpContext) -> Kernel:
     """MUL: x * z, broadcast, with a fused activation."""
-    op.require(*_PRODUCTS)
     return _binary(op, levels.product)
 
 
@@ -66,49 +57,37 @@ def _run_ufunc(op: OpContext, ufunc: np.ufunc) -> Kernel:
     return pairwise(op, apply, elements=1 << 16)
 
 
-@operator(
-    BuiltinOperator.MAXIMUM,
-    BuiltinOperator.MINIMUM,
-    max_version=4,
-    infer=broadcast_inputs,
-    types=_WITH_HALVES,
-)
+@operator(Op.MAXIMUM, Op.MINIMUM, max_version=4, infer=broadcast_inputs, types=_WITH_HALVES)
 def maximum_minimum(op: OpContext) -> Kernel:
     """MAXIMUM, MINIMUM: the second where either is NaN; quantised types need equal quantisation."""
-    kind = op.require(*_WITH_HALVES)
     op.require_same_type(0, 1)
-    if kind in QUANTIZED and op.input(0).quantization is not None:
+    if op.input().type in QUANTIZED and op.input(0).quantization is not None:
         op.require_equal_quantization(op.input(0), op.input(1), op.output())
-    return extremum_of_pairs(op, largest=op.operator.opcode is BuiltinOperator.MAXIMUM)
+    precedes = np.greater if op.operator.opcode is Op.MAXIMUM else np.less
+    return pairwise(op, lambda x, z, y: extremum(precedes, x, z, y))
 
 
-def extremum_of_pairs(op: OpContext, *, largest: bool) -> Kernel:
-    """Return a kernel for x where it is the larger (or smaller), else z (`reference/maximum_minimum.h`).
+def extremum(precedes: np.ufunc, x: Array, z: Array, y: Array) -> None:
+    """Write x where it is the larger (or smaller), else z (`reference/maximum_minimum.h`).
 
     The comparison decides, as in C++; numpy's own `maximum` would pass a NaN of either side on.
     """
-    precedes = np.greater if largest else np.less
-
-    def apply(x: Array, z: Array, y: Array) -> None:
-        first = precedes(x, z)
-        np.copyto(y, z)
-        np.copyto(y, x, where=first)
-
-    return pairwise(op, apply)
+    first = precedes(x, z)
+    np.copyto(y, z)
+    np.copyto(y, x, where=first)
 
 
-_QUOTIENTS = (TensorType.FLOAT32, TensorType.INT32, *QUANTIZED)
-
-
-@operator(BuiltinOperator.DIV, max_version=2, infer=broadcast_inputs, types=_QUOTIENTS)
+@operator(
+    Op.DIV, max_version=2, infer=broadcast_inputs, types=(TensorType.FLOAT32, TensorType.INT32, *QUANTIZED)
+)
 def divide(op: OpContext) -> Kernel:
     """DIV: x / z, broadcast, with a fused activation; int32 towards zero, integers by zero an error."""
-    kind = op.require(*_QUOTIENTS)
+    kind = op.input().type
     op.require_same_type(0, 1)
     if kind is TensorType.INT32:
-        return _divide_integers(op)
+        return by_no_zero(op, _divide_integers(op))
     if kind in QUANTIZED:
-        return _divide_levels(op)
+        return by_no_zero(op, pair_levels(op, levels.quotient), op.scale_and_zero_point(op.input(1))[1])
     return _run_ufunc(op, np.divide)
 
 
@@ -119,41 +98,55 @@ def _divide_integers(op: OpContext) -> Kernel:
     # numpy's integer division rounds down. A quotient in float64 truncates exactly: where it is not whole, it
     # differs from every integer by at least 1 / |z|, far more than its rounding of 2^-53.
     def run() -> None:
-        if not z.all():
-            raise op.error("division by zero")
         np.copyto(y, np.trunc(x.astype(np.float64) / z), casting="unsafe")
         clamp(y)
 
     return run
 
 
-def _divide_levels(op: OpContext) -> Kernel:
-    _, zero = op.scale_and_zero_point(op.input(1))
-    divide_pairs, divisor = pair_levels(op, levels.quotient), op.read(1)
+def by_no_zero(op: OpContext, divide: Kernel, zero: int = 0, *, allowed: bool = False) -> Kernel:
+    """Return `divide` behind a check: it raises `ShapeError` where a divisor is `zero`, unless `allowed`."""
+    divisor = op.read(1)
 
     def run() -> None:
-        if (divisor == zero).any():
+        if not allowed and (divisor == zero).any():
             raise op.error("division by zero")
-        divide_pairs()
+        divide()
 
     return run
 
 
 @operator(
-    BuiltinOperator.SQUARED_DIFFERENCE,
+    Op.SQUARED_DIFFERENCE,
     max_version=2,
     infer=broadcast_inputs,
     types=(TensorType.FLOAT32, TensorType.INT32, TensorType.INT8),
 )
 def squared_difference(op: OpContext) -> Kernel:
     """SQUARED_DIFFERENCE: (x - z)^2, broadcast; float32, int32, int8."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT32, TensorType.INT8)
     op.require_same_type(0, 1)
-    if kind is TensorType.INT8:
+    if op.input().type is TensorType.INT8:
         return pair_levels(op, levels.squared_difference)
-    return pairwise(op, _squared_difference)
+    return pairwise(op, lambda x, z, y: np.square(np.subtract(x, z, out=y), out=y))
 
 
-def _squared_difference(x: Array, z: Array, y: Array) -> None:
-    np.subtract(x, z, out=y)
-    np.multiply(y, y, out=y)
+@operator(Op.ADD_N, infer=same_shape, types=(TensorType.FLOAT32, TensorType.INT32))
+def add_n(op: OpContext) -> Kernel:
+    """ADD_N: add any number of inputs of one shape in their order; float32, int32.
+
+    After each addition an overflow becomes the largest finite number, as in LiteRT.
+    """
+    for i in range(1, len(op.inputs)):
+        op.require_operands(i)
+        if op.input(i).shape != op.input().shape:
+            raise op.error(f"input {i} of shape {list(op.input(i).shape)} beside {list(op.input().shape)}")
+    values, y = [op.read(i) for i in range(len(op.inputs))], op.write()
+
+    def run() -> None:
+        np.copyto(y, values[0])
+        for value in values[1:]:
+            np.add(y, value, out=y)
+            if y.dtype == np.float32:
+                clamp_floats(y, None)
+
+    return run

@@ -7,67 +7,44 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.blocks import pairwise
 from runtime.ops.support.levels import scaled
 from runtime.ops.support.quantization import RANGES
 from runtime.ops.support.shapes import broadcast_inputs
 
-_ORDERED = (
-    TensorType.FLOAT32,
-    TensorType.FLOAT16,
-    TensorType.INT32,
-    TensorType.INT64,
-    TensorType.INT8,
-    TensorType.UINT8,
-    TensorType.INT16,
-)
+_ORDERED = (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.INT64, *QUANTIZED)
 _LEFT_SHIFT = 8
 """Spare bits of a quantised operand on the common scale (`left_shift` of `comparisons.cc`). Another value
 would make other neighbouring values equal."""
 
-_BYTES = (TensorType.INT8, TensorType.UINT8)
 
-_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
-    BuiltinOperator.EQUAL: np.equal,
-    BuiltinOperator.NOT_EQUAL: np.not_equal,
-    BuiltinOperator.GREATER: np.greater,
-    BuiltinOperator.GREATER_EQUAL: np.greater_equal,
-    BuiltinOperator.LESS: np.less,
-    BuiltinOperator.LESS_EQUAL: np.less_equal,
+_EQUALITY: Mapping[Op, np.ufunc] = {Op.EQUAL: np.equal, Op.NOT_EQUAL: np.not_equal}
+_ORDER: Mapping[Op, np.ufunc] = {
+    Op.GREATER: np.greater,
+    Op.GREATER_EQUAL: np.greater_equal,
+    Op.LESS: np.less,
+    Op.LESS_EQUAL: np.less_equal,
 }
 
 
 @operator(
-    BuiltinOperator.EQUAL,
-    BuiltinOperator.NOT_EQUAL,
-    max_version=5,
-    infer=broadcast_inputs,
-    types=(*_ORDERED, TensorType.BOOL, TensorType.STRING),
+    *_EQUALITY, max_version=5, infer=broadcast_inputs, types=(*_ORDERED, TensorType.BOOL, TensorType.STRING)
 )
 def equality(op: OpContext) -> Kernel:
     """EQUAL, NOT_EQUAL: compare numbers, flags or strings, broadcast; bool."""
-    return _compare(op, op.require(*_ORDERED, TensorType.BOOL, TensorType.STRING), QUANTIZED)
+    return _compare(op, _EQUALITY[op.operator.opcode], QUANTIZED)
 
 
-@operator(
-    BuiltinOperator.GREATER,
-    BuiltinOperator.GREATER_EQUAL,
-    BuiltinOperator.LESS,
-    BuiltinOperator.LESS_EQUAL,
-    max_version=4,
-    infer=broadcast_inputs,
-    types=_ORDERED,
-)
+@operator(*_ORDER, max_version=4, infer=broadcast_inputs, types=_ORDERED)
 def order(op: OpContext) -> Kernel:
     """GREATER, GREATER_EQUAL, LESS, LESS_EQUAL: compare numbers, broadcast; bool, False beside a NaN."""
-    return _compare(op, op.require(*_ORDERED), _BYTES)
+    return _compare(op, _ORDER[op.operator.opcode], (TensorType.INT8, TensorType.UINT8))
 
 
-def _compare(op: OpContext, kind: TensorType, scaled_types: tuple[TensorType, ...]) -> Kernel:
-    op.require(kind, i=1)
-    ufunc = _UFUNCS[op.operator.opcode]
+def _compare(op: OpContext, ufunc: np.ufunc, scaled_types: tuple[TensorType, ...]) -> Kernel:
+    op.require_operands(1)
+    kind = op.input().type
     if kind in scaled_types and op.input(0).quantization is not None:
         return _compare_levels(op, kind, ufunc)
     return pairwise(op, ufunc)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Array, Kernel, OpContext, operator
-from runtime.ops.support.blocks import broadcast_blocks, pairwise
+from runtime.ops.elementwise.arithmetic import by_no_zero
+from runtime.ops.support import Array, Kernel, Op, OpContext, TensorType, operator
+from runtime.ops.support.blocks import broadcast_blocks, pairs_of_one_type
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.shapes import broadcast_inputs
 
@@ -21,30 +21,16 @@ _INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT
 
 
 @operator(
-    BuiltinOperator.FLOOR_DIV,
-    BuiltinOperator.FLOOR_MOD,
-    max_version=3,
-    infer=broadcast_inputs,
-    types=(TensorType.FLOAT32, *_INTEGERS),
+    Op.FLOOR_DIV, Op.FLOOR_MOD, max_version=3, infer=broadcast_inputs, types=(TensorType.FLOAT32, *_INTEGERS)
 )
 def floor_division(op: OpContext) -> Kernel:
     """FLOOR_DIV: the quotient rounded down; FLOOR_MOD: the remainder, with the divisor's sign.
 
     Division by zero raises `ShapeError` at run time, but for FLOOR_MOD of floats, which gives NaN.
     """
-    kind = op.require(TensorType.FLOAT32, *_INTEGERS)
-    op.require(kind, i=1)
-    divisor = op.read(1)
-    is_float = kind is TensorType.FLOAT32
-    divide = pairwise(op, _DIVISIONS[op.operator.opcode, is_float])
-    may_be_zero = is_float and op.operator.opcode is BuiltinOperator.FLOOR_MOD
-
-    def run() -> None:
-        if not may_be_zero and not divisor.all():
-            raise op.error("division by zero")
-        divide()
-
-    return run
+    is_float = op.input().type is TensorType.FLOAT32
+    divide = pairs_of_one_type(op, _DIVISIONS[op.operator.opcode, is_float])
+    return by_no_zero(op, divide, allowed=is_float and op.operator.opcode is Op.FLOOR_MOD)
 
 
 def _floor_quotient(x: Array, z: Array, out: Array) -> None:
@@ -61,28 +47,24 @@ def _floor_remainder(x: Array, z: Array, out: Array) -> None:
     np.copyto(out, np.where((rest != 0) & ((z < 0) != (rest < 0)), rest + z, rest))
 
 
-_DIVISIONS: Mapping[tuple[BuiltinOperator, bool], Callable[..., object]] = {
-    (BuiltinOperator.FLOOR_DIV, True): _floor_quotient,
-    (BuiltinOperator.FLOOR_DIV, False): np.floor_divide,
-    (BuiltinOperator.FLOOR_MOD, True): _floor_remainder,
-    (BuiltinOperator.FLOOR_MOD, False): np.remainder,
+_DIVISIONS: Mapping[tuple[Op, bool], Callable[..., object]] = {
+    (Op.FLOOR_DIV, True): _floor_quotient,
+    (Op.FLOOR_DIV, False): np.floor_divide,
+    (Op.FLOOR_MOD, True): _floor_remainder,
+    (Op.FLOOR_MOD, False): np.remainder,
 }
 
 
-@operator(
-    BuiltinOperator.POW, max_version=1, infer=broadcast_inputs, types=(TensorType.FLOAT32, TensorType.INT32)
-)
+@operator(Op.POW, infer=broadcast_inputs, types=(TensorType.FLOAT32, TensorType.INT32))
 def power(op: OpContext) -> Kernel:
     """POW: x to the power of z, broadcast; float32, int32. A negative exponent of an integer is an error.
 
     Integers go through double precision, and a power that does not fit int32 becomes the least integer. Where
     there is one exponent for all, an integer, x is multiplied out instead, as in `optimized_ops.h`.
     """
-    kind = op.require(TensorType.FLOAT32, TensorType.INT32)
-    op.require(kind, i=1)
-    exponent = op.read(1)
+    op.require_operands(1)
+    exponent, is_float = op.read(1), op.input().type is TensorType.FLOAT32
     pieces = broadcast_blocks(op.write(), op.read(0), exponent)
-    is_float = kind is TensorType.FLOAT32
     alone = exponent.size == 1 and exponent.shape != op.input().shape
 
     def run() -> None:
@@ -118,17 +100,9 @@ def _multiply_out(x: Array, power: int, y: Array) -> None:
             clamp_floats(y, None)
 
 
-_ANGLES = (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64)
-
-
 @operator(
-    BuiltinOperator.ATAN2,
-    max_version=1,
-    infer=broadcast_inputs,
-    types=_ANGLES,
+    Op.ATAN2, infer=broadcast_inputs, types=(TensorType.FLOAT32, TensorType.FLOAT16, TensorType.FLOAT64)
 )
 def arc_tangent(op: OpContext) -> Kernel:
     """ATAN2: the angle of the point (z, x) in radians, -pi to pi, broadcast."""
-    kind = op.require(*_ANGLES)
-    op.require(kind, i=1)
-    return pairwise(op, np.arctan2)
+    return pairs_of_one_type(op, np.arctan2)

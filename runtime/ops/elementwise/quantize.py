@@ -1,9 +1,8 @@
-"""Between float and quantised values: QUANTIZE, DEQUANTIZE; and CAST."""
+"""Between float and quantised values: QUANTIZE, DEQUANTIZE, FAKE_QUANT; and CAST."""
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Array, Kernel, OpContext, Value, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, TensorType, Value, operator
 from runtime.ops.support.blocks import flat_blocks
 from runtime.ops.support.quantization import (
     RANGES,
@@ -21,28 +20,21 @@ larger quotients become int32's least value, as x86 casts them."""
 
 
 @operator(
-    BuiltinOperator.DEQUANTIZE,
-    max_version=9,
-    infer=same_shape,
-    types=(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED),
+    Op.DEQUANTIZE, max_version=9, infer=same_shape, types=(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED)
 )
 def dequantize(op: OpContext) -> Kernel:
     """DEQUANTIZE: widen float16, or compute scale * (q - zero_point), per tensor or channel; to float32.
 
     The product is computed in float64 and rounded once.
     """
-    kind = op.require(TensorType.FLOAT16, TensorType.INT4, *_QUANTIZED)
+    kind = op.input().type
     if op.output().type is not TensorType.FLOAT32:
         raise op.unsupported(f"output of type {op.output().type.name}")
     x, y = op.read(0), op.write()
     if kind is TensorType.FLOAT16:
         return lambda: np.copyto(y, x)
     scale, zero = _parameters(op, op.input())
-
-    def run() -> None:
-        np.copyto(y, (x - zero) * scale, casting="same_kind")
-
-    return run
+    return lambda: np.copyto(y, (x - zero) * scale, casting="same_kind")
 
 
 def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
@@ -56,13 +48,13 @@ def _parameters(op: OpContext, value: Value) -> tuple[Array, Array]:
     return np.array(q.scales).reshape(shape), np.array(q.zero_points, np.int64).reshape(shape)
 
 
-@operator(BuiltinOperator.QUANTIZE, max_version=6, infer=same_shape, types=_QUANTIZABLE)
+@operator(Op.QUANTIZE, max_version=6, infer=same_shape, types=_QUANTIZABLE)
 def quantize(op: OpContext) -> Kernel:
     """QUANTIZE: float32 to int8, uint8 or int16 (`reference/quantize.h`), or between those (`requantize.h`).
 
     int16 also converts to int32, and int32 to any of the three.
     """
-    kind = op.require(*_QUANTIZABLE)
+    kind = op.input().type
     target = op.output().type
     wide = kind is TensorType.INT16 and target is TensorType.INT32
     if target not in _QUANTIZED and not wide:
@@ -140,14 +132,13 @@ _CASTABLE = (
 )
 
 
-@operator(BuiltinOperator.CAST, max_version=9, infer=same_shape, types=_CASTABLE)
+@operator(Op.CAST, max_version=9, infer=same_shape, types=_CASTABLE)
 def cast(op: OpContext) -> Kernel:
     """CAST to the output's type: to bool as x != 0; integers wrap; float to integer truncates and saturates.
 
     The tensors' types count, not those of the options, which may be wrong or absent. A complex number casts
     its real part; float64 becomes float16 by way of float32, rounded twice, as in LiteRT.
     """
-    op.require(*_CASTABLE)
     target = op.output().type
     if target not in _CASTABLE:
         raise op.unsupported(f"output of type {target.name}")
@@ -173,5 +164,33 @@ def _truncate(x: Array, y: Array) -> Kernel:
         inside = np.where(wide < bounds.max, np.maximum(wide, float(bounds.min)), 0)
         np.copyto(y, inside, casting="unsafe")
         np.copyto(y, y.dtype.type(bounds.max), where=~(wide < bounds.max))
+
+    return run
+
+
+@operator(Op.FAKE_QUANT, max_version=2, infer=same_shape, types=(TensorType.FLOAT32,))
+def fake_quant(op: OpContext) -> Kernel:
+    """FAKE_QUANT: round to the grid of `num_bits` over [min, max], nudged so that zero lies on the grid.
+
+    float32 of any shape; NudgeQuantizationRange and FakeQuantizeArray of `fakequant.h`, in single precision.
+    """
+    low, high, bits = np.float32(op.option("min")), np.float32(op.option("max")), int(op.option("num_bits"))
+    if not 2 <= bits <= 16:
+        raise op.unsupported(f"{bits} bits, 2 to 16 are defined")
+    least, most = np.float32(1 if op.option("narrow_range") else 0), np.float32((1 << bits) - 1)
+    if low == high:
+        raise op.unsupported("an empty range")
+    with np.errstate(all="ignore"):
+        scale = (high - low) / (most - least)
+        zero = np.float32(round_half_away(np.float64(np.clip(least - low / scale, least, most))))
+        nudged_low, nudged_high = np.float32((least - zero) * scale), np.float32((most - zero) * scale)
+        inverse = np.float32(1) / scale
+    pieces = flat_blocks(op.write(), op.read(0))
+
+    def run() -> None:
+        for y, x in pieces:
+            clamped = np.clip(x, nudged_low, nudged_high)
+            levels = np.floor((clamped - nudged_low) * inverse + np.float32(0.5))
+            np.copyto(y, levels * scale + nudged_low)
 
     return run

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
+from runtime.ops.support import MOVABLE, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.shapes import broadcast
 
 
@@ -18,7 +17,7 @@ def select_shape(op: OpContext) -> tuple[Shape, ...]:
     return (first,)
 
 
-@operator(BuiltinOperator.SELECT, max_version=4, infer=select_shape, types=MOVABLE, data=1)
+@operator(Op.SELECT, max_version=4, infer=select_shape, types=MOVABLE, data=1)
 def select(op: OpContext) -> Kernel:
     """SELECT: input 1 where the condition holds, else input 2; a flag of a list selects a whole row."""
     op.require(TensorType.BOOL)
@@ -37,7 +36,7 @@ def select_v2_shape(op: OpContext) -> tuple[Shape, ...]:
     return (broadcast(op, *(op.input(i).shape for i in range(3))),)
 
 
-@operator(BuiltinOperator.SELECT_V2, max_version=2, infer=select_v2_shape, types=MOVABLE, data=1)
+@operator(Op.SELECT_V2, max_version=2, infer=select_v2_shape, types=MOVABLE, data=1)
 def select_v2(op: OpContext) -> Kernel:
     """SELECT_V2: input 1 where the condition holds, else input 2, all three broadcast."""
     op.require(TensorType.BOOL)

@@ -3,103 +3,49 @@
 LiteRT's interpreter runs the last two on GPUs only; they do as the StableHLO specification says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.support.blocks import broadcast_blocks, pairwise
+from runtime.ops.elementwise.arithmetic import by_no_zero, extremum
+from runtime.ops.support import REAL_NUMBERS, Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.blocks import broadcast_blocks, over, pairs_of_one_type
 from runtime.ops.support.shapes import broadcast_inputs
 
-_NUMBERS = (
-    TensorType.FLOAT32,
-    TensorType.FLOAT16,
-    TensorType.FLOAT64,
-    TensorType.BOOL,
-    TensorType.INT8,
-    TensorType.INT16,
-    TensorType.INT32,
-    TensorType.INT64,
-    TensorType.UINT8,
-    TensorType.UINT16,
-    TensorType.UINT32,
-    TensorType.UINT64,
-)
+_NUMBERS = (TensorType.FLOAT16, TensorType.BOOL, *REAL_NUMBERS)
 _SIGNED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 _WHOLE = (TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
 
-_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
-    BuiltinOperator.STABLEHLO_ADD: np.add,
-    BuiltinOperator.STABLEHLO_MULTIPLY: np.multiply,
+_PAIRS: Mapping[Op, tuple[Callable[..., object], tuple[TensorType, ...]]] = {
+    Op.STABLEHLO_ADD: (np.add, _NUMBERS),
+    Op.STABLEHLO_MULTIPLY: (np.multiply, _NUMBERS),
+    Op.STABLEHLO_MAXIMUM: (lambda x, z, out: extremum(np.greater, z, x, out), _NUMBERS),
+    Op.STABLEHLO_MINIMUM: (lambda x, z, out: extremum(np.less, z, x, out), _NUMBERS),
+    Op.STABLEHLO_AND: (np.bitwise_and, (*_WHOLE, TensorType.BOOL)),
+    Op.STABLEHLO_SHIFT_LEFT: (np.left_shift, _WHOLE),
 }
-_EXTREMA: Mapping[BuiltinOperator, np.ufunc] = {
-    BuiltinOperator.STABLEHLO_MAXIMUM: np.less,
-    BuiltinOperator.STABLEHLO_MINIMUM: np.greater,
-}
 
 
-@operator(*_UFUNCS, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
-def arithmetic(op: OpContext) -> Kernel:
-    """STABLEHLO_ADD, STABLEHLO_MULTIPLY of two operands; integers wrap."""
-    kind = op.require(*_NUMBERS)
-    op.require(kind, i=1)
-    return pairwise(op, _UFUNCS[op.operator.opcode])
+def pair(op: OpContext) -> Kernel:
+    """Return the kernel of an operator of `_PAIRS`; integers wrap.
 
-
-@operator(*_EXTREMA, max_version=1, infer=broadcast_inputs, types=_NUMBERS)
-def extremum(op: OpContext) -> Kernel:
-    """STABLEHLO_MAXIMUM, STABLEHLO_MINIMUM: the first operand where either is NaN.
-
-    MAXIMUM and MINIMUM give the second one: LiteRT's two kernels compare in opposite order.
+    STABLEHLO_MAXIMUM and STABLEHLO_MINIMUM give the first operand where either is NaN, MAXIMUM and MINIMUM
+    the second one: LiteRT's two kernels compare in opposite order.
     """
-    kind = op.require(*_NUMBERS)
-    op.require(kind, i=1)
-    follows = _EXTREMA[op.operator.opcode]
-
-    def apply(x: Array, z: Array, y: Array) -> None:
-        second = follows(x, z)
-        np.copyto(y, x)
-        np.copyto(y, z, where=second)
-
-    return pairwise(op, apply)
+    return pairs_of_one_type(op, _PAIRS[op.operator.opcode][0])
 
 
-@operator(
-    BuiltinOperator.STABLEHLO_AND, max_version=1, infer=broadcast_inputs, types=(*_WHOLE, TensorType.BOOL)
-)
-def bitwise_and(op: OpContext) -> Kernel:
-    """STABLEHLO_AND of the bits of two integers, or of two flags."""
-    kind = op.require(*_WHOLE, TensorType.BOOL)
-    op.require(kind, i=1)
-    return pairwise(op, np.bitwise_and)
+for _opcode, (_, _types) in _PAIRS.items():
+    operator(_opcode, infer=broadcast_inputs, types=_types)(pair)
 
 
-@operator(BuiltinOperator.STABLEHLO_SHIFT_LEFT, max_version=1, infer=broadcast_inputs, types=_WHOLE)
-def shift_left(op: OpContext) -> Kernel:
-    """STABLEHLO_SHIFT_LEFT: x << z."""
-    kind = op.require(*_WHOLE)
-    op.require(kind, i=1)
-    return pairwise(op, np.left_shift)
-
-
-@operator(BuiltinOperator.STABLEHLO_REMAINDER, max_version=1, infer=broadcast_inputs, types=_SIGNED)
+@operator(Op.STABLEHLO_REMAINDER, infer=broadcast_inputs, types=_SIGNED)
 def remainder(op: OpContext) -> Kernel:
     """STABLEHLO_REMAINDER: what x is beyond a multiple of z, with the sign of x.
 
     Division of integers by zero, which the specification leaves open, raises `ShapeError` at run time.
     """
-    kind = op.require(*_SIGNED)
-    op.require(kind, i=1)
-    divisor = op.read(1)
-    divide = pairwise(op, np.fmod)
-
-    def run() -> None:
-        if kind is not TensorType.FLOAT32 and not divisor.all():
-            raise op.error("division by zero")
-        divide()
-
-    return run
+    return by_no_zero(op, pairs_of_one_type(op, np.fmod), allowed=op.input().type is TensorType.FLOAT32)
 
 
 def _clamped_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -111,17 +57,14 @@ def _clamped_shape(op: OpContext) -> tuple[Shape, ...]:
     return (shape,)
 
 
-@operator(BuiltinOperator.STABLEHLO_CLAMP, max_version=1, infer=_clamped_shape, types=_SIGNED)
+@operator(Op.STABLEHLO_CLAMP, infer=_clamped_shape, types=_SIGNED)
 def clamp(op: OpContext) -> Kernel:
     """STABLEHLO_CLAMP of (low, x, high): the lesser of high and the greater of x and low; NaN stays NaN."""
-    kind = op.require(*_SIGNED)
-    op.require(kind, i=1)
-    op.require(kind, i=2)
+    op.require_operands(1, 2)
     pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), op.read(2))
 
-    def run() -> None:
-        for y, low, x, high in pieces:
-            np.maximum(low, x, out=y)
-            np.minimum(high, y, out=y)
+    def apply(y: Array, low: Array, x: Array, high: Array) -> None:
+        np.maximum(low, x, out=y)
+        np.minimum(high, y, out=y)
 
-    return run
+    return over(pieces, apply)

@@ -4,11 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, CombinerType, TensorType
-from runtime.ops.support import MOVABLE, Array, Kernel, OpContext, Shape, operator
+from runtime.model.schema import CombinerType
+from runtime.ops.support import MOVABLE, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 
 _WEIGHTS = (TensorType.INT8, TensorType.UINT8, TensorType.INT4, TensorType.INT2)
-_FLOATS = (TensorType.FLOAT32, TensorType.FLOAT16)
 
 
 def _check_rows(op: OpContext, ids: Array, rows: int) -> None:
@@ -26,7 +25,7 @@ def embedding_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.EMBEDDING_LOOKUP,
+    Op.EMBEDDING_LOOKUP,
     max_version=5,
     infer=embedding_shape,
     types=MOVABLE,
@@ -40,7 +39,7 @@ def embedding_lookup(op: OpContext) -> Kernel:
     """
     ids, table, y = op.read(0), op.read(1), op.write()
     scales = None
-    if op.input(1).type in _WEIGHTS and op.output().type in _FLOATS:
+    if op.input(1).type in _WEIGHTS and op.output().type in (TensorType.FLOAT32, TensorType.FLOAT16):
         scales = _scales(op)
         # Old files declare symmetric int8 tables as uint8; LiteRT reads their bytes as int8.
         table = table.view(np.int8)
@@ -91,13 +90,7 @@ def sparse_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*dense[:-1], *table[1:]),)
 
 
-@operator(
-    BuiltinOperator.EMBEDDING_LOOKUP_SPARSE,
-    max_version=1,
-    infer=sparse_shape,
-    types=(TensorType.FLOAT32,),
-    data=4,
-)
+@operator(Op.EMBEDDING_LOOKUP_SPARSE, infer=sparse_shape, types=(TensorType.FLOAT32,), data=4)
 def embedding_lookup_sparse(op: OpContext) -> Kernel:
     """EMBEDDING_LOOKUP_SPARSE: weighted sums of the rows whose indices differ in the last entry alone.
 
@@ -150,9 +143,7 @@ def hashtable_lookup_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*wanted, *values[1:]), wanted)
 
 
-@operator(
-    BuiltinOperator.HASHTABLE_LOOKUP, max_version=1, infer=hashtable_lookup_shape, types=MOVABLE, data=2
-)
+@operator(Op.HASHTABLE_LOOKUP, infer=hashtable_lookup_shape, types=MOVABLE, data=2)
 def hashtable_lookup(op: OpContext) -> Kernel:
     """HASHTABLE_LOOKUP: rows of the wanted keys, by binary search, and for each a hit of 1.
 

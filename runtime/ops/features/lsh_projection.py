@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, LSHProjectionType, TensorType
+from runtime.model.schema import LSHProjectionType
 from runtime.ops.features.fingerprint import fingerprint64
-from runtime.ops.support import PLAIN, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import PLAIN, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 
 
 def projection_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -21,7 +21,7 @@ def projection_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((functions[0] if kind is LSHProjectionType.SPARSE else functions[0] * functions[1],),)
 
 
-@operator(BuiltinOperator.LSH_PROJECTION, max_version=1, infer=projection_shape, types=PLAIN, data=1)
+@operator(Op.LSH_PROJECTION, infer=projection_shape, types=PLAIN, data=1)
 def lsh_projection(op: OpContext) -> Kernel:
     """LSH_PROJECTION: for every seed one bit, the sign of the weighted sum of the items' hashes; int32.
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copy
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.shapes import same_shape
 
 _COMPLEX = (TensorType.COMPLEX64, TensorType.COMPLEX128)
@@ -17,29 +16,25 @@ def _parts(op: OpContext) -> tuple[Array, Array]:
     return op.read(0), op.write()
 
 
-@operator(BuiltinOperator.REAL, max_version=1, infer=same_shape, types=_COMPLEX)
+@operator(Op.REAL, infer=same_shape, types=_COMPLEX)
 def real(op: OpContext) -> Kernel:
     """REAL: the real parts, float32 of complex64, float64 of complex128."""
     x, y = _parts(op)
     return copy(y, x.real)
 
 
-@operator(BuiltinOperator.IMAG, max_version=1, infer=same_shape, types=_COMPLEX)
+@operator(Op.IMAG, infer=same_shape, types=_COMPLEX)
 def imag(op: OpContext) -> Kernel:
     """IMAG: the imaginary parts, float32 of complex64, float64 of complex128."""
     x, y = _parts(op)
     return copy(y, x.imag)
 
 
-@operator(BuiltinOperator.COMPLEX_ABS, max_version=1, infer=same_shape, types=_COMPLEX)
+@operator(Op.COMPLEX_ABS, infer=same_shape, types=_COMPLEX)
 def complex_abs(op: OpContext) -> Kernel:
     """COMPLEX_ABS: the magnitudes, float32 of complex64, float64 of complex128."""
     x, y = _parts(op)
-
-    def run() -> None:
-        np.abs(x, out=y)
-
-    return run
+    return lambda: np.abs(x, out=y)
 
 
 def _is_power_of_two(n: int) -> bool:
@@ -55,7 +50,7 @@ def rfft2d_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape[:-2], lengths[0], lengths[1] // 2 + 1),)
 
 
-@operator(BuiltinOperator.RFFT2D, max_version=1, infer=rfft2d_shape, types=(TensorType.FLOAT32,))
+@operator(Op.RFFT2D, infer=rfft2d_shape, types=(TensorType.FLOAT32,))
 def rfft2d(op: OpContext) -> Kernel:
     """RFFT2D: the spectrum of real images, cropped or padded with zeros to the lengths; complex64.
 
@@ -64,8 +59,4 @@ def rfft2d(op: OpContext) -> Kernel:
     if op.output().type is not TensorType.COMPLEX64:
         raise op.unsupported(f"a spectrum of type {op.output().type.name}")
     x, y, lengths = op.read(0), op.write(), op.integers(1, "fft length")
-
-    def run() -> None:
-        np.copyto(y, np.fft.rfft2(x.astype(np.float64), lengths), casting="same_kind")
-
-    return run
+    return lambda: np.copyto(y, np.fft.rfft2(x.astype(np.float64), lengths), casting="same_kind")

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.where import late_shape
-from runtime.ops.support import Kernel, OpContext, operator
+from runtime.ops.support import Kernel, Op, OpContext, TensorType, operator
 
 MAX_GROUPS = 1 << 20
 """Largest number of word groups. Chosen: they grow as words times a power of `max_skip_size`, so that a short
@@ -16,7 +15,7 @@ sentence and large options could otherwise fill the memory."""
 _SPACE = re.compile(rb"[ \t\n\v\f\r]")
 
 
-@operator(BuiltinOperator.SKIP_GRAM, max_version=1, infer=late_shape, types=(TensorType.STRING,))
+@operator(Op.SKIP_GRAM, infer=late_shape, types=(TensorType.STRING,))
 def skip_gram(op: OpContext) -> Kernel:
     """SKIP_GRAM: groups of `ngram_size` words, or of up to as many; strings [groups].
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, Padding, TensorType
-from runtime.ops.image.pool import reaching, span
-from runtime.ops.support import Array, Kernel, OpContext, Shape
+from runtime.model.schema import ActivationFunctionType, Padding
+from runtime.ops.image.pool import reaching
+from runtime.ops.support import Array, Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.fused_activation import LARGEST
 from runtime.ops.support.quantization import float_activation_range
 from runtime.ops.support.registry import custom_operator
-from runtime.ops.support.shapes import Window, image_shape, window
+from runtime.ops.support.shapes import Window, image_shape, span, window
 
 _OPTIONS = struct.Struct("<6i")
 _PADDINGS = {1: Padding.SAME, 2: Padding.VALID}

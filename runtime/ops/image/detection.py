@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from runtime.model.flexbuffer import read_map
-from runtime.model.schema import TensorType
-from runtime.ops.support import Array, Kernel, OpContext, Shape
+from runtime.ops.image.non_max_suppression import overlaps
+from runtime.ops.support import Array, Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.registry import custom_operator
 
 MAX_DETECTIONS = 1 << 20
@@ -131,8 +131,7 @@ def suppress(boxes: Array, scores: Array, found: Settings, limit: int) -> Array:
     """
     above = np.flatnonzero(scores >= np.float32(found.score_threshold))
     order = above[np.argsort(-scores[above], kind="stable")]
-    sorted_boxes = boxes[order]
-    areas = (sorted_boxes[:, 2] - sorted_boxes[:, 0]) * (sorted_boxes[:, 3] - sorted_boxes[:, 1])
+    low, high = boxes[order, :2], boxes[order, 2:]
     active = np.ones(len(order), bool)
     kept: list[int] = []
     for i in range(len(order)):
@@ -140,18 +139,9 @@ def suppress(boxes: Array, scores: Array, found: Settings, limit: int) -> Array:
             break
         if active[i]:
             kept.append(int(order[i]))
-            overlap = _overlap(sorted_boxes[i], areas[i], sorted_boxes[i + 1 :], areas[i + 1 :])
+            overlap = overlaps(low, high, i, slice(i + 1, None))
             active[i + 1 :] &= overlap <= np.float32(found.iou_threshold)
     return np.array(kept, np.int64)
-
-
-def _overlap(box: Array, area: Any, others: Array, areas: Array) -> Array:
-    """Return the intersection over union of one box with others; 0 where either has no area."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    sides = np.maximum(high - low, np.float32(0))
-    shared = sides[:, 0] * sides[:, 1]
-    ratio = shared / (area + areas - shared)
-    return np.where((area <= 0) | (areas <= 0), np.float32(0), ratio)
 
 
 def _fast(boxes: Array, scores: Array, found: Settings) -> tuple[Array, Array, Array]:

@@ -1,12 +1,11 @@
 """NON_MAX_SUPPRESSION_V4 and V5 (`reference/non_max_suppression.h`); V5 may lower scores as well."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.image.max_heap import MaxHeap
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +58,7 @@ def _run(op: OpContext, indices: Array, scores: Array | None, count: Array) -> K
     return run
 
 
-@operator(
-    BuiltinOperator.NON_MAX_SUPPRESSION_V4,
-    max_version=1,
-    infer=suppressed_shape,
-    types=(TensorType.FLOAT32,),
-)
+@operator(Op.NON_MAX_SUPPRESSION_V4, infer=suppressed_shape, types=(TensorType.FLOAT32,))
 def non_max_suppression(op: OpContext) -> Kernel:
     """NON_MAX_SUPPRESSION_V4 of boxes [n, 4], two corners (y, x) in any order, and scores [n].
 
@@ -73,12 +67,7 @@ def non_max_suppression(op: OpContext) -> Kernel:
     return _run(op, op.write(0), None, op.write(1))
 
 
-@operator(
-    BuiltinOperator.NON_MAX_SUPPRESSION_V5,
-    max_version=1,
-    infer=softly_suppressed_shape,
-    types=(TensorType.FLOAT32,),
-)
+@operator(Op.NON_MAX_SUPPRESSION_V5, infer=softly_suppressed_shape, types=(TensorType.FLOAT32,))
 def soft_non_max_suppression(op: OpContext) -> Kernel:
     """NON_MAX_SUPPRESSION_V5: V4 with the scores of the kept boxes as one more output.
 
@@ -104,7 +93,7 @@ def suppress(boxes: Array, scores: Array, limits: _Limits) -> tuple[list[int], l
         low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
         while len(chosen) < most and len(heap):
             given, (index, begin) = heap.pop()
-            score, dropped = _lowered(given, _overlaps(low, high, index, chosen[begin:][::-1]), limits)
+            score, dropped = _lowered(given, overlaps(low, high, index, chosen[begin:][::-1]), limits)
             if dropped:
                 continue
             begin = len(chosen)
@@ -131,13 +120,58 @@ def _lowered(score: np.float32, overlaps: Array, limits: _Limits) -> tuple[np.fl
     return score, False
 
 
-def _overlaps(low: Array, high: Array, index: int, others: list[int]) -> Array:
-    """Return the intersection over union of one box with others, float32 [others]; 0 without area."""
-    if not others:
-        return np.empty(0, np.float32)
+def overlaps(low: Array, high: Array, index: int, others: slice | list[int]) -> Array:
+    """Return the intersection over union of one box with others, float32; 0 where either has no area."""
     size, sizes = high[index] - low[index], high[others] - low[others]
     area, areas = size[0] * size[1], sizes[:, 0] * sizes[:, 1]
-    shared = np.maximum(np.minimum(high[index], high[others]) - np.maximum(low[index], low[others]), 0)
-    common = shared[:, 0] * shared[:, 1]
-    union = area + areas - common
-    return np.where((area <= 0) | (areas <= 0) | (union == 0), np.float32(0), common / union)
+    shared = np.minimum(high[index], high[others]) - np.maximum(low[index], low[others])
+    common = np.prod(np.maximum(shared, np.float32(0)), axis=1)
+    ratio = common / (area + areas - common)
+    return np.where((area <= 0) | (areas <= 0), np.float32(0), ratio)
+
+
+class MaxHeap:
+    """Items by key, the largest first; the order among equal keys is that of C++'s `std::priority_queue`.
+
+    Detections often have equal scores; which of them comes first shows in the results.
+    """
+
+    def __init__(self) -> None:
+        self._items: list[tuple[Any, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, key: Any, item: Any) -> None:
+        """Insert an item; it rises past smaller keys only."""
+        self._items.append((key, item))
+        self._rise(len(self._items) - 1, (key, item))
+
+    def pop(self) -> tuple[Any, Any]:
+        """Remove the largest key with its item: the hole sinks to a leaf, the last item rises from there.
+
+        The textbook's way, to let the last item sink from the top, orders equal keys otherwise.
+        """
+        items = self._items
+        top, last = items[0], items.pop()
+        if not items:
+            return top
+        hole, size = 0, len(items)
+        while 2 * hole + 2 < size:
+            child = 2 * hole + 2
+            if items[child][0] < items[child - 1][0]:
+                child -= 1
+            items[hole] = items[child]
+            hole = child
+        if 2 * hole + 2 == size:
+            items[hole] = items[size - 1]
+            hole = size - 1
+        self._rise(hole, last)
+        return top
+
+    def _rise(self, hole: int, entry: tuple[Any, Any]) -> None:
+        items = self._items
+        while hole and items[(hole - 1) // 2][0] < entry[0]:
+            items[hole] = items[(hole - 1) // 2]
+            hole = (hole - 1) // 2
+        items[hole] = entry

@@ -1,14 +1,14 @@
 """MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D over [N, H, W, C]."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.fused_activation import LARGEST, clamp_floats
 from runtime.ops.support.quantization import RANGES, activation_range, float_activation_range
-from runtime.ops.support.shapes import Window, image_shape, window
+from runtime.ops.support.shapes import Window, image_shape, span, window
 
 _TYPES = (TensorType.FLOAT32, *QUANTIZED)
 
@@ -48,27 +48,19 @@ def reaching(axis: Window, extent: int, stride: int, size: int) -> range:
     return range(max(0, axis.before - (axis.size - 1) * stride), min(extent, axis.before + size))
 
 
-def span(offset: int, stride: int, size: int, outputs: int) -> tuple[slice, slice]:
-    """Return the outputs whose window has an input at a tap, and those inputs; `offset` is output 0's."""
-    low = min(outputs, max(0, -(offset // stride)))
-    high = max(low, min(outputs, (size - 1 - offset) // stride + 1))
-    start = offset + low * stride
-    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)
-
-
 def _clamp(op: OpContext, kind: TensorType) -> tuple[float, float] | None:
     if kind is TensorType.FLOAT32:
         return float_activation_range(op.activation())
     return activation_range(op.activation(), *op.scale_and_zero_point(op.output()), kind)
 
 
-@operator(BuiltinOperator.MAX_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
+@operator(Op.MAX_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def max_pool(op: OpContext) -> Kernel:
     """MAX_POOL_2D: the largest value under the window, NaN left out, then the fused activation.
 
     float32, int8, uint8, int16; quantised types need equal quantisation of input and output.
     """
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in QUANTIZED:
         op.require_equal_quantization(op.input(), op.output())
@@ -94,14 +86,14 @@ def max_pool(op: OpContext) -> Kernel:
     return run
 
 
-@operator(BuiltinOperator.AVERAGE_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
+@operator(Op.AVERAGE_POOL_2D, max_version=3, infer=pool_shape, types=_TYPES)
 def average_pool(op: OpContext) -> Kernel:
     """AVERAGE_POOL_2D: the mean of the inputs under the window; those outside the image do not count.
 
     float32, int8, uint8, int16; quantised types round ties away from zero
     (`reference/integer_ops/pooling.h`) and need equal quantisation of input and output.
     """
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     x, y = op.read(0), op.write()
     clamp = _clamp(op, kind)
@@ -110,10 +102,7 @@ def average_pool(op: OpContext) -> Kernel:
         op.require_equal_quantization(op.input(), op.output())
     total = op.temporary(y.shape, np.int32) if integer else y
     add_up = _adder(op, x, total)
-    counts = np.zeros((1, *y.shape[1:3], 1), np.int32 if integer else np.float32)
-    # The same taps over an image of one channel count the inputs of every window.
-    for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
-        np.add(valid, 1, out=valid)
+    counts = _counts(op, x, y, np.int32 if integer else np.float32)
     half = counts // 2 if integer else counts
 
     def run() -> None:
@@ -136,11 +125,7 @@ def _adder(op: OpContext, x: Array, total: Array) -> Kernel:
         rows, columns = _windows(op)
         height, width = op.option("filter_height") - rows.before, op.option("filter_width") - columns.before
         under, sums = x[:, :height, :width], total[:, 0, 0]
-
-        def run_whole() -> None:
-            np.add.reduce(under, axis=(1, 2), dtype=total.dtype, out=sums)
-
-        return run_whole
+        return lambda: np.add.reduce(under, axis=(1, 2), dtype=total.dtype, out=sums)
     taps = [(out, value) for out, value in _taps(op, x, total) if out.size]
 
     def run() -> None:
@@ -151,24 +136,26 @@ def _adder(op: OpContext, x: Array, total: Array) -> Kernel:
     return run
 
 
-@operator(BuiltinOperator.L2_POOL_2D, max_version=1, infer=pool_shape, types=(TensorType.FLOAT32,))
+def _counts(op: OpContext, x: Array, y: Array, dtype: Any) -> Array:
+    """Return how many inputs each window has: the same taps over an image of one channel."""
+    counts = np.zeros((1, *y.shape[1:3], 1), dtype)
+    for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
+        np.add(valid, 1, out=valid)
+    return counts
+
+
+@operator(Op.L2_POOL_2D, infer=pool_shape, types=(TensorType.FLOAT32,))
 def l2_pool(op: OpContext) -> Kernel:
     """L2_POOL_2D: the root of the mean square of the inputs under the window; float32."""
-    op.require(TensorType.FLOAT32)
     x, y = op.read(0), op.write()
     clamp = float_activation_range(op.activation())
     # Every input lies under several windows: it is squared once, not once for each tap.
     squares = op.temporary(x.shape)
-    taps = [(out, value) for out, value in _taps(op, squares, y) if out.size]
-    counts = np.zeros((1, *y.shape[1:3], 1), np.float32)
-    for valid, _ in _taps(op, np.zeros((1, *x.shape[1:3], 1)), counts):
-        np.add(valid, 1, out=valid)
+    add_up, counts = _adder(op, squares, y), _counts(op, x, y, np.float32)
 
     def run() -> None:
         np.multiply(x, x, out=squares)
-        y.fill(0)
-        for out, value in taps:
-            np.add(out, value, out=out)
+        add_up()
         np.divide(y, counts, out=y)
         np.sqrt(y, out=y)
         clamp_floats(y, clamp)

@@ -6,8 +6,7 @@ counts as zero (`mediapipe/util/tflite/operations/resampler.cc`).
 
 import numpy as np
 
-from runtime.model.schema import TensorType
-from runtime.ops.support import Kernel, OpContext, Shape
+from runtime.ops.support import Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.shapes import image_shape
 

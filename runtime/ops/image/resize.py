@@ -1,12 +1,11 @@
 """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the size is a constant [height, width]."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
 from runtime.ops.support.shapes import image_shape
 
@@ -19,6 +18,10 @@ _COPIED = (
     TensorType.UINT32,
     TensorType.BOOL,
 )
+
+
+_Positions: TypeAlias = Callable[[OpContext, int, int], tuple[Array, Array, Array]]
+"""(operator, size, size of the output): returns (lower, upper, weight of upper) of each output position."""
 
 
 def resize_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -54,45 +57,80 @@ def _linear(op: OpContext, size: int, target: int) -> tuple[Array, Array, Array]
     return np.minimum(lower, size - 1), upper, position - lower
 
 
-@operator(BuiltinOperator.RESIZE_BILINEAR, max_version=4, infer=resize_shape, types=_TYPES)
+@operator(Op.RESIZE_BILINEAR, max_version=4, infer=resize_shape, types=_TYPES)
 def resize_bilinear(op: OpContext) -> Kernel:
     """RESIZE_BILINEAR: interpolate columns, then rows; float32, int8, uint8, int16.
 
-    Quantised types follow the order and the roundings of the reference.
+    Quantised types follow the order and the roundings of the reference: int8 and int16 have positions of 10
+    bits and weights of 20 (ResizeBilinearInteger), for which int16 needs int64.
     """
-    kind = op.require(TensorType.FLOAT32, *QUANTIZED)
     op.require_same_type(0)
-    if kind in (TensorType.INT8, TensorType.INT16):
-        return _bilinear_levels(op)
+    kind = op.input().type
     if kind is TensorType.UINT8:
         return _bilinear_bytes(op)
-    x, y = op.read(0), op.write()
-    top, bottom, down = _linear(op, x.shape[1], y.shape[1])
-    left, right, across = _linear(op, x.shape[2], y.shape[2])
-    across = np.repeat(across.astype(np.float32), x.shape[3])
-    down = down[:, None].astype(np.float32)
+    if kind is TensorType.FLOAT32:
+        return _bilinear(op, _grid(op, _linear, np.float32, 1))
+    dtype = np.int32 if kind is TensorType.INT8 else np.int64
+    return _bilinear(op, _grid(op, _fixed_positions, dtype, 1024))
+
+
+class _Grid(NamedTuple):
+    """Neighbours of each output row and column in the input, and their weights, which add up to a unit."""
+
+    top: Array
+    bottom: Array
+    up: Array
+    down: Array
+    left: Array
+    right: Array
+    back: Array
+    across: Array
+
+
+def _grid(op: OpContext, positions: _Positions, dtype: Any, unit: int) -> _Grid:
+    x, y = op.input().shape, op.output().shape
+    top, bottom, down = positions(op, x[1], y[1])
+    left, right, across = positions(op, x[2], y[2])
+    across, down = np.repeat(across.astype(dtype), x[3]), down[:, None].astype(dtype)
     # Two products instead of one of the difference: of two infinities that would be NaN.
-    up, back = np.float32(1) - down, np.float32(1) - across
+    return _Grid(top, bottom, dtype(unit) - down, down, left, right, dtype(unit) - across, across)
+
+
+def _bilinear(op: OpContext, g: _Grid) -> Kernel:
+    """Interpolate in the weights' type; levels are divided by 2^20 at the end."""
+    x, y, dtype = op.read(0), op.write(), g.down.dtype
+    is_float = x.dtype == dtype
+    wide = None if is_float else op.temporary(x.shape[1:], dtype)
     # Interpolating columns first needs one pass over the rows of the input, however often output rows use
     # them.
-    rows, other = (op.temporary(_wide_rows(x, y)) for _ in range(2))
-    blocks, buffer = _row_blocks(op, y, np.float32)
-    high = buffer()
+    rows, other = (op.temporary(_wide_rows(x, y), dtype) for _ in range(2))
+    blocks, buffer = _row_blocks(op, y, dtype)
+    some, high = None if is_float else buffer(), buffer()
 
     def run() -> None:
         for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
-            _take_columns(image, left, rows)
-            _take_columns(image, right, other)
-            np.multiply(rows, back, out=rows)
-            np.multiply(other, across, out=other)
+            if wide is not None:
+                np.copyto(wide, image)
+            for columns, taken in ((g.left, rows), (g.right, other)):
+                _take_columns(image if wide is None else wide, columns, taken)
+            np.multiply(rows, g.back, out=rows)
+            np.multiply(other, g.across, out=other)
             np.add(rows, other, out=rows)
             for block in blocks:
-                low, above = out[block], high[: block.stop - block.start]
-                np.take(rows, top[block], axis=0, out=low, mode="clip")
-                np.take(rows, bottom[block], axis=0, out=above, mode="clip")
-                np.multiply(low, up[block], out=low)
-                np.multiply(above, down[block], out=above)
+                above = high[: block.stop - block.start]
+                low = out[block] if some is None else some[: len(above)]
+                np.take(rows, g.top[block], axis=0, out=low, mode="clip")
+                np.take(rows, g.bottom[block], axis=0, out=above, mode="clip")
+                np.multiply(low, g.up[block], out=low)
+                np.multiply(above, g.down[block], out=above)
                 np.add(low, above, out=low)
+                if some is not None:
+                    # (low - (low < 0) + 2^19) >> 20 rounds to the nearest, ties away from zero.
+                    np.less(low, 0, out=above, casting="unsafe")
+                    np.subtract(low, above, out=low)
+                    np.add(low, 1 << 19, out=low)
+                    np.right_shift(low, 20, out=low)
+                    np.copyto(out[block], low, casting="unsafe")
 
     return run
 
@@ -121,28 +159,22 @@ def _bilinear_bytes(op: OpContext) -> Kernel:
     The four corners are weighted and added in the order of ResizeBilinear in `reference/resize_bilinear.h`,
     on which float32 sums depend.
     """
-    x, y = op.read(0), op.write()
-    top, bottom, down = _linear(op, x.shape[1], y.shape[1])
-    left, right, across = _linear(op, x.shape[2], y.shape[2])
-    across = np.repeat(across.astype(np.float32), x.shape[3])
-    down = down[:, None].astype(np.float32)
-    up, back = np.float32(1) - down, np.float32(1) - across
+    x, y, g = op.read(0), op.write(), _grid(op, _linear, np.float32, 1)
     floats = op.temporary(x.shape[1:])
     lefts, rights = (op.temporary(_wide_rows(x, y)) for _ in range(2))
     blocks, buffer = _row_blocks(op, y, np.float32)
     some, sums = buffer(), buffer()
-    corners = (
-        (lefts, top, up, back),
-        (lefts, bottom, down, back),
-        (rights, top, up, across),
-        (rights, bottom, down, across),
-    )
+    corners = [
+        (rows, source, by_row, by_column)
+        for rows, by_column in ((lefts, g.back), (rights, g.across))
+        for source, by_row in ((g.top, g.up), (g.bottom, g.down))
+    ]
 
     def run() -> None:
         for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
             np.copyto(floats, image)
-            _take_columns(floats, left, lefts)
-            _take_columns(floats, right, rights)
+            _take_columns(floats, g.left, lefts)
+            _take_columns(floats, g.right, rights)
             for block in blocks:
                 part, total = (a[: block.stop - block.start] for a in (some, sums))
                 total.fill(0)
@@ -152,47 +184,6 @@ def _bilinear_bytes(op: OpContext) -> Kernel:
                     np.multiply(part, by_column, out=part)
                     np.add(total, part, out=total)
                 np.add(total, np.float32(0.5), out=total)
-                np.copyto(out[block], total, casting="unsafe")
-
-    return run
-
-
-def _bilinear_levels(op: OpContext) -> Kernel:
-    """Interpolate int8, int16 with positions of 10 bits and weights of 20 (ResizeBilinearInteger).
-
-    int16 times 2^20 needs int64. Halves are rounded away from zero.
-    """
-    x, y = op.read(0), op.write()
-    dtype = np.int32 if x.dtype == np.int8 else np.int64
-    top, bottom, down = _fixed_positions(op, x.shape[1], y.shape[1])
-    left, right, across = _fixed_positions(op, x.shape[2], y.shape[2])
-    across = np.repeat(across.astype(dtype), x.shape[3])
-    down = down[:, None].astype(dtype)
-    wide = op.temporary(x.shape[1:], dtype)
-    rows, other = (op.temporary(_wide_rows(x, y), dtype) for _ in range(2))
-    blocks, buffer = _row_blocks(op, y, dtype)
-    low, high = buffer(), buffer()
-
-    def run() -> None:
-        for image, out in zip(x, y.reshape(len(y), y.shape[1], -1), strict=True):
-            np.copyto(wide, image)
-            _take_columns(wide, left, rows)
-            _take_columns(wide, right, other)
-            np.multiply(rows, 1024 - across, out=rows)
-            np.multiply(other, across, out=other)
-            np.add(rows, other, out=rows)
-            for block in blocks:
-                below, total = (a[: block.stop - block.start] for a in (high, low))
-                np.take(rows, top[block], axis=0, out=total, mode="clip")
-                np.take(rows, bottom[block], axis=0, out=below, mode="clip")
-                np.multiply(total, 1024 - down[block], out=total)
-                np.multiply(below, down[block], out=below)
-                np.add(total, below, out=total)
-                # (total - (total < 0) + 2^19) >> 20 rounds to the nearest, ties away from zero.
-                np.less(total, 0, out=below, casting="unsafe")
-                np.subtract(total, below, out=total)
-                np.add(total, 1 << 19, out=total)
-                np.right_shift(total, 20, out=total)
                 np.copyto(out[block], total, casting="unsafe")
 
     return run
@@ -224,10 +215,10 @@ def _nearest(op: OpContext, size: int, target: int) -> Array:
     return np.asarray(np.minimum(np.floor(position + rounding).astype(np.intp), size - 1))
 
 
-@operator(BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
+@operator(Op.RESIZE_NEAREST_NEIGHBOR, max_version=4, infer=resize_shape, types=_COPIED)
 def resize_nearest_neighbor(op: OpContext) -> Kernel:
     """RESIZE_NEAREST_NEIGHBOR: copies of the nearest pixels; quantised types need equal quantisation."""
-    kind = op.require(*_COPIED)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in QUANTIZED:
         op.require_equal_quantization(op.input(), op.output())

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copies, copy, quantized_zero
-from runtime.ops.support import INDICES, MOVABLE, PLAIN, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, MOVABLE, PLAIN, Kernel, Op, OpContext, Shape, operator
 from runtime.ops.support.shapes import require_rank
 
 
@@ -25,7 +24,7 @@ def space_to_depth_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((n, height // block, width // block, channels * block * block),)
 
 
-@operator(BuiltinOperator.SPACE_TO_DEPTH, max_version=2, infer=space_to_depth_shape, types=MOVABLE)
+@operator(Op.SPACE_TO_DEPTH, max_version=2, infer=space_to_depth_shape, types=MOVABLE)
 def space_to_depth(op: OpContext) -> Kernel:
     """SPACE_TO_DEPTH: each block of pixels becomes one pixel, with the block's channels row by row."""
     op.require_same_type(0)
@@ -43,7 +42,7 @@ def depth_to_space_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((n, height * block, width * block, channels // (block * block)),)
 
 
-@operator(BuiltinOperator.DEPTH_TO_SPACE, max_version=2, infer=depth_to_space_shape, types=MOVABLE)
+@operator(Op.DEPTH_TO_SPACE, max_version=2, infer=depth_to_space_shape, types=MOVABLE)
 def depth_to_space(op: OpContext) -> Kernel:
     """DEPTH_TO_SPACE: each pixel becomes a block of pixels, the inverse of SPACE_TO_DEPTH."""
     op.require_same_type(0)
@@ -75,7 +74,7 @@ def space_to_batch_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((shape[0] * math.prod(blocks), *spatial, *shape[1 + len(blocks) :]),)
 
 
-@operator(BuiltinOperator.SPACE_TO_BATCH_ND, max_version=4, infer=space_to_batch_shape, types=PLAIN)
+@operator(Op.SPACE_TO_BATCH_ND, max_version=4, infer=space_to_batch_shape, types=PLAIN)
 def space_to_batch(op: OpContext) -> Kernel:
     """SPACE_TO_BATCH_ND: pixels at the same place of their blocks form an image of the batch.
 
@@ -109,7 +108,7 @@ def batch_to_space_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((shape[0] // product, *spatial, *shape[1 + len(blocks) :]),)
 
 
-@operator(BuiltinOperator.BATCH_TO_SPACE_ND, max_version=4, infer=batch_to_space_shape, types=PLAIN)
+@operator(Op.BATCH_TO_SPACE_ND, max_version=4, infer=batch_to_space_shape, types=PLAIN)
 def batch_to_space(op: OpContext) -> Kernel:
     """BATCH_TO_SPACE_ND: images of the batch interleave to blocks of pixels, cropped at the border.
 

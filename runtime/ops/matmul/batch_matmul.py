@@ -5,16 +5,10 @@ float32; int8 and int16 exactly as LiteRT's `reference/batch_matmul.h`; float32 
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.matmul.hybrid import RowQuantizer, is_hybrid
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.parallel import lane_count, shares, together
-from runtime.ops.support.quantization import (
-    RANGES,
-    Requantizer,
-    WideRequantizer,
-    quantize_multipliers,
-)
+from runtime.ops.support.quantization import RANGES, Requantizer, WideRequantizer, quantize_multipliers
 from runtime.ops.support.shapes import broadcast
 
 
@@ -31,7 +25,7 @@ def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.BATCH_MATMUL,
+    Op.BATCH_MATMUL,
     max_version=4,
     infer=batch_matmul_shape,
     types=(TensorType.FLOAT32, TensorType.INT8, TensorType.INT16),
@@ -39,7 +33,7 @@ def batch_matmul_shape(op: OpContext) -> tuple[Shape, ...]:
 )
 def batch_matmul(op: OpContext) -> Kernel:
     """BATCH_MATMUL: matrix products; `adj_x`, `adj_y` transpose the last two dimensions of an operand."""
-    kind = op.require(TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+    kind = op.input().type
     if is_hybrid(op):
         return _hybrid(op)
     op.require(kind, *((TensorType.INT8,) if kind is TensorType.INT16 else ()), i=1)
@@ -51,10 +45,7 @@ def batch_matmul(op: OpContext) -> Kernel:
 
 
 def _products(x: Array, z: Array, y: Array) -> Kernel:
-    def run() -> None:
-        np.matmul(x, z, out=y)
-
-    return run
+    return lambda: np.matmul(x, z, out=y)
 
 
 def _shared(op: OpContext, x: Array, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:

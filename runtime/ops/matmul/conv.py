@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.matmul.hybrid import (
     RowQuantizer,
     channel_scales,
@@ -25,11 +24,11 @@ from runtime.ops.matmul.integer_gemm import (
     integer_bias,
     output_stage,
     require_filter,
-    stored_filter,
 )
-from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product
+from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product, stored_filter
 from runtime.ops.matmul.windows import Geometry, Tile, geometry, tiles
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.blocks import in_turn
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, together
 from runtime.ops.support.quantization import float_activation_range
@@ -61,7 +60,7 @@ def conv_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.CONV_2D,
+    Op.CONV_2D,
     max_version=8,
     infer=conv_shape,
     types=(TensorType.FLOAT32, *LEVELS),
@@ -69,7 +68,7 @@ def conv_shape(op: OpContext) -> tuple[Shape, ...]:
 )
 def conv(op: OpContext) -> Kernel:
     """CONV_2D: cross-correlation, bias, fused activation; the filter's depth implies the groups."""
-    kind = op.require(TensorType.FLOAT32, *LEVELS)
+    kind = op.input().type
     if kind is not TensorType.FLOAT32:
         require_filter(op, kind)
         return _conv_levels(op, kind)
@@ -87,12 +86,24 @@ def _conv_hybrid(op: OpContext) -> Kernel:
     weights, zero = hybrid_filter(op)
     end = scaled_end(op, quantizer.scales, channel_scales(op, channels), op.output().shape[2])
     run_sums = _sums(op, quantizer.levels.reshape(x.shape), weights, end, zero)
+    return in_turn(quantizer, run_sums)
 
-    def run() -> None:
-        quantizer()
-        run_sums()
 
-    return run
+def float_end(op: OpContext, bias_input: int = 2) -> Callable[[Array], None]:
+    """Return what adds the bias to [..., Co] and applies the activation, in place.
+
+    The bias may be computed at run time.
+    """
+    op.require_output(TensorType.FLOAT32)
+    bias = None if op.optional(bias_input) is None else op.read(bias_input).reshape(-1)
+    clamp = float_activation_range(op.activation())
+
+    def end(rows: Array) -> None:
+        if bias is not None:
+            np.add(rows, bias, out=rows)
+        clamp_floats(rows, clamp)
+
+    return end
 
 
 def plain_end(op: OpContext, repeats: int, bias_input: int = 2) -> RowsEnd:

@@ -3,16 +3,13 @@
 Windows of some output rows are gathered into columns, then one GEMM (`reference/conv3d.h`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.matmul.conv import check_bias
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.support.fused_activation import clamp_floats
-from runtime.ops.support.quantization import float_activation_range
+from runtime.ops.matmul.conv import check_bias, float_end
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.shapes import Window, require_rank, window
 
 _AXES = ("d", "h", "w")
@@ -56,7 +53,7 @@ def conv_3d_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((n, *(w.size for w in found), out_channels),)
 
 
-@operator(BuiltinOperator.CONV_3D, max_version=1, infer=conv_3d_shape, types=(TensorType.FLOAT32,))
+@operator(Op.CONV_3D, infer=conv_3d_shape, types=(TensorType.FLOAT32,))
 def conv_3d(op: OpContext) -> Kernel:
     """CONV_3D: cross-correlation over three axes, bias, fused activation."""
     op.require_same_type(0, 1)
@@ -69,7 +66,7 @@ def conv_3d(op: OpContext) -> Kernel:
     inside = padded[tuple(slice(w.before, w.before + size) for size, w in sizes)]
     pieces = list(_pieces(op, padded, tuple(w.size for w in found), filter_sizes))
     matrix = weights.reshape(-1, out_channels)
-    finish = end(op, 2)
+    finish = float_end(op)
 
     def run() -> None:
         padded.fill(0)
@@ -101,16 +98,3 @@ def _pieces(
             where = (depth, slice(start, min(start + step, sizes[1])))
             piece = windows[where]
             yield where, piece, columns[: len(piece)]
-
-
-def end(op: OpContext, bias_input: int) -> Callable[[Array], None]:
-    """Return what adds the bias to [..., Co] and applies the activation, in place."""
-    bias = None if op.optional(bias_input) is None else op.read(bias_input).reshape(-1)
-    clamp = float_activation_range(op.activation())
-
-    def finish(rows: Array) -> None:
-        if bias is not None:
-            np.add(rows, bias, out=rows)
-        clamp_floats(rows, clamp)
-
-    return finish

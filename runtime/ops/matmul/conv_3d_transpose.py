@@ -9,11 +9,10 @@ from itertools import product
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, Padding, TensorType
-from runtime.ops.matmul.conv import check_bias
-from runtime.ops.matmul.conv_3d import dilations, end, strides, volume
-from runtime.ops.matmul.windows import transposed_span
-from runtime.ops.support import Kernel, OpContext, Shape, operator
+from runtime.ops.matmul.conv import check_bias, float_end
+from runtime.ops.matmul.conv_3d import dilations, strides, volume
+from runtime.ops.matmul.windows import transposed_before, transposed_span
+from runtime.ops.support import Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.shapes import require_rank
 
 
@@ -32,13 +31,7 @@ def conv_3d_transpose_shape(op: OpContext) -> tuple[Shape, ...]:
     return (stated,)
 
 
-@operator(
-    BuiltinOperator.CONV_3D_TRANSPOSE,
-    max_version=1,
-    infer=conv_3d_transpose_shape,
-    types=(TensorType.FLOAT32,),
-    data=2,
-)
+@operator(Op.CONV_3D_TRANSPOSE, infer=conv_3d_transpose_shape, types=(TensorType.FLOAT32,), data=2)
 def conv_3d_transpose(op: OpContext) -> Kernel:
     """CONV_3D_TRANSPOSE: the gradient of CONV_3D by its input, bias, fused activation."""
     op.require_same_type(1, 2)
@@ -49,7 +42,7 @@ def conv_3d_transpose(op: OpContext) -> Kernel:
         (weights[tap].T, y[(slice(None), *target)], sums.reshape(*x.shape[:4], -1)[(slice(None), *source)])
         for tap, source, target in _reached(op, x.shape[1:4], y.shape[1:4], weights.shape[:3])
     ]
-    finish = end(op, 3)
+    finish = float_end(op, 3)
 
     def run() -> None:
         y.fill(0)
@@ -66,7 +59,9 @@ def _reached(
 ) -> Iterator[tuple[Shape, tuple[slice, ...], tuple[slice, ...]]]:
     """Yield each tap that reaches the output, the inputs that it carries there, and the outputs."""
     steps, spread = strides(op), dilations(op)
-    before = [_before(op, axis, out_sizes[axis], filter_sizes[axis]) for axis in range(3)]
+    padding = op.option("padding")
+    each = zip(out_sizes, filter_sizes, steps, spread, strict=True)
+    before = [transposed_before(padding, *one) for one in each]
     for tap in product(*map(range, filter_sizes)):
         spans = [
             transposed_span(
@@ -76,12 +71,3 @@ def _reached(
         ]
         if all(source.stop > source.start for source, _ in spans):
             yield tap, tuple(source for source, _ in spans), tuple(target for _, target in spans)
-
-
-def _before(op: OpContext, axis: int, out: int, extent: int) -> int:
-    """Return the cells cut off in front, as if the output were convolved to the input (`padding.h`)."""
-    stride = strides(op)[axis]
-    effective = (extent - 1) * dilations(op)[axis] + 1
-    same = op.option("padding") is Padding.SAME
-    steps = -(-out // stride) if same else (out + stride - effective) // stride
-    return max(0, (steps - 1) * stride + effective - out) // 2

@@ -15,14 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.matmul.conv import RowsEnd, check_bias, plain_end, scaled_end
-from runtime.ops.matmul.hybrid import (
-    RowQuantizer,
-    channel_scales,
-    filter_levels,
-    is_hybrid,
-)
+from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
 from runtime.ops.matmul.integer_gemm import (
     LEVELS,
     centred_filter,
@@ -32,10 +26,11 @@ from runtime.ops.matmul.integer_gemm import (
     require_filter,
 )
 from runtime.ops.matmul.windows import Geometry, geometry
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.blocks import in_turn, over
 from runtime.ops.support.parallel import lane_count, shares, together
 from runtime.ops.support.quantization import RANGES
-from runtime.ops.support.shapes import image_shape, require_rank
+from runtime.ops.support.shapes import image_shape, require_rank, span
 
 _RUN_ELEMENTS = 4096
 """Output elements of a row that one inner loop covers. Chosen: long enough to outweigh the loop's start,
@@ -94,7 +89,7 @@ _Finish = Callable[[_Strip], Kernel]
 
 
 @operator(
-    BuiltinOperator.DEPTHWISE_CONV_2D,
+    Op.DEPTHWISE_CONV_2D,
     max_version=7,
     infer=depthwise_shape,
     types=(TensorType.FLOAT32, *LEVELS),
@@ -105,7 +100,7 @@ def depthwise_conv(op: OpContext) -> Kernel:
 
     The multiplier m follows from the shapes: old files state a wrong `depth_multiplier`, or none.
     """
-    kind = op.require(TensorType.FLOAT32, *LEVELS)
+    kind = op.input().type
     if kind is not TensorType.FLOAT32:
         require_filter(op, kind)
         return _depthwise_levels(op, kind)
@@ -126,12 +121,7 @@ def _depthwise_hybrid(op: OpContext) -> Kernel:
     end = scaled_end(op, quantizer.scales, channel_scales(op, channels), width)
     levels = quantizer.levels.reshape(x.shape)
     run_sums = _sums(op, levels, 0, filter_levels(op), partial(_float_rows, op, end))
-
-    def run() -> None:
-        quantizer()
-        run_sums()
-
-    return run
+    return in_turn(quantizer, run_sums)
 
 
 def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
@@ -197,12 +187,7 @@ def _products(strip: _Strip, filters: Array, runs: Sequence[_Run], out: Array) -
         (windows, filters[:, :, : windows.shape[4]], run.of(out))
         for windows, run in zip(strip.windows, runs, strict=True)
     ]
-
-    def products() -> None:
-        for windows, taps, target in parts:
-            np.einsum("hwijr,ijr->hwr", windows, taps, out=target)
-
-    return products
+    return over(parts, lambda windows, taps, target: np.einsum("hwijr,ijr->hwr", windows, taps, out=target))
 
 
 def _float_rows(op: OpContext, end: RowsEnd, filters: Array, runs: Sequence[_Run], _most: int) -> _Finish:
@@ -288,15 +273,8 @@ def _column_copies(g: Geometry, width: int) -> list[tuple[slice, slice]]:
     """Return, for each plane, the columns that come from the image, and the image's columns."""
     if g.stride_w == 1:
         return [(slice(g.columns.before, g.columns.before + width), slice(0, width))]
-    copies = []
-    for tap in range(g.filter_w):
-        first = tap * g.dilation_w - g.columns.before
-        low = min(g.columns.size, max(0, -(first // g.stride_w)))
-        high = max(low, min(g.columns.size, (width - 1 - first) // g.stride_w + 1))
-        start = first + low * g.stride_w
-        stop = start + (high - low - 1) * g.stride_w + 1
-        copies.append((slice(low, high), slice(start, max(start, stop), g.stride_w)))
-    return copies
+    taps = (tap * g.dilation_w - g.columns.before for tap in range(g.filter_w))
+    return [span(first, g.stride_w, width, g.columns.size) for first in taps]
 
 
 def _fill(

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
-from runtime.ops.matmul.conv import check_bias
+from runtime.model.schema import FullyConnectedOptionsWeightsFormat
+from runtime.ops.matmul.conv import check_bias, float_end
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, hybrid_filter, is_hybrid
 from runtime.ops.matmul.integer_gemm import (
     LEVELS,
@@ -19,10 +19,10 @@ from runtime.ops.matmul.integer_gemm import (
     input_zero_point,
     integer_bias,
     require_filter,
-    stored_filter,
 )
-from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.matmul.level_matrix import LevelMatrix, stored_filter
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.blocks import in_turn
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, row_blocks, shares, together
 from runtime.ops.support.quantization import (
@@ -62,7 +62,7 @@ def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.FULLY_CONNECTED,
+    Op.FULLY_CONNECTED,
     max_version=14,
     infer=fully_connected_shape,
     types=(TensorType.FLOAT32, *LEVELS),
@@ -73,7 +73,7 @@ def fully_connected(op: OpContext) -> Kernel:
     """FULLY_CONNECTED: x @ weights.T + bias, fused activation."""
     if op.option("weights_format") is not FullyConnectedOptionsWeightsFormat.DEFAULT:
         raise op.unsupported("shuffled weights")
-    kind = op.require(TensorType.FLOAT32, *LEVELS)
+    kind = op.input().type
     if kind is not TensorType.FLOAT32:
         if not kind is op.input(1).type is TensorType.INT16:
             require_filter(op, kind)
@@ -130,20 +130,6 @@ def _blocks(x: Array, y: Array, lanes: int) -> list[list[slice]]:
     return row_blocks(len(x), lanes, max(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
 
 
-def _end(op: OpContext, y: Array) -> Kernel:
-    """Return what adds the bias, which may be computed at run time, and applies the activation."""
-    op.require_output(TensorType.FLOAT32)
-    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
-    clamp = float_activation_range(op.activation())
-
-    def end() -> None:
-        if bias is not None:
-            np.add(y, bias, out=y)
-        clamp_floats(y, clamp)
-
-    return end
-
-
 def _hybrid(op: OpContext) -> Kernel:
     """Return the hybrid kernel; LiteRT quantises rows asymmetrically for all blockwise weights."""
     x, y = _rows(op)
@@ -152,17 +138,9 @@ def _hybrid(op: OpContext) -> Kernel:
     asymmetric = blockwise or bool(op.option("asymmetric_quantize_inputs"))
     quantizer = RowQuantizer(op, x, asymmetric=asymmetric)
     if blockwise:
-        product, end = _blockwise(op, quantizer, y), _end(op, y)
-    else:
-        product, end = _scaled_product(op, quantizer, y), None
-
-    def run() -> None:
-        quantizer()
-        product()
-        if end is not None:
-            end()
-
-    return run
+        end = float_end(op)
+        return in_turn(quantizer, _blockwise(op, quantizer, y), lambda: end(y))
+    return in_turn(quantizer, _scaled_product(op, quantizer, y))
 
 
 def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
@@ -171,8 +149,7 @@ def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
     matrix = LevelMatrix(op, weights, zero, np.float32)
     scales = channel_scales(op, y.shape[1])
     lanes = lane_count(op, weights.size * len(y))
-    bias = None if op.optional(2) is None else op.read(2).reshape(-1)
-    clamp = float_activation_range(op.activation())
+    end = float_end(op)
 
     def lane_of(blocks: list[slice]) -> Kernel:
         product = matrix.product()
@@ -182,9 +159,7 @@ def _scaled_product(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
             for levels, row_scales, out in steps:
                 product(levels, out)
                 np.multiply(out, row_scales * scales, out=out)
-                if bias is not None:
-                    np.add(out, bias, out=out)
-                clamp_floats(out, clamp)
+                end(out)
 
         return run
 
@@ -252,8 +227,7 @@ def _output_stage(op: OpContext) -> OutputStage:
     LiteRT's reference kernel multiplies once in double precision and rounds ties away from zero, where its
     other kernels round twice in fixed point. With int16 on both sides, sums have 64 bits and multipliers 15.
     """
-    in_scale, _ = op.scale_and_zero_point(op.input(0))
-    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    in_scale, _, out_scale, out_zero = op.scales()
     q = op.input(1).quantization
     assert q is not None
     out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)

@@ -7,8 +7,8 @@ on the filter's levels; its sums are integers, and each is scaled by the row's a
 
 import numpy as np
 
-from runtime.model.schema import TensorType
-from runtime.ops.support import Array, OpContext
+from runtime.ops.matmul.level_matrix import stored_filter
+from runtime.ops.support import Array, OpContext, TensorType
 from runtime.ops.support.blocks import broadcast_blocks
 from runtime.ops.support.quantization import round_half_away
 
@@ -113,14 +113,14 @@ def _round_half_away(x: Array, whole: Array) -> None:
 
 
 def hybrid_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
-    """Return the levels of a quantised filter in their narrow type, and their zero point."""
+    """Return the levels of a quantised filter in their narrow type, and their zero point.
+
+    One with a scale for each block has none.
+    """
     q = op.input(i).quantization
-    if q is None or q.is_custom or (not q.scales and q.blocks is None):
-        raise op.unsupported("the filter has no scales")
-    zeros = set(q.zero_points if q.blocks is None else ()) or {0}
-    if len(zeros) > 1:
-        raise op.unsupported("a filter with several zero points")
-    return op.constant(i, "filter"), zeros.pop()
+    if q is not None and q.blocks is not None and not q.is_custom:
+        return op.constant(i, "filter"), 0
+    return stored_filter(op, i)
 
 
 def filter_levels(op: OpContext, i: int = 1) -> Array:

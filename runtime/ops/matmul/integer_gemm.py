@@ -10,9 +10,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from runtime.model.schema import TensorType
-from runtime.ops.matmul.level_matrix import LevelMatrix
-from runtime.ops.support import Array, OpContext
+from runtime.ops.matmul.level_matrix import LevelMatrix, stored_filter
+from runtime.ops.support import Array, OpContext, TensorType
 from runtime.ops.support.quantization import (
     RANGES,
     Requantizer,
@@ -55,17 +54,6 @@ def require_filter(op: OpContext, activations: TensorType, i: int = 1) -> None:
         op.require(TensorType.UINT8, i=i)
     else:
         op.require(TensorType.INT8, TensorType.INT4, TensorType.INT2, i=i)
-
-
-def stored_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
-    """Return filter levels in their narrow type and the filter's shape, and their zero point."""
-    q = op.input(i).quantization
-    if q is None or q.blocks is not None or q.is_custom or not q.scales:
-        raise op.unsupported("the filter has no scales")
-    zeros = set(q.zero_points) or {0}
-    if len(zeros) > 1:
-        raise op.unsupported("a filter with several zero points")
-    return op.constant(i, "filter"), zeros.pop()
 
 
 def centred_filter(op: OpContext, i: int = 1) -> Array:

@@ -22,8 +22,19 @@ _PIECE_ROWS = 16
 """Output channels of which a piece is a multiple, and the least it has. Chosen: common BLAS kernels compute
 as many columns at a time, or a divisor of them."""
 
-Product: TypeAlias = Callable[[Array, Array], None]
+Product: TypeAlias = Callable[[Array, Array], object]
 """(a [M, K], out [M, Co]): writes out = a @ weights.T."""
+
+
+def stored_filter(op: OpContext, i: int = 1) -> tuple[Array, int]:
+    """Return filter levels in their narrow type and the filter's shape, and their zero point."""
+    q = op.input(i).quantization
+    if q is None or q.blocks is not None or q.is_custom or not q.scales:
+        raise op.unsupported("the filter has no scales")
+    zeros = set(q.zero_points) or {0}
+    if len(zeros) > 1:
+        raise op.unsupported("a filter with several zero points")
+    return op.constant(i, "filter"), zeros.pop()
 
 
 class LevelMatrix:
@@ -78,8 +89,4 @@ class LevelMatrix:
 
 def plain_product(matrix: Array) -> Product:
     """Return the product with a matrix [K, Co]."""
-
-    def run(a: Array, out: Array) -> None:
-        np.matmul(a, matrix, out=out)
-
-    return run
+    return lambda a, out: np.matmul(a, matrix, out=out)

@@ -6,7 +6,6 @@ and int16 exactly as LiteRT's `reference/integer_ops/transpose_conv.h`.
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, Padding, TensorType
 from runtime.ops.matmul.conv import RowsEnd, check_bias, plain_end, scaled_end
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
 from runtime.ops.matmul.integer_gemm import (
@@ -17,8 +16,9 @@ from runtime.ops.matmul.integer_gemm import (
     output_stage,
     require_filter,
 )
-from runtime.ops.matmul.windows import transposed_span
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.matmul.windows import transposed_before, transposed_span
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.blocks import in_turn
 from runtime.ops.support.shapes import image_shape, require_rank
 
 
@@ -36,14 +36,8 @@ def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:
     return (stated,)
 
 
-def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
-    """Return the rows cut off in front, as if the output were convolved to the input (`padding.h`)."""
-    effective = -(-out // stride) if padding is Padding.SAME else (out + stride - extent) // stride
-    return max(0, (effective - 1) * stride + extent - out) // 2
-
-
 @operator(
-    BuiltinOperator.TRANSPOSE_CONV,
+    Op.TRANSPOSE_CONV,
     max_version=5,
     infer=transpose_conv_shape,
     types=(TensorType.FLOAT32, *LEVELS),
@@ -52,7 +46,7 @@ def _before(padding: Padding, out: int, extent: int, stride: int) -> int:
 )
 def transpose_conv(op: OpContext) -> Kernel:
     """TRANSPOSE_CONV: the gradient of a convolution by its input, bias, fused activation."""
-    kind = op.require(TensorType.FLOAT32, *LEVELS, i=2)
+    kind = op.input(2).type
     check_bias(op, op.input(1).shape[0], 3)
     y = op.write()
     if is_hybrid(op, data=2):
@@ -96,12 +90,7 @@ def _hybrid(op: OpContext, y: Array) -> Kernel:
     quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=True)
     end = scaled_end(op, quantizer.scales, channel_scales(op, y.shape[3]), y.shape[2], 3)
     run_sums = _sums(op, quantizer.levels.reshape(x.shape), filter_levels(op), y, end)
-
-    def run() -> None:
-        quantizer()
-        run_sums()
-
-    return run
+    return in_turn(quantizer, run_sums)
 
 
 def _levels(op: OpContext, kind: TensorType) -> Kernel:
@@ -129,8 +118,8 @@ def _scatter(op: OpContext, taps: Array, image: Array, size: Shape) -> list[tupl
     stride_h, stride_w, padding = op.option("stride_h"), op.option("stride_w"), op.option("padding")
     out_height, out_width, _ = image.shape
     filter_h, filter_w = taps.shape[3:]
-    top = _before(padding, out_height, filter_h, stride_h)
-    left = _before(padding, out_width, filter_w, stride_w)
+    top = transposed_before(padding, out_height, filter_h, stride_h)
+    left = transposed_before(padding, out_width, filter_w, stride_w)
     pairs = []
     for i in range(filter_h):
         in_h, out_h = transposed_span(i - top, stride_h, size[0], out_height)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.model.schema import TensorType
-from runtime.ops.support import Array, Kernel, OpContext, Shape
+from runtime.ops.matmul.windows import transposed_span
+from runtime.ops.support import Array, Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.registry import custom_operator
 from runtime.ops.support.shapes import image_shape, require_rank
 
@@ -28,18 +28,13 @@ class Axis:
     stride: int
     out: int
 
-    @property
-    def before(self) -> int:
-        """The part of the padding in front: half of it all, rounded down (`padding.h`)."""
-        return max(0, (self.size - 1) * self.stride + self.taps - self.out) // 2
-
     def span(self, tap: int) -> tuple[slice, slice]:
-        """Return the inputs that a tap carries to an output inside, and those outputs."""
-        offset = tap - self.before
-        low = max(0, -(offset // self.stride))
-        high = max(low, min(self.size, (self.out - 1 - offset) // self.stride + 1))
-        start = offset + low * self.stride
-        return slice(low, high), slice(start, start + max(0, (high - low) * self.stride), self.stride)
+        """Return the inputs that a tap carries to an output inside, and those outputs.
+
+        Half of the padding is in front, rounded down (`padding.h`).
+        """
+        before = max(0, (self.size - 1) * self.stride + self.taps - self.out) // 2
+        return transposed_span(tap - before, self.stride, self.size, self.out)
 
 
 def axes(op: OpContext) -> tuple[Axis, Axis]:

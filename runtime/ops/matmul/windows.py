@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from runtime.model.schema import Padding
 from runtime.ops.support import Array, OpContext, Shape
 from runtime.ops.support.parallel import shares
 from runtime.ops.support.shapes import Window, image_shape, window
@@ -149,6 +150,13 @@ def _source(
     copies: list[tuple[Array, Array | float]] = [(edge, fill) for edge in edges if edge.size]
     copies.append((inside[:, left : left + width], image[first + above : last - below]))
     return copies, source
+
+
+def transposed_before(padding: Padding, out: int, extent: int, stride: int, dilation: int = 1) -> int:
+    """Return what is cut off in front, as if the output were convolved to the input (`padding.h`)."""
+    effective = (extent - 1) * dilation + 1
+    steps = -(-out // stride) if padding is Padding.SAME else (out + stride - effective) // stride
+    return max(0, (steps - 1) * stride + effective - out) // 2
 
 
 def transposed_span(offset: int, stride: int, size: int, out: int) -> tuple[slice, slice]:

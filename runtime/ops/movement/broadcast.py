@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support import INDICES, MOVABLE, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, MOVABLE, Kernel, Op, OpContext, Shape, operator
 from runtime.ops.support.shapes import broadcast
 
 
@@ -17,7 +16,7 @@ def tile_shape(op: OpContext) -> tuple[Shape, ...]:
     return (tuple(d * m for d, m in zip(shape, multiples, strict=True)),)
 
 
-@operator(BuiltinOperator.TILE, max_version=3, infer=tile_shape, types=MOVABLE)
+@operator(Op.TILE, max_version=3, infer=tile_shape, types=MOVABLE)
 def tile(op: OpContext) -> Kernel:
     """TILE: the input repeated along each axis."""
     op.require_same_type(0)
@@ -37,7 +36,7 @@ def broadcast_to_shape(op: OpContext) -> tuple[Shape, ...]:
     return (target,)
 
 
-@operator(BuiltinOperator.BROADCAST_TO, max_version=4, infer=broadcast_to_shape, types=MOVABLE)
+@operator(Op.BROADCAST_TO, max_version=4, infer=broadcast_to_shape, types=MOVABLE)
 def broadcast_to(op: OpContext) -> Kernel:
     """BROADCAST_TO: dimensions of 1 are repeated, by numpy's rule."""
     op.require_same_type(0)
@@ -59,9 +58,7 @@ def broadcast_in_dim_shape(op: OpContext) -> tuple[Shape, ...]:
     return (target,)
 
 
-@operator(
-    BuiltinOperator.STABLEHLO_BROADCAST_IN_DIM, max_version=1, infer=broadcast_in_dim_shape, types=MOVABLE
-)
+@operator(Op.STABLEHLO_BROADCAST_IN_DIM, infer=broadcast_in_dim_shape, types=MOVABLE)
 def broadcast_in_dim(op: OpContext) -> Kernel:
     """STABLEHLO_BROADCAST_IN_DIM, as StableHLO specifies it: dimension i of the input becomes `places[i]`.
 

@@ -4,9 +4,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.model.schema import ActivationFunctionType
 from runtime.ops.movement.copies import copies, require_same_scale
-from runtime.ops.support import MOVABLE, Array, Kernel, OpContext, Shape, Value, operator
+from runtime.ops.support import MOVABLE, Array, Kernel, Op, OpContext, Shape, TensorType, Value, operator
+from runtime.ops.support.blocks import over
 from runtime.ops.support.quantization import round_half_away
 from runtime.ops.support.shapes import axis_index
 
@@ -22,7 +23,7 @@ def concatenation_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.CONCATENATION,
+    Op.CONCATENATION,
     max_version=7,
     infer=concatenation_shape,
     types=MOVABLE,
@@ -72,12 +73,7 @@ def _rescaled(op: OpContext, parts: list[Array]) -> Kernel:
         if (scale, zero) == (out_scale, out_zero):
             table = levels
         pairs.append((part, op.read(i), np.clip(table, 0, 255).astype(np.uint8)))
-
-    def run() -> None:
-        for part, x, table in pairs:
-            np.copyto(part, table[x])
-
-    return run
+    return over(pairs, lambda part, x, table: np.copyto(part, table[x]))
 
 
 def pack_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -90,7 +86,7 @@ def pack_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape[:axis], len(op.inputs), *shape[axis:]),)
 
 
-@operator(BuiltinOperator.PACK, max_version=5, infer=pack_shape, types=MOVABLE)
+@operator(Op.PACK, max_version=5, infer=pack_shape, types=MOVABLE)
 def pack(op: OpContext) -> Kernel:
     """PACK: the inputs stacked along a new axis."""
     op.require_same_type(*range(len(op.inputs)))

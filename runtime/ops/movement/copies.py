@@ -5,27 +5,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.ops.support import Array, Kernel, OpContext, Value
+from runtime.ops.support.blocks import over
 
 
 def copy(target: Array, source: Array) -> Kernel:
     """Return a kernel that copies `source` to `target`, broadcast where it is smaller."""
-
-    def run() -> None:
-        np.copyto(target, source)
-
-    return run
+    return lambda: np.copyto(target, source)
 
 
 def copies(pairs: Sequence[tuple[Array, Array]]) -> Kernel:
     """Return a kernel that copies every (target, source) in order."""
     if len(pairs) == 1:
         return copy(*pairs[0])
-
-    def run() -> None:
-        for target, source in pairs:
-            np.copyto(target, source)
-
-    return run
+    return over(pairs, np.copyto)
 
 
 def require_same_scale(op: OpContext, *values: Value) -> None:

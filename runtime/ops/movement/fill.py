@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copies, copy
-from runtime.ops.support import INDICES, MOVABLE, PLAIN, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, MOVABLE, PLAIN, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.shapes import same_shape
 
 _RANGED = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
@@ -21,20 +20,14 @@ def fill_shape(op: OpContext) -> tuple[Shape, ...]:
     return (dims,)
 
 
-@operator(BuiltinOperator.FILL, max_version=5, infer=fill_shape, types=MOVABLE, data=1)
+@operator(Op.FILL, max_version=5, infer=fill_shape, types=MOVABLE, data=1)
 def fill(op: OpContext) -> Kernel:
     """FILL: one value everywhere."""
     op.require_same_type(1)
     return copy(op.write(), op.read(1).reshape(-1)[0:1])
 
 
-@operator(
-    BuiltinOperator.ZEROS_LIKE,
-    max_version=1,
-    infer=same_shape,
-    shape_only=True,
-    types=PLAIN,
-)
+@operator(Op.ZEROS_LIKE, infer=same_shape, shape_only=True, types=PLAIN)
 def zeros_like(op: OpContext) -> Kernel:
     """ZEROS_LIKE: zeros in the shape of the input."""
     y = op.write()
@@ -57,7 +50,7 @@ def range_shape(op: OpContext) -> tuple[Shape, ...]:
     return (((distance + step - 1) // step,),)
 
 
-@operator(BuiltinOperator.RANGE, max_version=2, infer=range_shape, types=_RANGED)
+@operator(Op.RANGE, max_version=2, infer=range_shape, types=_RANGED)
 def range_tensor(op: OpContext) -> Kernel:
     """RANGE: start, then repeated additions of delta, each rounded, as the loop of `range.cc` does."""
     op.require_same_type(0, 1, 2)
@@ -81,14 +74,7 @@ def one_hot_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape[:at], depth, *shape[at:]),)
 
 
-@operator(
-    BuiltinOperator.ONE_HOT,
-    max_version=1,
-    infer=one_hot_shape,
-    types=MOVABLE,
-    data=2,
-    note="indices int32, int64",
-)
+@operator(Op.ONE_HOT, infer=one_hot_shape, types=MOVABLE, data=2, note="indices int32, int64")
 def one_hot(op: OpContext) -> Kernel:
     """ONE_HOT: input 2 where the new axis equals the index, else input 3.
 
@@ -116,7 +102,7 @@ def matrix_diag_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape, shape[-1]),)
 
 
-@operator(BuiltinOperator.MATRIX_DIAG, max_version=1, infer=matrix_diag_shape, types=PLAIN)
+@operator(Op.MATRIX_DIAG, infer=matrix_diag_shape, types=PLAIN)
 def matrix_diag(op: OpContext) -> Kernel:
     """MATRIX_DIAG: matrices with the input on their diagonal and zeros elsewhere."""
     op.require_same_type(0)
@@ -133,7 +119,7 @@ def matrix_set_diag_shape(op: OpContext) -> tuple[Shape, ...]:
     return (shape,)
 
 
-@operator(BuiltinOperator.MATRIX_SET_DIAG, max_version=1, infer=matrix_set_diag_shape, types=MOVABLE)
+@operator(Op.MATRIX_SET_DIAG, infer=matrix_set_diag_shape, types=MOVABLE)
 def matrix_set_diag(op: OpContext) -> Kernel:
     """MATRIX_SET_DIAG: the matrices of input 0 with the diagonals of input 1."""
     op.require_same_type(0, 1)

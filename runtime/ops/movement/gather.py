@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
-from runtime.ops.support import MOVABLE, NARROW_INDICES, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import MOVABLE, NARROW_INDICES, Array, Kernel, Op, OpContext, Shape, operator
 from runtime.ops.support.shapes import axis_index
 
 
@@ -29,13 +28,7 @@ def _check(op: OpContext, positions: Array, size: int) -> None:
         raise op.error(f"an index is outside the axis of {size}")
 
 
-@operator(
-    BuiltinOperator.GATHER,
-    max_version=8,
-    infer=gather_shape,
-    types=MOVABLE,
-    note="indices int16, int32, int64",
-)
+@operator(Op.GATHER, max_version=8, infer=gather_shape, types=MOVABLE, note="indices int16, int32, int64")
 def gather(op: OpContext) -> Kernel:
     """GATHER: slices at the indices along an axis; a negative or too large index raises `ShapeError`."""
     op.require_same_type(0)
@@ -68,11 +61,7 @@ def gather_nd_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.GATHER_ND,
-    max_version=6,
-    infer=gather_nd_shape,
-    types=MOVABLE,
-    note="indices int16, int32, int64",
+    Op.GATHER_ND, max_version=6, infer=gather_nd_shape, types=MOVABLE, note="indices int16, int32, int64"
 )
 def gather_nd(op: OpContext) -> Kernel:
     """GATHER_ND: slices at the positions of the index vectors; one outside the input raises `ShapeError`."""
@@ -82,11 +71,7 @@ def gather_nd(op: OpContext) -> Kernel:
     depth = indices.shape[-1]
     rows = x.reshape((-1, *x.shape[depth:])) if x.size else x.reshape((0, *x.shape[depth:]))
     out = y.reshape((-1, *x.shape[depth:]))
-
-    def run() -> None:
-        np.take(rows, flat_positions(op, indices, x.shape[:depth]), axis=0, out=out, mode="clip")
-
-    return run
+    return lambda: np.take(rows, flat_positions(op, indices, x.shape[:depth]), axis=0, out=out, mode="clip")
 
 
 def flat_positions(op: OpContext, indices: Array, sizes: Shape) -> Array:

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, MirrorPadMode
+from runtime.model.schema import MirrorPadMode
 from runtime.ops.movement.copies import copies, copy, quantized_zero, require_same_scale
-from runtime.ops.support import MOVABLE, PLAIN, QUANTIZED, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import MOVABLE, PLAIN, QUANTIZED, Array, Kernel, Op, OpContext, Shape, operator
+from runtime.ops.support.blocks import in_turn
+from runtime.ops.support.shapes import spread
 
 
 def _paddings(op: OpContext) -> list[tuple[int, int]]:
@@ -24,7 +26,7 @@ def _inside(x: Array, paddings: list[tuple[int, int]]) -> tuple[slice, ...]:
     return tuple(slice(a, a + d) for d, (a, _) in zip(x.shape, paddings, strict=True))
 
 
-@operator(BuiltinOperator.PAD, BuiltinOperator.PADV2, max_version=6, infer=pad_shape, types=PLAIN)
+@operator(Op.PAD, Op.PADV2, max_version=6, infer=pad_shape, types=PLAIN)
 def pad(op: OpContext) -> Kernel:
     """PAD with real zero, PADV2 with input 2; quantised types need equal quantisation."""
     op.require_same_type(0)
@@ -58,7 +60,7 @@ def _skipped(op: OpContext) -> int:
     return 1 if op.option("mode") is MirrorPadMode.REFLECT else 0
 
 
-@operator(BuiltinOperator.MIRROR_PAD, max_version=3, infer=mirror_pad_shape, types=MOVABLE)
+@operator(Op.MIRROR_PAD, max_version=3, infer=mirror_pad_shape, types=MOVABLE)
 def mirror_pad(op: OpContext) -> Kernel:
     """MIRROR_PAD: the border mirrors the inside; REFLECT leaves the edge out, SYMMETRIC repeats it.
 
@@ -86,7 +88,7 @@ def dilate_shape(op: OpContext) -> tuple[Shape, ...]:
     return (tuple(max((d - 1) * f + 1, 0) for d, f in zip(shape, factors, strict=True)),)
 
 
-@operator(BuiltinOperator.DILATE, max_version=1, infer=dilate_shape, types=MOVABLE)
+@operator(Op.DILATE, infer=dilate_shape, types=MOVABLE)
 def dilate(op: OpContext) -> Kernel:
     """DILATE: the input's elements apart from each other, with input 2 between them."""
     op.require_same_type(0, 2)
@@ -112,27 +114,14 @@ def _edges(op: OpContext) -> list[tuple[int, int, int]]:
     return [(a, i + 1, a + b + (d + (d - 1) * i if d else 0)) for d, a, b, i in sizes]
 
 
-@operator(BuiltinOperator.STABLEHLO_PAD, max_version=1, infer=stablehlo_pad_shape, types=MOVABLE)
+@operator(Op.STABLEHLO_PAD, infer=stablehlo_pad_shape, types=MOVABLE)
 def stablehlo_pad(op: OpContext) -> Kernel:
     """STABLEHLO_PAD: padding with input 1 at the edges and between elements; negative padding crops."""
     op.require_same_type(0, 1)
     x, y = op.read(0), op.write()
-    sources, targets = [], []
-    for (low, step, total), dim in zip(_edges(op), x.shape, strict=True):
-        # Element i lands at low + i * step: the first at or after 0, and the last before the output's end.
-        first = max(0, -(low // step)) if low < 0 else 0
-        last = max(first, min(dim, -((low - total) // step)))
-        sources.append(slice(first, last))
-        start = low + first * step
-        targets.append(slice(start, start + (last - first) * step, step))
+    pairs = [spread(*edge, dim) for edge, dim in zip(_edges(op), x.shape, strict=True)]
     fill = copy(y, op.read(1).reshape(-1)[:1])
-    target, source = y[tuple(targets)], x[tuple(sources)]
+    target, source = y[tuple(t for t, _ in pairs)], x[tuple(s for _, s in pairs)]
     if not source.size:
         return fill
-    move = copy(target, source)
-
-    def run() -> None:
-        fill()
-        move()
-
-    return run
+    return in_turn(fill, copy(target, source))

@@ -1,11 +1,13 @@
-"""Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS, BITCAST."""
+"""Operators that change the shape and keep the elements: RESHAPE, SQUEEZE, EXPAND_DIMS, BITCAST, DENSIFY."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.copies import copy
-from runtime.ops.support import MOVABLE, REAL_NUMBERS, Kernel, OpContext, Shape, operator
-from runtime.ops.support.shapes import axis_index, reshaped
+from runtime.ops.support import MOVABLE, REAL_NUMBERS, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.registry import Infer
+from runtime.ops.support.shapes import axis_index, reshaped, same_shape, stated_axis
 
 
 def reshape_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -31,34 +33,28 @@ def squeeze_shape(op: OpContext) -> tuple[Shape, ...]:
 
 def expand_dims_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shape with a new dimension of 1 at the axis."""
-    shape, axes = op.input().shape, op.integers(1, "axis")
-    if len(axes) != 1:
-        raise op.error(f"{len(axes)} axes where one is needed")
-    at = axis_index(op, axes[0], len(shape) + 1)
+    shape = op.input().shape
+    at = stated_axis(op, 1, len(shape) + 1)
     return ((*shape[:at], 1, *shape[at:]),)
 
 
-def _copy(op: OpContext) -> Kernel:
+_SHAPES: Mapping[Op, tuple[Infer, int, tuple[TensorType, ...]]] = {
+    Op.RESHAPE: (reshape_shape, 1, MOVABLE),
+    Op.SQUEEZE: (squeeze_shape, 2, MOVABLE),
+    Op.EXPAND_DIMS: (expand_dims_shape, 1, MOVABLE),
+    Op.DENSIFY: (same_shape, 1, (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT8)),
+}
+"""Operators that only copy: the new shape, the last version, the types."""
+
+
+def kept(op: OpContext) -> Kernel:
+    """Copy the elements under another shape. A sparse constant (DENSIFY) became dense when it was read."""
     op.require_same_type(0)
     return copy(op.write().reshape(-1), op.read(0).reshape(-1))
 
 
-@operator(BuiltinOperator.RESHAPE, max_version=1, infer=reshape_shape, types=MOVABLE)
-def reshape(op: OpContext) -> Kernel:
-    """RESHAPE: a copy under another shape."""
-    return _copy(op)
-
-
-@operator(BuiltinOperator.SQUEEZE, max_version=2, infer=squeeze_shape, types=MOVABLE)
-def squeeze(op: OpContext) -> Kernel:
-    """SQUEEZE: a copy without dimensions of size 1."""
-    return _copy(op)
-
-
-@operator(BuiltinOperator.EXPAND_DIMS, max_version=1, infer=expand_dims_shape, types=MOVABLE)
-def expand_dims(op: OpContext) -> Kernel:
-    """EXPAND_DIMS: a copy with one more dimension of size 1."""
-    return _copy(op)
+for _opcode, (_infer, _version, _types) in _SHAPES.items():
+    operator(_opcode, max_version=_version, infer=_infer, types=_types)(kept)
 
 
 def bitcast_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -75,7 +71,7 @@ def bitcast_shape(op: OpContext) -> tuple[Shape, ...]:
     return (shape[:-1],)
 
 
-@operator(BuiltinOperator.BITCAST, max_version=1, infer=bitcast_shape, types=REAL_NUMBERS)
+@operator(Op.BITCAST, infer=bitcast_shape, types=REAL_NUMBERS)
 def bitcast(op: OpContext) -> Kernel:
     """BITCAST: the input's bytes, read as another type of the same or of another width."""
     return copy(op.write().reshape(-1).view(np.uint8), op.read(0).reshape(-1).view(np.uint8))

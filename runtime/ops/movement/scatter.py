@@ -2,34 +2,30 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.gather import flat_positions
-from runtime.ops.support import INDICES, MOVABLE, REAL_NUMBERS, Kernel, OpContext, Shape, operator
-
-
-def _target(op: OpContext, i: int) -> Shape:
-    op.require(*INDICES, i=i)
-    shape = op.integers(i, "shape")
-    if len(op.input(i).shape) != 1 or min(shape, default=0) < 0:
-        raise op.error(f"{list(shape)} is not a shape")
-    return shape
+from runtime.ops.support import (
+    INDICES,
+    MOVABLE,
+    REAL_NUMBERS,
+    Kernel,
+    Op,
+    OpContext,
+    Shape,
+    TensorType,
+    operator,
+)
+from runtime.ops.support.shapes import stated_shape
 
 
 def scatter_nd_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shape in input 2; the updates' shape must be what the index vectors leave of it."""
-    shape, indices, updates = _target(op, 2), op.input(0).shape, op.input(1).shape
+    shape, indices, updates = stated_shape(op, 2), op.input(0).shape, op.input(1).shape
     if not indices or indices[-1] > len(shape) or updates != (*indices[:-1], *shape[indices[-1] :]):
         raise op.error(f"indices {list(indices)} and updates {list(updates)} for shape {list(shape)}")
     return (shape,)
 
 
-@operator(
-    BuiltinOperator.SCATTER_ND,
-    max_version=1,
-    infer=scatter_nd_shape,
-    types=(*REAL_NUMBERS, TensorType.BOOL),
-    data=1,
-)
+@operator(Op.SCATTER_ND, infer=scatter_nd_shape, types=(*REAL_NUMBERS, TensorType.BOOL), data=1)
 def scatter_nd(op: OpContext) -> Kernel:
     """SCATTER_ND: zeros with the updates added in their order; integers wrap.
 
@@ -51,7 +47,7 @@ def scatter_nd(op: OpContext) -> Kernel:
 
 def sparse_to_dense_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shape in input 1."""
-    shape, indices, values = _target(op, 1), op.input(0).shape, op.input(2).shape
+    shape, indices, values = stated_shape(op, 1), op.input(0).shape, op.input(2).shape
     depth = indices[1] if len(indices) == 2 else 1
     count = indices[0] if indices else 1
     if len(indices) > 2 or depth != len(shape) or values not in ((), (count,)):
@@ -59,13 +55,7 @@ def sparse_to_dense_shape(op: OpContext) -> tuple[Shape, ...]:
     return (shape,)
 
 
-@operator(
-    BuiltinOperator.SPARSE_TO_DENSE,
-    max_version=3,
-    infer=sparse_to_dense_shape,
-    types=MOVABLE,
-    data=2,
-)
+@operator(Op.SPARSE_TO_DENSE, max_version=3, infer=sparse_to_dense_shape, types=MOVABLE, data=2)
 def sparse_to_dense(op: OpContext) -> Kernel:
     """SPARSE_TO_DENSE: the default of input 3, with a value at each index, or one value at all of them.
 

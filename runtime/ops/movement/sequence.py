@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
 from runtime.ops.support import (
     INDICES,
@@ -10,6 +9,7 @@ from runtime.ops.support import (
     NARROW_INDICES,
     REAL_NUMBERS,
     Kernel,
+    Op,
     OpContext,
     Shape,
     operator,
@@ -17,7 +17,7 @@ from runtime.ops.support import (
 from runtime.ops.support.shapes import axis_index, same_shape
 
 
-@operator(BuiltinOperator.REVERSE_V2, max_version=4, infer=same_shape, types=MOVABLE)
+@operator(Op.REVERSE_V2, max_version=4, infer=same_shape, types=MOVABLE)
 def reverse(op: OpContext) -> Kernel:
     """REVERSE_V2: the input backwards along the axes in input 1."""
     op.require_same_type(0)
@@ -28,7 +28,7 @@ def reverse(op: OpContext) -> Kernel:
     return copy(op.write(), np.flip(x, axes))
 
 
-@operator(BuiltinOperator.REVERSE_SEQUENCE, max_version=1, infer=same_shape, types=MOVABLE)
+@operator(Op.REVERSE_SEQUENCE, infer=same_shape, types=MOVABLE)
 def reverse_sequence(op: OpContext) -> Kernel:
     """REVERSE_SEQUENCE: the first `length` entries of each sequence backwards, the rest as they are.
 
@@ -61,7 +61,7 @@ def topk_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape[:-1], ks[0]),) * 2
 
 
-@operator(BuiltinOperator.TOPK_V2, max_version=3, infer=topk_shape, types=REAL_NUMBERS)
+@operator(Op.TOPK_V2, max_version=3, infer=topk_shape, types=REAL_NUMBERS)
 def topk(op: OpContext) -> Kernel:
     """TOPK_V2: the k largest of the last axis and their indices, the largest first.
 

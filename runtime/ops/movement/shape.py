@@ -1,7 +1,6 @@
 """Operators on shapes themselves: SHAPE, RANK and BROADCAST_ARGS."""
 
-from runtime.model.schema import BuiltinOperator
-from runtime.ops.support import INDICES, MOVABLE, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, MOVABLE, Kernel, Op, OpContext, Shape, operator
 from runtime.ops.support.shapes import broadcast
 
 
@@ -10,7 +9,7 @@ def shape_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((len(op.input().shape),),)
 
 
-@operator(BuiltinOperator.SHAPE, max_version=1, infer=shape_shape, shape_only=True, types=MOVABLE)
+@operator(Op.SHAPE, infer=shape_shape, shape_only=True, types=MOVABLE)
 def shape(op: OpContext) -> Kernel:
     """SHAPE: the input's dimensions. They are known while planning, so that the operator is folded."""
     value, y = op.input().shape, op.write()
@@ -27,7 +26,7 @@ def scalar_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((),)
 
 
-@operator(BuiltinOperator.RANK, max_version=1, infer=scalar_shape, shape_only=True, types=MOVABLE)
+@operator(Op.RANK, infer=scalar_shape, shape_only=True, types=MOVABLE)
 def rank(op: OpContext) -> Kernel:
     """RANK: the input's number of dimensions; folded like SHAPE."""
     value, y = len(op.input().shape), op.write()
@@ -46,7 +45,7 @@ def broadcast_args_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((max(shapes[0][0], shapes[1][0]),),)
 
 
-@operator(BuiltinOperator.BROADCAST_ARGS, max_version=1, infer=broadcast_args_shape, types=INDICES)
+@operator(Op.BROADCAST_ARGS, infer=broadcast_args_shape, types=INDICES)
 def broadcast_args(op: OpContext) -> Kernel:
     """BROADCAST_ARGS: the shape that two shapes broadcast to. Raises `ShapeError` at run time."""
     op.require_same_type(0, 1)

@@ -4,9 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support import INDICES, MOVABLE, NARROW_INDICES, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import (
+    INDICES,
+    MOVABLE,
+    NARROW_INDICES,
+    Array,
+    Kernel,
+    Op,
+    OpContext,
+    Shape,
+    operator,
+)
 
 
 def _box(op: OpContext, begin: tuple[int, ...], size: tuple[int, ...]) -> tuple[slice, ...]:
@@ -37,9 +46,7 @@ def slice_shape(op: OpContext) -> tuple[Shape, ...]:
     return (tuple(s.stop - s.start for s in _box(op, op.integers(1, "begin"), size)),)
 
 
-@operator(
-    BuiltinOperator.SLICE, max_version=8, infer=slice_shape, types=MOVABLE, note="begin may be computed"
-)
+@operator(Op.SLICE, max_version=8, infer=slice_shape, types=MOVABLE, note="begin may be computed")
 def slice_tensor(op: OpContext) -> Kernel:
     """SLICE: a box of the input. One that leaves the input raises `ShapeError`, at run time if it must."""
     op.require_same_type(0)
@@ -47,11 +54,7 @@ def slice_tensor(op: OpContext) -> Kernel:
     if not _begin_is_late(op, size):
         return copy(y, x[_box(op, op.integers(1, "begin"), size)])
     begin = op.read(1)
-
-    def run() -> None:
-        np.copyto(y, x[_box(op, tuple(begin.tolist()), size)])
-
-    return run
+    return lambda: np.copyto(y, x[_box(op, tuple(begin.tolist()), size)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def strided_slice_shape(op: OpContext) -> tuple[Shape, ...]:
     return (_view(op, np.broadcast_to(np.empty((), np.int8), op.input().shape)).shape,)
 
 
-@operator(BuiltinOperator.STRIDED_SLICE, max_version=8, infer=strided_slice_shape, types=MOVABLE)
+@operator(Op.STRIDED_SLICE, max_version=8, infer=strided_slice_shape, types=MOVABLE)
 def strided_slice(op: OpContext) -> Kernel:
     """STRIDED_SLICE: begin, end and stride per axis, with all masks."""
     op.require_same_type(0)
@@ -138,9 +141,7 @@ def dynamic_update_slice_shape(op: OpContext) -> tuple[Shape, ...]:
     return (shape,)
 
 
-@operator(
-    BuiltinOperator.DYNAMIC_UPDATE_SLICE, max_version=6, infer=dynamic_update_slice_shape, types=MOVABLE
-)
+@operator(Op.DYNAMIC_UPDATE_SLICE, max_version=6, infer=dynamic_update_slice_shape, types=MOVABLE)
 def dynamic_update_slice(op: OpContext) -> Kernel:
     """DYNAMIC_UPDATE_SLICE: the operand with the update written over it.
 

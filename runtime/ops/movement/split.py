@@ -4,33 +4,25 @@ from itertools import accumulate
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copies
-from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
-from runtime.ops.support.shapes import axis_index
-
-
-def _axis(op: OpContext, i: int, data: int) -> int:
-    axes = op.integers(i, "axis")
-    if len(axes) != 1:
-        raise op.error(f"{len(axes)} axes where one is needed")
-    return axis_index(op, axes[0], len(op.input(data).shape))
+from runtime.ops.support import MOVABLE, Kernel, Op, OpContext, Shape, operator
+from runtime.ops.support.shapes import axis_index, stated_axis
 
 
 def split_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shape of `num_splits` equal parts along the axis, which is input 0."""
-    shape, axis = op.input(1).shape, _axis(op, 0, 1)
+    shape, axis = op.input(1).shape, stated_axis(op, 0, len(op.input(1).shape))
     parts: int = op.option("num_splits")
     if parts != len(op.outputs) or parts < 1 or shape[axis] % parts:
         raise op.error(f"axis {axis} of {list(shape)} does not split into {parts} parts")
     return ((*shape[:axis], shape[axis] // parts, *shape[axis + 1 :]),) * parts
 
 
-@operator(BuiltinOperator.SPLIT, max_version=5, infer=split_shape, types=MOVABLE, data=1)
+@operator(Op.SPLIT, max_version=5, infer=split_shape, types=MOVABLE, data=1)
 def split(op: OpContext) -> Kernel:
     """SPLIT: equal parts of input 1."""
     op.require_same_type(1)
-    parts = np.split(op.read(1), len(op.outputs), axis=_axis(op, 0, 1))
+    parts = np.split(op.read(1), len(op.outputs), axis=stated_axis(op, 0, len(op.input(1).shape)))
     return copies([(op.write(i), part) for i, part in enumerate(parts)])
 
 
@@ -48,15 +40,15 @@ def _sizes(op: OpContext, size: int) -> tuple[int, ...]:
 
 def split_v_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shapes of parts of the sizes in input 1 along the axis in input 2; a -1 is the rest."""
-    shape, axis = op.input(0).shape, _axis(op, 2, 0)
+    shape, axis = op.input(0).shape, stated_axis(op, 2, len(op.input().shape))
     return tuple((*shape[:axis], s, *shape[axis + 1 :]) for s in _sizes(op, shape[axis]))
 
 
-@operator(BuiltinOperator.SPLIT_V, max_version=3, infer=split_v_shape, types=MOVABLE)
+@operator(Op.SPLIT_V, max_version=3, infer=split_v_shape, types=MOVABLE)
 def split_v(op: OpContext) -> Kernel:
     """SPLIT_V: parts of input 0 of the sizes in input 1."""
     op.require_same_type(0)
-    x, axis = op.read(0), _axis(op, 2, 0)
+    x, axis = op.read(0), stated_axis(op, 2, len(op.input().shape))
     stops = list(accumulate(_sizes(op, x.shape[axis])))
     return copies([(op.write(i), part) for i, part in enumerate(np.split(x, stops[:-1], axis=axis))])
 
@@ -70,7 +62,7 @@ def unpack_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((*shape[:axis], *shape[axis + 1 :]),) * len(op.outputs)
 
 
-@operator(BuiltinOperator.UNPACK, max_version=6, infer=unpack_shape, types=MOVABLE)
+@operator(Op.UNPACK, max_version=6, infer=unpack_shape, types=MOVABLE)
 def unpack(op: OpContext) -> Kernel:
     """UNPACK: the entries of an axis, one output for each."""
     op.require_same_type(0)

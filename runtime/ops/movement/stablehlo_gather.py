@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator
-from runtime.ops.support import INDICES, MOVABLE, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, MOVABLE, Array, Kernel, Op, OpContext, Shape, operator
 
 
 def index_vectors(op: OpContext, i: int) -> tuple[Shape, int]:
@@ -49,13 +48,7 @@ def stablehlo_gather_shape(op: OpContext) -> tuple[Shape, ...]:
     return (tuple(by_axis[i] if i in by_axis else next(rest) for i in range(rank)),)
 
 
-@operator(
-    BuiltinOperator.STABLEHLO_GATHER,
-    max_version=1,
-    infer=stablehlo_gather_shape,
-    types=MOVABLE,
-    note="indices int32, int64",
-)
+@operator(Op.STABLEHLO_GATHER, infer=stablehlo_gather_shape, types=MOVABLE, note="indices int32, int64")
 def stablehlo_gather(op: OpContext) -> Kernel:
     """STABLEHLO_GATHER: slices of the operand; starts are moved so that each lies inside it."""
     op.require_same_type(0)

@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.movement.stablehlo_gather import check_map, index_vectors, vectors_last
-from runtime.ops.support import REAL_NUMBERS, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import REAL_NUMBERS, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 
 _JOINS = {
-    BuiltinOperator.STABLEHLO_ADD: np.add,
-    BuiltinOperator.STABLEHLO_MULTIPLY: np.multiply,
-    BuiltinOperator.STABLEHLO_MAXIMUM: np.maximum,
-    BuiltinOperator.STABLEHLO_MINIMUM: np.minimum,
+    Op.STABLEHLO_ADD: np.add,
+    Op.STABLEHLO_MULTIPLY: np.multiply,
+    Op.STABLEHLO_MAXIMUM: np.maximum,
+    Op.STABLEHLO_MINIMUM: np.minimum,
 }
 
 
@@ -46,8 +45,7 @@ def _join(op: OpContext) -> np.ufunc | None:
 
 
 @operator(
-    BuiltinOperator.STABLEHLO_SCATTER,
-    max_version=1,
+    Op.STABLEHLO_SCATTER,
     infer=stablehlo_scatter_shape,
     types=(TensorType.FLOAT16, *REAL_NUMBERS),
     note="indices int32, int64",

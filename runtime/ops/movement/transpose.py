@@ -1,8 +1,7 @@
 """TRANSPOSE: a permuted copy."""
 
-from runtime.model.schema import BuiltinOperator
 from runtime.ops.movement.copies import copy
-from runtime.ops.support import MOVABLE, Kernel, OpContext, Shape, operator
+from runtime.ops.support import MOVABLE, Kernel, Op, OpContext, Shape, operator
 
 
 def _permutation(op: OpContext) -> Shape:
@@ -20,7 +19,7 @@ def transpose_shape(op: OpContext) -> tuple[Shape, ...]:
     return (tuple(shape[a] for a in _permutation(op)),)
 
 
-@operator(BuiltinOperator.TRANSPOSE, max_version=9, infer=transpose_shape, types=MOVABLE)
+@operator(Op.TRANSPOSE, max_version=9, infer=transpose_shape, types=MOVABLE)
 def transpose(op: OpContext) -> Kernel:
     """TRANSPOSE: a permuted copy of any rank and any type that numpy has."""
     op.require_same_type(0)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import INDICES, REAL_NUMBERS, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, REAL_NUMBERS, Kernel, Op, OpContext, Shape, TensorType, operator
 
 
 def late_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -11,18 +10,14 @@ def late_shape(op: OpContext) -> tuple[Shape, ...]:
     raise op.shapes_at_run_time()
 
 
-@operator(BuiltinOperator.WHERE, max_version=2, infer=late_shape, types=(TensorType.BOOL, *REAL_NUMBERS))
+@operator(Op.WHERE, max_version=2, infer=late_shape, types=(TensorType.BOOL, *REAL_NUMBERS))
 def where(op: OpContext) -> Kernel:
     """WHERE: index vectors of the non-zero elements in row-major order, int64 [n, rank]."""
     x = op.read(0)
-
-    def run() -> None:
-        op.deliver(0, np.argwhere(x).astype(np.int64))
-
-    return run
+    return lambda: op.deliver(0, np.argwhere(x).astype(np.int64))
 
 
-@operator(BuiltinOperator.UNIQUE, max_version=1, infer=late_shape, types=REAL_NUMBERS)
+@operator(Op.UNIQUE, infer=late_shape, types=REAL_NUMBERS)
 def unique(op: OpContext) -> Kernel:
     """Compute UNIQUE: the distinct values of a list in order of occurrence, and each element's place among
     them.

@@ -42,10 +42,7 @@ def philox(key: tuple[int, int], low: Array, high: tuple[int | Array, int | Arra
     first, second = key
     for _ in range(_PHILOX_ROUNDS):
         left, right = c0 * _PHILOX_MULTIPLIERS[0], c2 * _PHILOX_MULTIPLIERS[1]
-        c0, c2 = (
-            (right >> _HALF) ^ c1 ^ np.uint64(first),
-            (left >> _HALF) ^ c3 ^ np.uint64(second),
-        )
+        c0, c2 = ((right >> _HALF) ^ c1 ^ np.uint64(first), (left >> _HALF) ^ c3 ^ np.uint64(second))
         c1, c3 = right & _LOW, left & _LOW
         first = (first + _PHILOX_KEY_STEPS[0]) & 0xFFFFFFFF
         second = (second + _PHILOX_KEY_STEPS[1]) & 0xFFFFFFFF

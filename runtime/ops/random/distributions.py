@@ -7,9 +7,10 @@ import secrets
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, RngAlgorithm, TensorType
+from runtime.model.schema import RngAlgorithm
 from runtime.ops.random.counter_random import PhiloxStream, philox, threefry
-from runtime.ops.support import INDICES, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.shapes import stated_shape
 
 _SMALLEST = np.float32(1e-7)
 """Least uniform number under the logarithm of Box and Muller's transform (`epsilon` of TensorFlow's
@@ -34,11 +35,7 @@ def _unit(words: Array) -> Array:
 
 def random_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the shape in input 0."""
-    op.require(*INDICES)
-    shape = op.integers(0, "shape")
-    if len(op.input().shape) != 1 or min(shape, default=0) < 0:
-        raise op.error(f"{list(shape)} is not a shape")
-    return (shape,)
+    return (stated_shape(op, 0),)
 
 
 def _float_output(op: OpContext) -> Array:
@@ -48,8 +45,7 @@ def _float_output(op: OpContext) -> Array:
 
 
 @operator(
-    BuiltinOperator.RANDOM_UNIFORM,
-    max_version=1,
+    Op.RANDOM_UNIFORM,
     infer=random_shape,
     types=(TensorType.INT32,),
     stateful=True,
@@ -66,8 +62,7 @@ def random_uniform(op: OpContext) -> Kernel:
 
 
 @operator(
-    BuiltinOperator.RANDOM_STANDARD_NORMAL,
-    max_version=1,
+    Op.RANDOM_STANDARD_NORMAL,
     infer=random_shape,
     types=(TensorType.INT32,),
     stateful=True,
@@ -97,13 +92,7 @@ def multinomial_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((shape[0], samples[0]),)
 
 
-@operator(
-    BuiltinOperator.MULTINOMIAL,
-    max_version=1,
-    infer=multinomial_shape,
-    types=(TensorType.FLOAT32,),
-    stateful=True,
-)
+@operator(Op.MULTINOMIAL, infer=multinomial_shape, types=(TensorType.FLOAT32,), stateful=True)
 def multinomial(op: OpContext) -> Kernel:
     """MULTINOMIAL: classes drawn with the logits' probabilities, never one whose logit is not finite."""
     if op.output().type not in INDICES:
@@ -139,8 +128,7 @@ def bits_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.STABLEHLO_RNG_BIT_GENERATOR,
-    max_version=1,
+    Op.STABLEHLO_RNG_BIT_GENERATOR,
     infer=bits_shape,
     types=(TensorType.UINT64,),
     note="bits as int32, uint32, int64, uint64; Philox or Threefry",

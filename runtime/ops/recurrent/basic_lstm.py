@@ -6,7 +6,7 @@ bits, where activations have scale 1 / 128 and zero point 128.
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.model.schema import ActivationFunctionType
 from runtime.ops.recurrent.fixed_point import (
     look_up,
     narrow,
@@ -16,7 +16,7 @@ from runtime.ops.recurrent.fixed_point import (
     times,
 )
 from runtime.ops.recurrent.gates import sigmoid, weights
-from runtime.ops.support import Array, Kernel, OpContext, Shape
+from runtime.ops.support import Array, Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.quantization import (
     quantize_multiplier,
     rounding_shift_right,

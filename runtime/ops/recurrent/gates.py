@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.model.schema import ActivationFunctionType
 from runtime.ops.matmul.hybrid import RowQuantizer
-from runtime.ops.support import Array, Kernel, OpContext
+from runtime.ops.support import Array, Kernel, OpContext, TensorType
 from runtime.ops.support.quantization import EXACT_FLOAT32_TERMS
 
 Product: TypeAlias = Callable[[], Array]

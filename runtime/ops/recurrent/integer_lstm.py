@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 
 from runtime.model.graph import Quantization
-from runtime.model.schema import TensorType
 from runtime.ops.recurrent.fixed_point import (
     INT16_MAX,
     layer_norm,
@@ -25,7 +24,7 @@ from runtime.ops.recurrent.fixed_point import (
 )
 from runtime.ops.recurrent.float_lstm import LstmSlots, gate_order, lstm_sizes
 from runtime.ops.recurrent.gates import present, state
-from runtime.ops.support import Array, OpContext
+from runtime.ops.support import Array, OpContext, TensorType
 from runtime.ops.support.quantization import (
     EXACT_FLOAT32_TERMS,
     QuantizedMultiplier,

@@ -1,20 +1,12 @@
 """LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_LSTM."""
 
-from runtime.model.schema import BuiltinOperator, LSTMKernelType, TensorType
+from runtime.model.schema import LSTMKernelType
 from runtime.ops.recurrent.basic_lstm import basic_lstm, basic_lstm_shape
 from runtime.ops.recurrent.float_lstm import FloatLstm, LstmSlots, lstm_sizes
-from runtime.ops.recurrent.gates import present
 from runtime.ops.recurrent.integer_lstm import IntegerLstm
-from runtime.ops.recurrent.steps import (
-    Cell,
-    over_time,
-    sequence_shape,
-    step_shape,
-    time_first,
-    two_way_outputs,
-    two_way_shapes,
-)
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.recurrent.steps import Cell, both_ways, over_time, time_first, two_way_shapes
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.shapes import require_rank
 
 _FORWARD = LstmSlots(state=35, cell=36, norms=(48, 49, 50, 51), auxiliary=(40, 41, 42, 43))
 _BACKWARD = LstmSlots(
@@ -35,7 +27,6 @@ _FORWARD_AUXILIARY_WEIGHTS = 41
 """Index of the forward cell's auxiliary weights of the forget gate, which CIFG has too: its presence says
 that the auxiliary input joins the input instead of replacing it."""
 
-_TYPES = (TensorType.FLOAT32,)
 _NOTE = "weights float32, or int8 and uint8: hybrid"
 _WITH_INTEGERS = (TensorType.FLOAT32, TensorType.INT8)
 _INTEGER_NOTE = f"{_NOTE}; int8 with an int16 cell"
@@ -51,11 +42,11 @@ def lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return [batch, outputs] of one step; the basic kernel has three outputs more."""
     if op.option("kernel_type") is LSTMKernelType.BASIC:
         return basic_lstm_shape(op)
-    return ((step_shape(op)[0], lstm_sizes(op, LstmSlots()).outputs),)
+    return ((require_rank(op, 0, 2)[0], lstm_sizes(op, LstmSlots()).outputs),)
 
 
 @operator(
-    BuiltinOperator.LSTM,
+    Op.LSTM,
     max_version=4,
     infer=lstm_shape,
     types=(*_WITH_INTEGERS, TensorType.UINT8),
@@ -71,11 +62,11 @@ def lstm(op: OpContext) -> Kernel:
 
 def sequence_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the input's time and batch, and the cell's outputs."""
-    return ((*sequence_shape(op)[:2], lstm_sizes(op, LstmSlots()).outputs),)
+    return ((*require_rank(op, 0, 3)[:2], lstm_sizes(op, LstmSlots()).outputs),)
 
 
 @operator(
-    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM,
+    Op.UNIDIRECTIONAL_SEQUENCE_LSTM,
     max_version=4,
     infer=sequence_lstm_shape,
     types=_WITH_INTEGERS,
@@ -93,10 +84,10 @@ def bidirectional_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM,
+    Op.BIDIRECTIONAL_SEQUENCE_LSTM,
     max_version=3,
     infer=bidirectional_lstm_shape,
-    types=_TYPES,
+    types=(TensorType.FLOAT32,),
     note=_NOTE,
     stateful=True,
 )
@@ -105,17 +96,11 @@ def bidirectional_lstm(op: OpContext) -> Kernel:
 
     An auxiliary input joins both cells' input where it has weights, else it is the input of the second alone.
     """
-    x = time_first(op, op.read(0))
-    aux = time_first(op, op.read(_AUXILIARY_INPUT)) if present(op, _AUXILIARY_INPUT) else None
-    joins = present(op, _FORWARD_AUXILIARY_WEIGHTS)
-    second = aux if aux is not None and not joins else x
-    joined = aux if joins else None
-    y, z = two_way_outputs(op, lstm_sizes(op, _FORWARD).outputs)
-    first = over_time(FloatLstm(op, _FORWARD, x, joined), y)
-    last = over_time(FloatLstm(op, _BACKWARD, second, joined), z, backwards=True)
-
-    def run() -> None:
-        first()
-        last()
-
-    return run
+    return both_ways(
+        op,
+        lambda x, aux: FloatLstm(op, _FORWARD, x, aux),
+        lambda x, aux: FloatLstm(op, _BACKWARD, x, aux),
+        lstm_sizes(op, _FORWARD).outputs,
+        _AUXILIARY_INPUT,
+        _FORWARD_AUXILIARY_WEIGHTS,
+    )

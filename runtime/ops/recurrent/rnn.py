@@ -4,17 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.recurrent.gates import activate, present, products, sequence_products, state, weights
-from runtime.ops.recurrent.steps import (
-    over_time,
-    sequence_shape,
-    step_shape,
-    time_first,
-    two_way_outputs,
-    two_way_shapes,
-)
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.recurrent.gates import activate, products, sequence_products, state, weights
+from runtime.ops.recurrent.steps import both_ways, over_time, time_first, two_way_shapes
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.blocks import in_turn
+from runtime.ops.support.shapes import require_rank
 
 _TYPES = (TensorType.FLOAT32,)
 _NOTE = "weights float32, or int8 and uint8: hybrid"
@@ -66,10 +60,10 @@ class _Cell:
 
 def rnn_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return [batch, units] of one step."""
-    return ((step_shape(op)[0], _units(op, _Slots())),)
+    return ((require_rank(op, 0, 2)[0], _units(op, _Slots())),)
 
 
-@operator(BuiltinOperator.RNN, max_version=3, infer=rnn_shape, types=_TYPES, note=_NOTE, stateful=True)
+@operator(Op.RNN, max_version=3, infer=rnn_shape, types=_TYPES, note=_NOTE, stateful=True)
 def rnn(op: OpContext) -> Kernel:
     """RNN: one step for a batch; the state stays for the next run."""
     return over_time(_Cell(op, _Slots(), op.read(0)[None]), op.write()[None])
@@ -77,11 +71,11 @@ def rnn(op: OpContext) -> Kernel:
 
 def sequence_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the input's time and batch, and the units."""
-    return ((*sequence_shape(op)[:2], _units(op, _Slots())),)
+    return ((*require_rank(op, 0, 3)[:2], _units(op, _Slots())),)
 
 
 @operator(
-    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN,
+    Op.UNIDIRECTIONAL_SEQUENCE_RNN,
     max_version=3,
     infer=sequence_rnn_shape,
     types=_TYPES,
@@ -99,7 +93,7 @@ def bidirectional_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.BIDIRECTIONAL_SEQUENCE_RNN,
+    Op.BIDIRECTIONAL_SEQUENCE_RNN,
     max_version=3,
     infer=bidirectional_rnn_shape,
     types=_TYPES,
@@ -113,20 +107,14 @@ def bidirectional_rnn(op: OpContext) -> Kernel:
     which `bidirectional_sequence_rnn.cc` does only where time comes first. In that layout its hybrid cells
     pass over the whole sequence once for every step, and keep their states in between.
     """
-    x = time_first(op, op.read(0))
-    aux = time_first(op, op.read(_AUXILIARY_INPUT)) if present(op, _AUXILIARY_INPUT) else None
-    joins = present(op, _FORWARD.auxiliary)
-    second = aux if aux is not None and not joins and op.option("time_major") else x
-    joined = aux if joins else None
-    is_hybrid = op.input(_FORWARD.weights).type is not TensorType.FLOAT32
-    passes = len(x) if is_hybrid and op.option("time_major") else 1
-    y, z = two_way_outputs(op, _units(op, _FORWARD))
-    first = over_time(_Cell(op, _FORWARD, x, joined), y)
-    last = over_time(_Cell(op, _BACKWARD, second, joined), z, backwards=True)
-
-    def run() -> None:
-        for _ in range(passes):
-            first()
-            last()
-
-    return run
+    is_hybrid, time_major = op.input(_FORWARD.weights).type is not TensorType.FLOAT32, op.option("time_major")
+    once = both_ways(
+        op,
+        lambda x, aux: _Cell(op, _FORWARD, x, aux),
+        lambda x, aux: _Cell(op, _BACKWARD, x, aux),
+        _units(op, _FORWARD),
+        _AUXILIARY_INPUT,
+        _FORWARD.auxiliary,
+        alone=time_major,
+    )
+    return in_turn(*[once] * (require_rank(op, 0, 3)[0] if is_hybrid and time_major else 1))

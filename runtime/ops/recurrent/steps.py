@@ -1,40 +1,31 @@
 """Recurrent operators over time: sequences in either layout, and cells that step through them."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
+from runtime.ops.recurrent.gates import present
 from runtime.ops.support import Array, Kernel, OpContext, Shape
+from runtime.ops.support.blocks import in_turn
+from runtime.ops.support.shapes import require_rank
 
 
 class Cell(Protocol):
     """A cell bound to its weights, its states and a sequence [time, batch, n]."""
 
-    def begin(self) -> None:
+    def begin(self) -> object:
         """Read the sequence, and compute what its inputs add to every step."""
 
     def step(self, t: int, y: Array) -> None:
         """Compute step `t` of the sequence from the states; write the states and `y` [batch, m]."""
 
 
-def step_shape(op: OpContext) -> Shape:
-    """Return the shape of an input [batch, n]. Raises `ShapeError` for another rank."""
-    return _shape(op, 2)
-
-
-def sequence_shape(op: OpContext) -> Shape:
-    """Return the shape of an input [time, batch, n] or [batch, time, n]. Raises `ShapeError`."""
-    return _shape(op, 3)
-
-
-def _shape(op: OpContext, rank: int) -> Shape:
-    shape = op.input().shape
-    if len(shape) != rank:
-        raise op.error(f"an input of shape {list(shape)}, rank {rank} is needed")
-    return shape
+Bind: TypeAlias = Callable[[Array, Array | None], Cell]
+"""(input, auxiliary input), both [time, batch, n]: returns a cell bound to them."""
 
 
 def two_way_shapes(op: OpContext, forward: int, backward: int) -> tuple[Shape, ...]:
     """Return the output shapes of both directions, side by side where the option merges them."""
-    steps = sequence_shape(op)[:2]
+    steps = require_rank(op, 0, 3)[:2]
     if op.option("merge_outputs"):
         return ((*steps, forward + backward),)
     return ((*steps, forward), (*steps, backward))
@@ -51,6 +42,29 @@ def two_way_outputs(op: OpContext, forward: int) -> tuple[Array, Array]:
         y = time_first(op, op.write())
         return y[..., :forward], y[..., forward:]
     return time_first(op, op.write(0)), time_first(op, op.write(1))
+
+
+def both_ways(
+    op: OpContext,
+    forward: Bind,
+    backward: Bind,
+    units: int,
+    auxiliary: int,
+    weights: int,
+    *,
+    alone: bool = True,
+) -> Kernel:
+    """Return a kernel of two cells, one backwards in time; the forward one has `units`.
+
+    Where the operator has the inputs `auxiliary` and `weights`, the auxiliary input joins both cells' input.
+    Without its weights it is the input of the second cell, if that may be (`alone`).
+    """
+    x = time_first(op, op.read(0))
+    aux = time_first(op, op.read(auxiliary)) if present(op, auxiliary) else None
+    joined = aux if present(op, weights) else None
+    second = aux if aux is not None and joined is None and alone else x
+    y, z = two_way_outputs(op, units)
+    return in_turn(over_time(forward(x, joined), y), over_time(backward(second, joined), z, backwards=True))
 
 
 def over_time(cell: Cell, y: Array, *, backwards: bool = False) -> Kernel:

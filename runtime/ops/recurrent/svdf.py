@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
+from runtime.model.schema import ActivationFunctionType
 from runtime.ops.recurrent.fixed_point import narrow, narrow_to_byte
 from runtime.ops.recurrent.gates import activate, present, products, weights
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.quantization import QuantizedMultiplier, quantize_multiplier
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
@@ -28,7 +28,7 @@ def svdf_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.SVDF,
+    Op.SVDF,
     max_version=4,
     infer=svdf_shape,
     types=(TensorType.FLOAT32, TensorType.INT8),
@@ -83,8 +83,7 @@ def _integer(op: OpContext) -> Kernel:
     x, y = op.read(_INPUT), op.write()
     state = op.read(_STATE).reshape(len(x), filters, memory)
     feature, time = (op.constant(i, "weights").astype(np.float64) for i in (_FEATURE, _TIME))
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, out_scale, out_zero = op.scales()
     scales = [np.float32(op.scale_and_zero_point(op.input(i))[0]) for i in (_FEATURE, _TIME, _STATE)]
     into = _multiplier(np.float32(in_scale) * scales[0] / scales[2])
     out_of = _multiplier(scales[2] * scales[1] / np.float32(out_scale))

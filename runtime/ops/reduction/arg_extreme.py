@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
-from runtime.ops.support.shapes import axis_index
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.shapes import stated_axis
 
 _TYPES = (
     TensorType.FLOAT32,
@@ -16,25 +15,17 @@ _TYPES = (
 )
 
 
-def _axis(op: OpContext) -> int:
-    axes = op.integers(1, "axis")
-    if len(axes) != 1:
-        raise op.error(f"{len(axes)} axes where one is expected")
-    return axis_index(op, axes[0], len(op.input().shape))
-
-
 def arg_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return the input's shape without the axis."""
-    axis, shape = _axis(op), op.input().shape
+    axis, shape = stated_axis(op, 1, len(op.input().shape)), op.input().shape
     return ((*shape[:axis], *shape[axis + 1 :]),)
 
 
-@operator(BuiltinOperator.ARG_MAX, BuiltinOperator.ARG_MIN, max_version=3, infer=arg_shape, types=_TYPES)
+@operator(Op.ARG_MAX, Op.ARG_MIN, max_version=3, infer=arg_shape, types=_TYPES)
 def arg_extreme(op: OpContext) -> Kernel:
     """ARG_MAX, ARG_MIN: indices of type int32 or int64; of equal values the first counts."""
-    op.require(*_TYPES)
-    x, y, axis = op.read(0), op.write(), _axis(op)
-    find = np.argmax if op.operator.opcode is BuiltinOperator.ARG_MAX else np.argmin
+    x, y, axis = op.read(0), op.write(), stated_axis(op, 1, len(op.input().shape))
+    find = np.argmax if op.operator.opcode is Op.ARG_MAX else np.argmin
     if not x.shape[axis]:
         raise op.error("the axis is empty")
     if x.dtype.kind == "f":

@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Kernel, OpContext, operator
+from runtime.ops.support import Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.shapes import axis_index, same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 
 
-@operator(BuiltinOperator.CUMSUM, max_version=1, infer=same_shape, types=_TYPES)
+@operator(Op.CUMSUM, infer=same_shape, types=_TYPES)
 def cumsum(op: OpContext) -> Kernel:
     """CUMSUM: `exclusive` leaves each element out of its own sum; `reverse` sums from the end."""
-    op.require(*_TYPES)
     x, y = op.read(0), op.write()
     axis = axis_index(op, op.integers(1, "axis")[0], x.ndim)
     if op.option("reverse"):

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Array, Kernel, OpContext, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.levels import reciprocal
 from runtime.ops.support.quantization import (
     RANGES,
@@ -28,13 +27,13 @@ _INTEGER_BITS, _SUM_BITS, _OUT_BITS = 5, 12, 4
 (`kInputIntegerBits`, `kAccumulationIntegerBits` and `kOutputIntegerBits` of the reference)."""
 
 
-@operator(BuiltinOperator.LOG_SOFTMAX, max_version=2, infer=same_shape, types=_TYPES)
+@operator(Op.LOG_SOFTMAX, max_version=2, infer=same_shape, types=_TYPES)
 def log_softmax(op: OpContext) -> Kernel:
     """LOG_SOFTMAX: x - max - log(sum(exp(x - max))) along the last axis; float32, int8, uint8.
 
     Quantised outputs have scale 1/16 and end at 0.
     """
-    kind = op.require(*_TYPES)
+    kind = op.input().type
     op.require_same_type(0)
     if not op.input().shape:
         raise op.error("a scalar has no axis to normalise")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Kernel, OpContext, operator
+from runtime.ops.support import Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.quantization import RANGES, inverse_square_root, multiply_by_quantized_multiplier
 from runtime.ops.support.shapes import same_shape
 
@@ -13,18 +12,13 @@ _SMALLEST_NORM = np.float32(1e-6)
 _BYTES = (TensorType.INT8, TensorType.UINT8)
 
 
-@operator(
-    BuiltinOperator.L2_NORMALIZATION,
-    max_version=2,
-    infer=same_shape,
-    types=(TensorType.FLOAT32, *_BYTES),
-)
+@operator(Op.L2_NORMALIZATION, max_version=2, infer=same_shape, types=(TensorType.FLOAT32, *_BYTES))
 def l2_normalization(op: OpContext) -> Kernel:
     """L2_NORMALIZATION: x / max(sqrt(sum x^2), 1e-6) along the last axis (`reference/l2normalization.h`).
 
     float32; int8 and uint8 with an output scale of 1/128.
     """
-    kind = op.require(TensorType.FLOAT32, *_BYTES)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in _BYTES:
         return _l2_of_levels(op, kind)
@@ -65,19 +59,13 @@ def _l2_of_levels(op: OpContext, kind: TensorType) -> Kernel:
     return run
 
 
-@operator(
-    BuiltinOperator.LOCAL_RESPONSE_NORMALIZATION,
-    max_version=1,
-    infer=same_shape,
-    types=(TensorType.FLOAT32,),
-)
+@operator(Op.LOCAL_RESPONSE_NORMALIZATION, infer=same_shape, types=(TensorType.FLOAT32,))
 def local_response_normalization(op: OpContext) -> Kernel:
     """LOCAL_RESPONSE_NORMALIZATION: x * (bias + alpha * sum of squares) ^ -beta across channels; float32.
 
     The sum is over channels [c - radius, c + radius): the reference leaves the last one out
     (`reference_ops.h`).
     """
-    op.require(TensorType.FLOAT32)
     x, y = op.read(0), op.write()
     radius, channels = int(op.option("radius")), x.shape[-1]
     alpha, beta, bias = (np.float32(op.option(name)) for name in ("alpha", "beta", "bias"))

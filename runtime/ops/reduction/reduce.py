@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.quantization import (
     RANGES,
     multiply_by_quantized_multiplier,
@@ -31,37 +30,36 @@ def reduced_shape(op: OpContext) -> tuple[Shape, ...]:
 _LARGEST = np.finfo(np.float32).max
 """The largest finite float32, from which the reference's REDUCE_MIN starts, and negated REDUCE_MAX."""
 
-_UFUNCS: Mapping[BuiltinOperator, np.ufunc] = {
-    BuiltinOperator.SUM: np.add,
-    BuiltinOperator.REDUCE_PROD: np.multiply,
-    BuiltinOperator.REDUCE_ANY: np.logical_or,
-    BuiltinOperator.REDUCE_ALL: np.logical_and,
-    BuiltinOperator.REDUCE_MAX: np.maximum,
-    BuiltinOperator.REDUCE_MIN: np.minimum,
+_UFUNCS: Mapping[Op, np.ufunc] = {
+    Op.SUM: np.add,
+    Op.REDUCE_PROD: np.multiply,
+    Op.REDUCE_ANY: np.logical_or,
+    Op.REDUCE_ALL: np.logical_and,
+    Op.REDUCE_MAX: np.maximum,
+    Op.REDUCE_MIN: np.minimum,
 }
 
 
 _NUMBERS = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64)
 _FLAGS = (TensorType.BOOL,)
 _FACTORS = (TensorType.INT8, TensorType.INT16)
-_MULTIPLIED = (*_NUMBERS, *_FACTORS, *_FLAGS)
-_EXTREMA = (BuiltinOperator.REDUCE_MAX, BuiltinOperator.REDUCE_MIN)
+_EXTREMA = (Op.REDUCE_MAX, Op.REDUCE_MIN)
 
 
-@operator(BuiltinOperator.SUM, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
+@operator(Op.SUM, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
 def total(op: OpContext) -> Kernel:
     """SUM; quantised types are rescaled (QuantizedMeanOrSum of `reference/reduce.h`), flags give any."""
-    kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
+    kind = op.input().type
     op.require_same_type(0)
     if kind is TensorType.UINT8:
         return _scaled_sum(op, _axes(op), 1)
     return _float_scaled_sum(op, _axes(op)) if kind in QUANTIZED else _reduced(op)
 
 
-@operator(BuiltinOperator.REDUCE_PROD, max_version=2, infer=reduced_shape, types=_MULTIPLIED)
+@operator(Op.REDUCE_PROD, max_version=2, infer=reduced_shape, types=(*_NUMBERS, *_FACTORS, *_FLAGS))
 def product(op: OpContext) -> Kernel:
     """REDUCE_PROD; quantised types are rescaled after each factor, flags give all."""
-    kind = op.require(*_MULTIPLIED)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in _FACTORS:
         return _scaled_product(op, _axes(op))
@@ -71,7 +69,7 @@ def product(op: OpContext) -> Kernel:
 @operator(*_EXTREMA, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED, *_FLAGS))
 def extremum(op: OpContext) -> Kernel:
     """REDUCE_MAX, REDUCE_MIN, NaN left out; quantised types need equal quantisation."""
-    kind = op.require(*_NUMBERS, *QUANTIZED, *_FLAGS)
+    kind = op.input().type
     op.require_same_type(0)
     if kind in QUANTIZED and op.input().quantization is not None:
         op.require_equal_quantization(op.input(), op.output())
@@ -87,7 +85,7 @@ def _float_extremum(op: OpContext) -> Kernel:
 
     NaN, and infinities of that sign, leave the start in place. A single element is copied as it is.
     """
-    largest = op.operator.opcode is BuiltinOperator.REDUCE_MAX
+    largest = op.operator.opcode is Op.REDUCE_MAX
     ufunc, axes, x = np.fmax if largest else np.fmin, _axes(op), op.read(0)
     start = np.float32(-_LARGEST if largest else _LARGEST)
     y = _kept(op, axes)
@@ -101,16 +99,9 @@ def _float_extremum(op: OpContext) -> Kernel:
     return run
 
 
-@operator(
-    BuiltinOperator.REDUCE_ANY,
-    BuiltinOperator.REDUCE_ALL,
-    max_version=1,
-    infer=reduced_shape,
-    types=(TensorType.BOOL,),
-)
+@operator(Op.REDUCE_ANY, Op.REDUCE_ALL, infer=reduced_shape, types=(TensorType.BOOL,))
 def logical_reduction(op: OpContext) -> Kernel:
     """REDUCE_ANY, REDUCE_ALL of flags."""
-    op.require(TensorType.BOOL)
     return _reduced(op)
 
 
@@ -157,8 +148,7 @@ def _in_order(op: OpContext, ufunc: np.ufunc) -> Kernel:
 
 def _float_scaled_sum(op: OpContext, axes: tuple[int, ...]) -> Kernel:
     """Return a kernel that sums levels, and moves the sums to the output's scale in single precision."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, out_scale, out_zero = op.scales()
     x, y = op.read(0), _kept(op, axes)
     scale = np.float32(in_scale) / np.float32(out_scale)
     bias = np.float32(-in_zero) * scale * np.float32(math.prod(x.shape[a] for a in axes))
@@ -178,8 +168,7 @@ def _scaled_product(op: OpContext, axes: tuple[int, ...]) -> Kernel:
     The scales' ratio is shared among the factors, so that every step stays within its integers. The
     multiplier has 16 bits, as in `MultiplyByQuantizedMultiplier` of int64.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, out_scale, out_zero = op.scales()
     x = op.read(0)
     factors = math.prod(x.shape[a] for a in axes)
     if not factors:
@@ -209,10 +198,10 @@ def _kept(op: OpContext, axes: tuple[int, ...]) -> Array:
     return op.write().reshape([1 if i in axes else d for i, d in enumerate(op.input().shape)])
 
 
-@operator(BuiltinOperator.MEAN, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
+@operator(Op.MEAN, max_version=3, infer=reduced_shape, types=(*_NUMBERS, *QUANTIZED))
 def mean(op: OpContext) -> Kernel:
     """MEAN; integers truncate towards zero, quantised types round once (`reference/integer_ops/mean.h`)."""
-    kind = op.require(*_NUMBERS, *QUANTIZED)
+    kind = op.input().type
     op.require_same_type(0)
     axes, x = _axes(op), op.read(0)
     count = math.prod(x.shape[a] for a in axes)
@@ -249,8 +238,7 @@ def _scaled_sum(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
     The division is part of the multiplier, which is shifted left first as far as it has room for, so that
     there is one rounding; LiteRT does the same.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    out_scale, out_zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, out_scale, out_zero = op.scales()
     x, y = op.read(0), _kept(op, axes)
     terms = math.prod(x.shape[a] for a in axes)
     multiplier, shift = quantize_multiplier(in_scale / out_scale)

@@ -5,22 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, ReduceWindowFunction, TensorType
-from runtime.ops.support import REAL_NUMBERS, Kernel, OpContext, Shape, operator
+from runtime.model.schema import ReduceWindowFunction
+from runtime.ops.support import REAL_NUMBERS, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support.shapes import spread
 
 _JOINS = {
-    BuiltinOperator.ADD: np.add,
-    BuiltinOperator.STABLEHLO_ADD: np.add,
-    BuiltinOperator.MUL: np.multiply,
-    BuiltinOperator.STABLEHLO_MULTIPLY: np.multiply,
-    BuiltinOperator.MAXIMUM: np.maximum,
-    BuiltinOperator.STABLEHLO_MAXIMUM: np.maximum,
-    BuiltinOperator.MINIMUM: np.minimum,
-    BuiltinOperator.STABLEHLO_MINIMUM: np.minimum,
-    BuiltinOperator.LOGICAL_AND: np.logical_and,
-    BuiltinOperator.STABLEHLO_AND: np.logical_and,
-    BuiltinOperator.LOGICAL_OR: np.logical_or,
-    BuiltinOperator.STABLEHLO_OR: np.logical_or,
+    Op.ADD: np.add,
+    Op.STABLEHLO_ADD: np.add,
+    Op.MUL: np.multiply,
+    Op.STABLEHLO_MULTIPLY: np.multiply,
+    Op.MAXIMUM: np.maximum,
+    Op.STABLEHLO_MAXIMUM: np.maximum,
+    Op.MINIMUM: np.minimum,
+    Op.STABLEHLO_MINIMUM: np.minimum,
+    Op.LOGICAL_AND: np.logical_and,
+    Op.STABLEHLO_AND: np.logical_and,
+    Op.LOGICAL_OR: np.logical_or,
+    Op.STABLEHLO_OR: np.logical_or,
 }
 _FUNCTIONS = {
     ReduceWindowFunction.ADD: np.add,
@@ -62,7 +63,7 @@ class _Window:
 
 def _window(op: OpContext, rank: int) -> _Window:
     ones = [1] * rank
-    if op.operator.opcode is BuiltinOperator.REDUCE_WINDOW:
+    if op.operator.opcode is Op.REDUCE_WINDOW:
         for i in (2, 3, 4):
             op.require(TensorType.INT64, i=i)
         inputs = ((2, "window shape"), (3, "window strides"), (4, "window dilations"))
@@ -94,7 +95,7 @@ def reduce_window_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 def _join(op: OpContext) -> np.ufunc:
-    if op.operator.opcode is BuiltinOperator.REDUCE_WINDOW:
+    if op.operator.opcode is Op.REDUCE_WINDOW:
         function = op.option("reduce_function")
         if function not in _FUNCTIONS:
             raise op.unsupported("a reduce function that is not named")
@@ -109,19 +110,13 @@ def _join(op: OpContext) -> np.ufunc:
     return _JOINS[body[0].opcode]
 
 
-@operator(
-    BuiltinOperator.REDUCE_WINDOW,
-    BuiltinOperator.STABLEHLO_REDUCE_WINDOW,
-    max_version=1,
-    infer=reduce_window_shape,
-    types=REAL_NUMBERS,
-)
+@operator(Op.REDUCE_WINDOW, Op.STABLEHLO_REDUCE_WINDOW, infer=reduce_window_shape, types=REAL_NUMBERS)
 def reduce_window(op: OpContext) -> Kernel:
     """Reduce the start value and the window's elements in row-major order; padding is the start value too."""
     op.require_same_type(0, 1)
     x, start, y, join, axes = op.read(0), op.read(1).reshape(-1), op.write(), _join(op), _axes(op)
     padded = op.temporary(tuple(a.extent for a in axes), x.dtype)
-    pairs = [_placed(a, d) for a, d in zip(axes, x.shape, strict=True)]
+    pairs = [spread(a.low, a.step, a.extent, d) for a, d in zip(axes, x.shape, strict=True)]
     target, source = padded[tuple(t for t, _ in pairs)], x[tuple(s for _, s in pairs)]
     # One strided view for each place in the window: as many passes over the output as the window has places.
     views = [padded[_under(axes, place)] for place in np.ndindex(*(a.window for a in axes))]
@@ -136,14 +131,6 @@ def reduce_window(op: OpContext) -> Kernel:
             join(y, view, out=y, **casting)
 
     return run
-
-
-def _placed(axis: _Axis, dim: int) -> tuple[slice, slice]:
-    """Return (where the kept elements land, which are kept) of one axis; negative padding crops."""
-    first = max(0, -(axis.low // axis.step))
-    last = max(first, min(dim, -((axis.low - axis.extent) // axis.step)))
-    begin = axis.low + first * axis.step
-    return slice(begin, begin + (last - first) * axis.step, axis.step), slice(first, last)
 
 
 def _under(axes: list[_Axis], place: tuple[int, ...]) -> tuple[slice, ...]:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import INDICES, REAL_NUMBERS, Kernel, OpContext, Shape, operator
+from runtime.ops.support import INDICES, REAL_NUMBERS, Kernel, Op, OpContext, Shape, TensorType, operator
 
 
 def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -17,7 +16,7 @@ def segment_sum_shape(op: OpContext) -> tuple[Shape, ...]:
     return ((int(ids[-1]) + 1 if ids.size else 0, *shape[1:]),)
 
 
-@operator(BuiltinOperator.SEGMENT_SUM, max_version=1, infer=segment_sum_shape, types=REAL_NUMBERS)
+@operator(Op.SEGMENT_SUM, infer=segment_sum_shape, types=REAL_NUMBERS)
 def segment_sum(op: OpContext) -> Kernel:
     """SEGMENT_SUM: sums of the rows of each segment, added in their order."""
     op.require_same_type(0)
@@ -41,11 +40,10 @@ def unsorted_segment_shape(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.UNSORTED_SEGMENT_SUM,
-    BuiltinOperator.UNSORTED_SEGMENT_PROD,
-    BuiltinOperator.UNSORTED_SEGMENT_MAX,
-    BuiltinOperator.UNSORTED_SEGMENT_MIN,
-    max_version=1,
+    Op.UNSORTED_SEGMENT_SUM,
+    Op.UNSORTED_SEGMENT_PROD,
+    Op.UNSORTED_SEGMENT_MAX,
+    Op.UNSORTED_SEGMENT_MIN,
     infer=unsorted_segment_shape,
     types=REAL_NUMBERS,
 )
@@ -59,10 +57,10 @@ def unsorted_segment(op: OpContext) -> Kernel:
     x, ids, y = op.read(0), op.read(1), op.write()
     limits = np.finfo(y.dtype) if y.dtype.kind == "f" else np.iinfo(y.dtype)
     join, identity = {
-        BuiltinOperator.UNSORTED_SEGMENT_SUM: (np.add, 0),
-        BuiltinOperator.UNSORTED_SEGMENT_PROD: (np.multiply, 1),
-        BuiltinOperator.UNSORTED_SEGMENT_MAX: (np.maximum, limits.min),
-        BuiltinOperator.UNSORTED_SEGMENT_MIN: (np.minimum, limits.max),
+        Op.UNSORTED_SEGMENT_SUM: (np.add, 0),
+        Op.UNSORTED_SEGMENT_PROD: (np.multiply, 1),
+        Op.UNSORTED_SEGMENT_MAX: (np.maximum, limits.min),
+        Op.UNSORTED_SEGMENT_MIN: (np.minimum, limits.max),
     }[op.operator.opcode]
     rows, flat = x.reshape((ids.size, *y.shape[1:])), ids.reshape(-1)
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.reduction.softmax_int16 import softmax_int16
-from runtime.ops.support import QUANTIZED, Array, Kernel, OpContext, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
 from runtime.ops.support.levels import reciprocal
+from runtime.ops.support.lookup import interpolated, lookup_table
 from runtime.ops.support.quantization import (
     fixed_point_exp,
+    multiply_by_quantized_multiplier,
     quantize_multiplier,
     rounding_shift_right,
     saturating_doubling_high_mul,
@@ -18,22 +18,21 @@ from runtime.ops.support.shapes import same_shape
 _TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
 
 
-def _rows(op: OpContext, *kinds: TensorType) -> tuple[Array, Array]:
+def _rows(op: OpContext) -> tuple[Array, Array]:
     """Return input and output as [rows, classes]."""
-    op.require(*kinds)
     if not op.input().shape:
         raise op.error("a scalar has no axis to normalise")
     classes = op.input().shape[-1]
     return op.read(0).reshape(-1, classes), op.write().reshape(-1, classes)
 
 
-@operator(BuiltinOperator.SOFTMAX, max_version=4, infer=same_shape, types=_TYPES)
+@operator(Op.SOFTMAX, max_version=4, infer=same_shape, types=_TYPES)
 def softmax(op: OpContext) -> Kernel:
     """SOFTMAX: exp(beta * (x - max)) / sum along the last axis; float32, float16, int8, uint8, int16.
 
     beta is used as stored, 0 included. The output of int8 or uint8 may also be int16.
     """
-    x, y = _rows(op, *_TYPES)
+    x, y = _rows(op)
     kind = op.input().type
     if kind is TensorType.INT16:
         op.require_same_type(0)
@@ -124,3 +123,42 @@ def exponentials(real: float) -> Array:
     counted = k <= (31 << 26) >> shift
     scaled = saturating_doubling_high_mul(-np.where(counted, k, 0) << shift, multiplier)
     return np.where(counted, fixed_point_exp(scaled), 0)
+
+
+_LOW, _HIGH = -32768, 32767
+
+
+def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
+    """Return the kernel of x, y [rows, classes]. Differences of -10 and below count as -10.
+
+    exp is tabulated over [-10, 0], 1 / (1 + x) over [0, 1]. Raises `UnsupportedOperatorError` for an output
+    scale other than 1/32768.
+    """
+    in_scale, _ = op.scale_and_zero_point(op.input())
+    if op.scale_and_zero_point(op.output()) != (1 / 32768, 0):
+        raise op.unsupported("an int16 output scale other than 1/32768")
+    real = in_scale * float(np.float32(op.option("beta"))) / (10.0 / 65535.0)
+    multiplier = quantize_multiplier(real)
+    exponentials = lookup_table(-10.0, 0.0, np.exp, real=np.float64)
+    reciprocals = lookup_table(0.0, 1.0, _reciprocal, real=np.float64)
+
+    def run() -> None:
+        below = x.astype(np.int64) - x.max(axis=1, keepdims=True)
+        scaled = multiply_by_quantized_multiplier(below, *multiplier)
+        numerators = interpolated(np.clip(scaled + _HIGH, _LOW, _HIGH), exponentials)
+        sums = numerators.sum(axis=1, keepdims=True)
+        # The sum is brought to [1, 2) by its leading zeros; its fraction, centred to int16, indexes the
+        # table.
+        headroom = 32 - np.frexp(sums.astype(np.float64))[1].astype(np.int64)
+        shifted = ((sums << (headroom - 1)) + (1 << 13)) >> 14
+        centred = np.clip(shifted - ((1 << 15) + (1 << 16)), _LOW, _HIGH)
+        right = 31 - headroom
+        half = np.int64(1) << (right - 1)
+        products = (numerators * interpolated(centred, reciprocals) + half) >> right
+        np.clip(products, 0, _HIGH, out=y, casting="unsafe")
+
+    return run
+
+
+def _reciprocal(x: Array) -> Array:
+    return np.asarray(1 / (1 + x))

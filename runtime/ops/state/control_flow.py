@@ -3,9 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from runtime.model.schema import BuiltinOperator
-from runtime.ops.support import Array, Kernel, OpContext, Shape, Value, operator
-from runtime.ops.support.registry import Infer
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, Value, operator
 
 MAX_LOOP_ITERATIONS = 1_000_000
 """Iterations of one WHILE after which it counts as endless. Chosen far above the sequence lengths of real
@@ -61,8 +59,7 @@ def _if_shapes(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.IF,
-    max_version=1,
+    Op.IF,
     infer=_if_shapes,
     stateful=True,
     subgraphs=("then_subgraph_index", "else_subgraph_index"),
@@ -73,11 +70,7 @@ def branch(op: OpContext) -> Kernel:
     condition, arguments = op.read(0).reshape(-1), _reads(op, 1)
     then, otherwise = op.option("then_subgraph_index"), op.option("else_subgraph_index")
     services = op.services
-
-    def run() -> None:
-        _deliver(op, services.run_subgraph(then if condition[0] else otherwise, arguments))
-
-    return run
+    return lambda: _deliver(op, services.run_subgraph(then if condition[0] else otherwise, arguments))
 
 
 def _case_shapes(op: OpContext) -> tuple[Shape, ...]:
@@ -88,8 +81,7 @@ def _case_shapes(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.STABLEHLO_CASE,
-    max_version=1,
+    Op.STABLEHLO_CASE,
     infer=_case_shapes,
     stateful=True,
     subgraphs=("branch_subgraph_indices",),
@@ -120,8 +112,7 @@ def _while_shapes(op: OpContext) -> tuple[Shape, ...]:
 
 
 @operator(
-    BuiltinOperator.WHILE,
-    max_version=1,
+    Op.WHILE,
     infer=_while_shapes,
     stateful=True,
     subgraphs=("cond_subgraph_index", "body_subgraph_index"),
@@ -154,47 +145,29 @@ def loop(op: OpContext) -> Kernel:
     return run
 
 
-def _call_infer(option: str) -> Infer:
-    def shapes(op: OpContext) -> tuple[Shape, ...]:
-        return _branches_infer(op, (op.option(option),), 0)
+_CALLED = {
+    Op.CALL: ("subgraph", "values of any type"),
+    Op.STABLEHLO_COMPOSITE: ("decomposition_subgraph_index", "values of any type, by the decomposition"),
+}
+"""The option that names the subgraph of an operator which only runs it, and the note."""
 
-    return shapes
+
+def _called_shapes(op: OpContext) -> tuple[Shape, ...]:
+    return _branches_infer(op, (op.option(_CALLED[op.operator.opcode][0]),), 0)
 
 
-def _call(op: OpContext, index: int) -> Kernel:
-    arguments, services = _reads(op, 0), op.services
+def call(op: OpContext) -> Kernel:
+    """CALL, STABLEHLO_COMPOSITE: run a subgraph, which defines what a composite means."""
+    index, arguments, services = op.option(_CALLED[op.operator.opcode][0]), _reads(op, 0), op.services
     return lambda: _deliver(op, services.run_subgraph(index, arguments))
 
 
-@operator(
-    BuiltinOperator.CALL,
-    max_version=1,
-    infer=_call_infer("subgraph"),
-    stateful=True,
-    subgraphs=("subgraph",),
-    note="values of any type",
-)
-def call(op: OpContext) -> Kernel:
-    """CALL: run a subgraph."""
-    return _call(op, op.option("subgraph"))
+for _opcode, (_option, _note) in _CALLED.items():
+    operator(_opcode, infer=_called_shapes, stateful=True, subgraphs=(_option,), note=_note)(call)
 
 
 @operator(
-    BuiltinOperator.STABLEHLO_COMPOSITE,
-    max_version=1,
-    infer=_call_infer("decomposition_subgraph_index"),
-    stateful=True,
-    subgraphs=("decomposition_subgraph_index",),
-    note="values of any type, by the decomposition",
-)
-def composite(op: OpContext) -> Kernel:
-    """STABLEHLO_COMPOSITE: run the decomposition, which defines what the composite means."""
-    return _call(op, op.option("decomposition_subgraph_index"))
-
-
-@operator(
-    BuiltinOperator.CALL_ONCE,
-    max_version=1,
+    Op.CALL_ONCE,
     infer=lambda _op: (),
     stateful=True,
     subgraphs=("init_subgraph_index",),

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.state.variable import handle_of, handle_shape
-from runtime.ops.support import Kernel, OpContext, Shape, operator
+from runtime.ops.state.variable import handle_shape, resource_of
+from runtime.ops.support import Kernel, Op, OpContext, TensorType, operator
 
 _PAIRS = {(TensorType.INT64, TensorType.STRING), (TensorType.STRING, TensorType.INT64)}
 _TYPES = "INT64 to STRING or STRING to INT64; the handle RESOURCE or INT32"
@@ -17,7 +16,7 @@ class HashTable:
         self.entries: dict[Any, Any] | None = None
 
 
-@operator(BuiltinOperator.HASHTABLE, max_version=1, infer=handle_shape, stateful=True, note=_TYPES)
+@operator(Op.HASHTABLE, infer=handle_shape, stateful=True, note=_TYPES)
 def hash_table(op: OpContext) -> Kernel:
     """HASHTABLE: the handle of the table with this id."""
     types = (op.option("key_dtype"), op.option("value_dtype"))
@@ -28,14 +27,10 @@ def hash_table(op: OpContext) -> Kernel:
 
 
 def _table(op: OpContext) -> HashTable:
-    handle = handle_of(op)
-    try:
-        return op.services.resource_of(HashTable, handle)
-    except KeyError:
-        raise op.error(f"{handle} is not the handle of a hash table") from None
+    return resource_of(op, HashTable, "hash table")
 
 
-@operator(BuiltinOperator.HASHTABLE_IMPORT, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)
+@operator(Op.HASHTABLE_IMPORT, infer=lambda _op: (), stateful=True, note=_TYPES)
 def import_entries(op: OpContext) -> Kernel:
     """HASHTABLE_IMPORT: fill the table with keys and values of one length; of equal keys the first counts."""
     keys, values = op.read(1).reshape(-1), op.read(2).reshape(-1)
@@ -51,11 +46,7 @@ def import_entries(op: OpContext) -> Kernel:
     return run
 
 
-def _key_shape(op: OpContext) -> tuple[Shape, ...]:
-    return (op.input(1).shape,)
-
-
-@operator(BuiltinOperator.HASHTABLE_FIND, max_version=1, infer=_key_shape, stateful=True, note=_TYPES)
+@operator(Op.HASHTABLE_FIND, infer=lambda op: (op.input(1).shape,), stateful=True, note=_TYPES)
 def find_entries(op: OpContext) -> Kernel:
     """HASHTABLE_FIND: the value of each key of input 1, or the default in input 2 where there is none."""
     keys, default, found = op.read(1).reshape(-1), op.read(2).reshape(-1), op.write().reshape(-1)
@@ -70,16 +61,8 @@ def find_entries(op: OpContext) -> Kernel:
     return run
 
 
-def _one(_op: OpContext) -> tuple[Shape, ...]:
-    return ((1,),)
-
-
-@operator(BuiltinOperator.HASHTABLE_SIZE, max_version=1, infer=_one, stateful=True, note=_TYPES)
+@operator(Op.HASHTABLE_SIZE, infer=lambda _op: ((1,),), stateful=True, note=_TYPES)
 def table_size(op: OpContext) -> Kernel:
     """HASHTABLE_SIZE: the number of the table's entries, int64 [1]."""
     size = op.write()
-
-    def run() -> None:
-        size.fill(len(_table(op).entries or ()))
-
-    return run
+    return lambda: size.fill(len(_table(op).entries or ()))

@@ -1,9 +1,10 @@
 """Variables that all subgraphs of an interpreter share: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE."""
 
+from typing import TypeVar
+
 import numpy as np
 
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.ops.support import Array, Kernel, OpContext, Shape, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 
 _TYPES = "values of any type; the handle RESOURCE or INT32"
 
@@ -20,7 +21,7 @@ def handle_shape(op: OpContext) -> tuple[Shape, ...]:
     return (declared.shape if declared.elements == 1 else (1,),)
 
 
-@operator(BuiltinOperator.VAR_HANDLE, max_version=1, infer=handle_shape, stateful=True, note=_TYPES)
+@operator(Op.VAR_HANDLE, infer=handle_shape, stateful=True, note=_TYPES)
 def var_handle(op: OpContext) -> Kernel:
     """VAR_HANDLE: the handle of the variable of this container and name."""
     name = (op.option("container"), op.option("shared_name"))
@@ -28,21 +29,19 @@ def var_handle(op: OpContext) -> Kernel:
     return lambda: op.write().fill(handle)
 
 
-def handle_of(op: OpContext) -> int:
-    """Return the handle in input 0, while running."""
+_Resource = TypeVar("_Resource")
+
+
+def resource_of(op: OpContext, kind: type[_Resource], noun: str) -> _Resource:
+    """Return what the handle in input 0 refers to, while running. Raises `ShapeError` for no handle of it."""
     op.require(TensorType.RESOURCE, TensorType.INT32)
     if op.input().elements != 1:
         raise op.error(f"{op.input().elements} handles, not 1")
-    return int(op.read(0).reshape(-1)[0])
-
-
-def variable_of(op: OpContext) -> Variable:
-    """Return the variable that input 0 refers to, while running. Raises `ShapeError` for no handle of one."""
-    handle = handle_of(op)
+    handle = int(op.read(0).reshape(-1)[0])
     try:
-        return op.services.resource_of(Variable, handle)
+        return op.services.resource_of(kind, handle)
     except KeyError:
-        raise op.error(f"{handle} is not the handle of a variable") from None
+        raise op.error(f"{handle} is not the handle of a {noun}") from None
 
 
 def _declared_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -54,13 +53,13 @@ def _declared_shape(op: OpContext) -> tuple[Shape, ...]:
     return (stored.shape,)
 
 
-@operator(BuiltinOperator.READ_VARIABLE, max_version=1, infer=_declared_shape, stateful=True, note=_TYPES)
+@operator(Op.READ_VARIABLE, infer=_declared_shape, stateful=True, note=_TYPES)
 def read_variable(op: OpContext) -> Kernel:
     """READ_VARIABLE: the variable's value. Raises `ShapeError` at run time where it has none yet."""
     dtype = op.output().dtype
 
     def run() -> None:
-        value = variable_of(op).value
+        value = resource_of(op, Variable, "variable").value
         if value is None:
             raise op.error("the variable was never assigned")
         if value.dtype != dtype:
@@ -70,13 +69,13 @@ def read_variable(op: OpContext) -> Kernel:
     return run
 
 
-@operator(BuiltinOperator.ASSIGN_VARIABLE, max_version=1, infer=lambda _op: (), stateful=True, note=_TYPES)
+@operator(Op.ASSIGN_VARIABLE, infer=lambda _op: (), stateful=True, note=_TYPES)
 def assign_variable(op: OpContext) -> Kernel:
     """ASSIGN_VARIABLE: copy input 1 into the variable."""
     source = op.read(1)
 
     def run() -> None:
-        variable = variable_of(op)
+        variable = resource_of(op, Variable, "variable")
         if variable.value is None or variable.value.shape != source.shape:
             variable.value = source.copy()
         else:

@@ -1,6 +1,6 @@
 """Pieces of arrays that stay in a core's cache while several numpy passes go over them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -40,6 +40,26 @@ def _split(inputs: tuple[Array, ...], out: Array, elements: int) -> list[tuple[A
     return [q for p in pieces for q in _split(p[1:], p[0], elements)]
 
 
+def over(pieces: Sequence[tuple[Array, ...]], apply: Callable[..., object]) -> Kernel:
+    """Return a kernel that calls `apply` with the arrays of every piece."""
+
+    def run() -> None:
+        for piece in pieces:
+            apply(*piece)
+
+    return run
+
+
+def in_turn(*kernels: Kernel) -> Kernel:
+    """Return a kernel that runs others one after the other."""
+
+    def run() -> None:
+        for kernel in kernels:
+            kernel()
+
+    return run
+
+
 def pairwise(
     op: OpContext, apply: Callable[[Array, Array, Array], object], elements: int = BLOCK_ELEMENTS
 ) -> Kernel:
@@ -48,12 +68,13 @@ def pairwise(
     x and z are pieces of inputs 0 and 1, y of output 0; all three have one shape.
     """
     pieces = broadcast_blocks(op.write(), op.read(0), op.read(1), elements=elements)
+    return over([(x, z, y) for y, x, z in pieces], apply)
 
-    def run() -> None:
-        for y, x, z in pieces:
-            apply(x, z, y)
 
-    return run
+def pairs_of_one_type(op: OpContext, apply: Callable[..., object]) -> Kernel:
+    """Return `pairwise` of two inputs that must have one type."""
+    op.require_operands(1)
+    return pairwise(op, apply)
 
 
 def channel_rows(shape: Shape) -> tuple[int, int]:

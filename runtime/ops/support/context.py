@@ -19,7 +19,8 @@ from runtime.ops.support.value import Array, Shape, Value
 
 _Resource = TypeVar("_Resource")
 
-Kernel: TypeAlias = Callable[[], None]
+Kernel: TypeAlias = Callable[[], object]
+"""Runs an operator once on the arrays bound while it was prepared; what it returns means nothing."""
 
 MAX_TENSOR_BYTES = 2 << 30
 """Largest tensor or workspace in bytes. Chosen, as a file of a few bytes can ask for any size (TILE, FILL,
@@ -212,6 +213,11 @@ class OpContext:
             raise self.unsupported(f"tensor {value.name!r} has a scale of 0")
         return q.scales[0], q.zero_points[0]
 
+    def scales(self) -> tuple[float, int, float, int]:
+        """Return scale and zero point of input 0, then of output 0, as `scale_and_zero_point` does."""
+        given, result = self.scale_and_zero_point(self.input()), self.scale_and_zero_point(self.output())
+        return (*given, *result)
+
     def error(self, text: str) -> ShapeError:
         """Return a `ShapeError` that names this operator."""
         return ShapeError(f"{self.where}: {text}")
@@ -235,6 +241,11 @@ class OpContext:
             listed = ", ".join(t.name for t in types)
             raise self.unsupported(f"output {i} has type {value.type.name}; the CPU kernel gives {listed}")
         return value.type
+
+    def require_operands(self, *inputs: int) -> None:
+        """Raise `UnsupportedOperatorError` unless the listed inputs have the type of input 0."""
+        for i in inputs:
+            self.require(self.input().type, i=i)
 
     def require_same_type(self, *inputs: int) -> None:
         """Raise `UnsupportedOperatorError` unless the listed inputs and output 0 have one type."""

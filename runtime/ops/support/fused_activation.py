@@ -26,7 +26,7 @@ def clamp_floats(rows: Array, clamp: tuple[float, float] | None) -> None:
         np.clip(rows, -LARGEST, LARGEST, out=rows)
 
 
-def fused_clamp(op: OpContext) -> Callable[[Array], None]:
+def fused_clamp(op: OpContext) -> Callable[[Array], object]:
     """Return the option's clamp for float32, float16 or integers, which works in place.
 
     Integers stay as they are where there is no activation. Raises `UnsupportedOperatorError` for an
@@ -36,22 +36,14 @@ def fused_clamp(op: OpContext) -> Callable[[Array], None]:
     if dtype.kind == "c":
         if activation is not ActivationFunctionType.NONE:
             raise op.unsupported(f"a fused activation on {op.output().type.name}")
-        return _nothing
+        return lambda _: None
     bounds = float_activation_range(activation)
     if dtype == np.float32:
         return lambda y: clamp_floats(y, bounds)
     if bounds is None and dtype.kind in "iu":
-        return _nothing
+        return lambda _: None
     # The bounds are cut to the type: RELU's upper one, the largest float32, is beyond float16 and integers.
     limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
     least, most = (float(v) if dtype.kind == "f" else int(v) for v in (limits.min, limits.max))
     low, high = (dtype.type(min(max(v, least), most)) for v in bounds or (least, most))
-
-    def clamp(y: Array) -> None:
-        np.clip(y, low, high, out=y)
-
-    return clamp
-
-
-def _nothing(_: Array) -> None:
-    return None
+    return lambda y: np.clip(y, low, high, out=y)

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
-from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, pairwise
+from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.ops.support.blocks import broadcast_blocks, flat_blocks, over, pairwise
 from runtime.ops.support.context import Kernel, OpContext
 from runtime.ops.support.quantization import (
     DIVISION_SLOPE,
@@ -56,12 +57,7 @@ def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
     if table.size == 256 and dtype.itemsize == 1:
         return _translated(op, table.tobytes())
     pieces = flat_blocks(op.write(), x.view(f"u{x.itemsize}"))
-
-    def run() -> None:
-        for y, index in pieces:
-            np.take(table, index, out=y, mode="clip")
-
-    return run
+    return over(pieces, lambda y, index: np.take(table, index, out=y, mode="clip"))
 
 
 def _translated(op: OpContext, table: bytes) -> Kernel:
@@ -122,19 +118,26 @@ def total(op: OpContext, x: Array, z: Array) -> Array:
     Both operands are brought to one scale with 20 spare bits, or 15 for int16, then to the output's scale.
     """
     powers = _power_of_two_shifts(op)
-    subtracts = op.operator.opcode is BuiltinOperator.SUB
+    subtracts = op.operator.opcode is Op.SUB
     if powers is not None:
         left, right = (rounding_shift_right(v, shift) for v, shift in zip((x, z), powers, strict=True))
         return _saturate16(left - right if subtracts else left + right)
     spare = 15 if op.output().type is TensorType.INT16 else _LEFT_SHIFT
-    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
-    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    wide_x, wide_z, twice = _on_one_scale(op, x, z, spare)
     out_scale, _ = op.scale_and_zero_point(op.output())
-    twice = 2 * max(scale_x, scale_z)
-    wide_x = scaled((x - zero_x) << spare, scale_x / twice)
-    wide_z = scaled((z - zero_z) << spare, scale_z / twice)
     result = wide_x - wide_z if subtracts else wide_x + wide_z
     return scaled(result, twice / ((1 << spare) * out_scale))
+
+
+def _on_one_scale(op: OpContext, x: Array, z: Array, spare: int) -> tuple[Array, Array, float]:
+    """Return both operands with `spare` bits below the point, and their scale: twice the larger one."""
+    (scale_x, zero_x), (scale_z, zero_z) = (op.scale_and_zero_point(op.input(i)) for i in (0, 1))
+    twice = 2 * max(scale_x, scale_z)
+    return (
+        scaled((x - zero_x) << spare, scale_x / twice),
+        scaled((z - zero_z) << spare, scale_z / twice),
+        twice,
+    )
 
 
 def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
@@ -170,12 +173,8 @@ def squared_difference(op: OpContext, x: Array, z: Array) -> Array:
 
     With one bit more the square would no longer fit int32.
     """
-    scale_x, zero_x = op.scale_and_zero_point(op.input(0))
-    scale_z, zero_z = op.scale_and_zero_point(op.input(1))
+    wide_x, wide_z, twice = _on_one_scale(op, x, z, 7)
     out_scale, _ = op.scale_and_zero_point(op.output())
-    twice = 2 * max(scale_x, scale_z)
-    wide_x = scaled((x - zero_x) << 7, scale_x / twice)
-    wide_z = scaled((z - zero_z) << 7, scale_z / twice)
     return scaled((wide_x - wide_z) ** 2, twice * twice / ((1 << 14) * out_scale))
 
 
@@ -230,8 +229,7 @@ def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
 
 def absolute(op: OpContext, q: Array) -> Array:
     """ABS (`elementwise.cc`): levels are rescaled where the scales differ."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     size = np.abs(q - in_zero)
     if in_scale != scale:
         size = scaled(size, float(np.float32(in_scale) / np.float32(scale)))
@@ -240,16 +238,14 @@ def absolute(op: OpContext, q: Array) -> Array:
 
 def root(op: OpContext, q: Array) -> Array:
     """SQRT (`elementwise.cc`): computed in single precision, and truncated to a level, not rounded."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     real = np.sqrt(np.float32(in_scale) * np.maximum(q - in_zero, 0).astype(np.float32))
     return np.asarray((real / np.float32(scale)).astype(np.int64) + zero)
 
 
 def reciprocal_root(op: OpContext, q: Array) -> Array:
     """RSQRT (`elementwise.cc`), with 20 spare bits; zero and values below become the highest level."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     real = 1.0 / (math.sqrt(np.float32(in_scale)) * float(np.float32(scale)))
     multiplier, shift = quantize_multiplier(real)
     found = np.full(q.shape, RANGES[op.output().type][1], np.int64)
@@ -263,8 +259,7 @@ def reciprocal_root(op: OpContext, q: Array) -> Array:
 
 def relu(op: OpContext, q: Array, low: float, high: float) -> Array:
     """RELU family (`activations.cc`): rescaled to the output, then clamped to real `low` and `high`."""
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     below, above = RANGES[op.output().type]
     below = max(below, zero + _level(low, scale))
     if math.isfinite(high):
@@ -282,8 +277,7 @@ def leaky_relu(op: OpContext, q: Array, alpha: np.float32) -> Array:
 
     A quantised multiplier cannot be negative: a negative alpha multiplies by its size and negates.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     centred = q - in_zero
     identity = scaled(centred, float(np.float32(in_scale) / np.float32(scale)))
     slope = float(np.float32(in_scale) * alpha / np.float32(scale))
@@ -296,8 +290,7 @@ def through_float(op: OpContext, q: Array, function: Callable[[Array, Array, Arr
 
     `function(x, y, temporary)` writes y.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     x = np.float32(in_scale) * (q - in_zero).astype(np.float32)
     y = np.empty_like(x)
     function(x, y, np.empty_like(x))
@@ -312,8 +305,7 @@ def hard_swish(op: OpContext, q: Array) -> Array:
     The gate relu6(x + 3) / 6 is computed on a scale where 3.0 is 32768. Every product and shift rounds as the
     reference's does: some round, one truncates.
     """
-    in_scale, in_zero = op.scale_and_zero_point(op.input())
-    scale, zero = op.scale_and_zero_point(op.output())
+    in_scale, in_zero, scale, zero = op.scales()
     fine_scale = np.float32(1 / 128) * np.float32(in_scale)
     fine = (q - in_zero) << 7
     out_multiplier, out_exponent = _multiplier16(float(fine_scale / np.float32(scale)))

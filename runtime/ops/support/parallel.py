@@ -5,17 +5,14 @@ Each thread gets a lane: some of the rows, and temporary memory of its own. BLAS
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
-from typing import ParamSpec
 
 import numpy as np
 
-from runtime.ops.support.context import OpContext
-
-_Arguments = ParamSpec("_Arguments")
+from runtime.ops.support.context import Kernel, OpContext
 
 _MOST_LANES = 64
 """Lanes of one kernel. Chosen: every lane holds its own temporary memory and Python closure, so that more, on
@@ -44,21 +41,21 @@ def row_blocks(count: int, lanes: int, most: int) -> list[list[slice]]:
     ]
 
 
-def together(lanes: Sequence[Callable[_Arguments, None]]) -> Callable[_Arguments, None]:
-    """Return a function that runs all lanes at once with the same arguments. It raises what a lane raises."""
+def together(lanes: Sequence[Kernel]) -> Kernel:
+    """Return a kernel that runs all lanes at once. It raises what a lane raises."""
     if len(lanes) == 1:
         return lanes[0]
     if not lanes:
-        return lambda *_args, **_kwargs: None
+        return lambda: None
     first, *others = lanes
     pool = _pool(len(others))
 
-    def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> None:
-        pending = [pool.submit(lane, *args, **kwargs) for lane in others]
+    def run() -> None:
+        pending = [pool.submit(lane) for lane in others]
         # The calling thread works too. Even where its lane fails it waits: the others still write to memory
         # that the next run, or the plan's arena, would reuse.
         try:
-            first(*args, **kwargs)
+            first()
         finally:
             wait(pending)
         for done in pending:

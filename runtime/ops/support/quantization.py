@@ -5,7 +5,7 @@ Sources: `kernels/internal/quantization_util.cc` (QuantizeMultiplier), `kernels/
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -191,6 +191,15 @@ def quantize(x: _Array, scale: float, zero_point: int, tensor_type: TensorType) 
     return np.clip(np.nan_to_num(rounded).astype(np.float64) + zero_point, low, high).astype(np.int64)
 
 
+_BOUNDS: Mapping[ActivationFunctionType, tuple[float | None, float | None]] = {
+    ActivationFunctionType.NONE: (None, None),
+    ActivationFunctionType.RELU: (0.0, None),
+    ActivationFunctionType.RELU6: (0.0, 6.0),
+    ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+}
+"""The real bounds of the fused activations that are clamps."""
+
+
 def activation_range(
     activation: ActivationFunctionType, scale: float, zero_point: int, tensor_type: TensorType
 ) -> tuple[int, int]:
@@ -199,17 +208,11 @@ def activation_range(
     Raises KeyError for TANH and SIGN_BIT.
     """
     low, high = RANGES[tensor_type]
+    below, above = _BOUNDS[activation]
 
     def level(real: float) -> int:
         return zero_point + int(round_half_away(np.float64(np.float32(real) / np.float32(scale))))
 
-    bounds = {
-        ActivationFunctionType.NONE: (None, None),
-        ActivationFunctionType.RELU: (0.0, None),
-        ActivationFunctionType.RELU6: (0.0, 6.0),
-        ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
-    }
-    below, above = bounds[activation]
     return (
         low if below is None else max(low, level(below)),
         high if above is None else min(high, level(above)),
@@ -221,12 +224,8 @@ def float_activation_range(activation: ActivationFunctionType) -> tuple[float, f
 
     `runtime/ops/support/fused_activation.py` says what LiteRT does without an activation.
     """
-    return {
-        ActivationFunctionType.NONE: None,
-        ActivationFunctionType.RELU: (0.0, float(np.finfo(np.float32).max)),
-        ActivationFunctionType.RELU6: (0.0, 6.0),
-        ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
-    }[activation]
+    below, above = _BOUNDS[activation]
+    return None if below is None else (below, float(np.finfo(np.float32).max) if above is None else above)
 
 
 class Requantizer:

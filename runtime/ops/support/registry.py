@@ -7,7 +7,8 @@ from importlib.metadata import entry_points
 from typing import Protocol, TypeAlias
 
 from runtime.model.graph import Operator
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.model.schema import TensorType
 from runtime.ops.support.context import Kernel, OpContext, unsupported
 from runtime.ops.support.value import Shape
 
@@ -40,16 +41,16 @@ class OpSpec:
     subgraphs: tuple[str, ...] = ()
 
 
-_REGISTRY: dict[BuiltinOperator, OpSpec] = {}
+_REGISTRY: dict[Op, OpSpec] = {}
 _CUSTOM: dict[str, OpSpec] = {}
-SPECS: Mapping[BuiltinOperator, OpSpec] = _REGISTRY
+SPECS: Mapping[Op, OpSpec] = _REGISTRY
 CUSTOM_SPECS: Mapping[str, OpSpec] = _CUSTOM
 
 
 def operator(
-    *opcodes: BuiltinOperator,
-    max_version: int,
+    *opcodes: Op,
     infer: Infer,
+    max_version: int = 1,
     shape_only: bool = False,
     types: tuple[TensorType, ...] = (),
     data: int = 0,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from runtime.model.schema import Padding
 from runtime.ops.support.context import OpContext
-from runtime.ops.support.value import Shape
+from runtime.ops.support.value import INDICES, Shape
 
 
 def same_shape(op: OpContext) -> tuple[Shape, ...]:
@@ -57,11 +57,47 @@ def window(op: OpContext, padding: Padding, size: int, extent: int, stride: int,
     return Window(out, 0, 0)
 
 
+def span(offset: int, stride: int, size: int, outputs: int) -> tuple[slice, slice]:
+    """Return the outputs whose window has an input at a tap, and those inputs; `offset` is output 0's."""
+    low = min(outputs, max(0, -(offset // stride)))
+    high = max(low, min(outputs, (size - 1 - offset) // stride + 1))
+    start = offset + low * stride
+    return slice(low, high), slice(start, max(start, start + (high - low - 1) * stride + 1), stride)
+
+
+def spread(low: int, step: int, total: int, size: int) -> tuple[slice, slice]:
+    """Return which outputs the elements of a padded axis become, and which elements are kept.
+
+    Element i becomes output `low + i * step` of `total`; negative padding crops.
+    """
+    first = max(0, -(low // step))
+    last = max(first, min(size, -((low - total) // step)))
+    begin = low + first * step
+    return slice(begin, begin + (last - first) * step, step), slice(first, last)
+
+
 def axis_index(op: OpContext, axis: int, rank: int) -> int:
     """Return `axis` counted from the front. Raises `ShapeError` outside [-rank, rank)."""
     if not -rank <= axis < rank:
         raise op.error(f"axis {axis} is outside rank {rank}")
     return axis % rank
+
+
+def stated_axis(op: OpContext, i: int, rank: int) -> int:
+    """Return the one axis in input `i`, counted from the front. Raises `ShapeError` outside [-rank, rank)."""
+    axes = op.integers(i, "axis")
+    if len(axes) != 1:
+        raise op.error(f"{len(axes)} axes where one is needed")
+    return axis_index(op, axes[0], rank)
+
+
+def stated_shape(op: OpContext, i: int) -> Shape:
+    """Return the shape in input `i`. Raises `ShapeError` where it is no list of sizes."""
+    op.require(*INDICES, i=i)
+    shape = op.integers(i, "shape")
+    if len(op.input(i).shape) != 1 or min(shape, default=0) < 0:
+        raise op.error(f"{list(shape)} is not a shape")
+    return shape
 
 
 def reshaped(op: OpContext, elements: int, target: Shape) -> Shape:

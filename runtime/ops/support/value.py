@@ -27,31 +27,20 @@ from runtime.ops.support.sparse import dense_values
 Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
 
-_DTYPES: Mapping[TensorType, Any] = {
-    TensorType.FLOAT32: np.float32,
-    TensorType.FLOAT16: np.float16,
-    TensorType.INT32: np.int32,
-    TensorType.UINT8: np.uint8,
-    TensorType.INT64: np.int64,
-    TensorType.STRING: np.object_,
-    TensorType.BOOL: np.bool_,
-    TensorType.INT16: np.int16,
-    TensorType.COMPLEX64: np.complex64,
-    TensorType.INT8: np.int8,
-    TensorType.FLOAT64: np.float64,
-    TensorType.COMPLEX128: np.complex128,
-    TensorType.UINT64: np.uint64,
-    TensorType.RESOURCE: np.int32,
-    TensorType.VARIANT: np.int32,
-    TensorType.UINT32: np.uint32,
-    TensorType.UINT16: np.uint16,
+_OTHERWISE: Mapping[TensorType, Any] = {
     TensorType.INT4: np.int8,
-    TensorType.BFLOAT16: np.uint16,
     TensorType.INT2: np.int8,
     TensorType.UINT4: np.uint8,
+    TensorType.BFLOAT16: np.uint16,
     TensorType.FLOAT8_E4M3FN: np.int8,
     TensorType.FLOAT8_E5M2: np.int8,
+    TensorType.STRING: np.object_,
+    TensorType.RESOURCE: np.int32,
+    TensorType.VARIANT: np.int32,
 }
+"""How types are held that numpy has not under the same name."""
+
+_DTYPES = {t: np.dtype(_OTHERWISE[t] if t in _OTHERWISE else t.name.lower()) for t in TensorType}
 _PACKED: Mapping[TensorType, int] = {TensorType.INT4: 4, TensorType.UINT4: 4, TensorType.INT2: 2}
 RAW_BITS = frozenset({TensorType.BFLOAT16, TensorType.FLOAT8_E4M3FN, TensorType.FLOAT8_E5M2})
 _SPARSE_PACKED = frozenset({*_PACKED, TensorType.STRING})
@@ -83,8 +72,7 @@ REAL_NUMBERS = (
 
 def dtype_of(tensor_type: TensorType) -> np.dtype[Any] | None:
     """Return the numpy dtype that holds `tensor_type`, see the table above; None for a type without one."""
-    found = _DTYPES.get(tensor_type)
-    return None if found is None else np.dtype(found)
+    return _DTYPES.get(tensor_type)
 
 
 def constant_array(tensor: Tensor) -> Array | None:

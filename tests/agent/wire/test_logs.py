@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from agent.wire.logs import JsonLines
+from agent.wire.logs import JsonLines, RareLog
 
 PROGRAM = """
 import logging
-from agent.wire.log_format import LogFormat
+from agent.wire.logs import LogFormat
 from agent.wire.logs import log_to_stderr
 log_to_stderr(LogFormat.{form}, prefix="farm-agent: ", loggers=("agent", "orchestrator"))
 logging.getLogger("agent.link").info("one")
@@ -48,3 +48,33 @@ def test_a_traceback_is_the_last_field_of_a_json_line() -> None:
     assert line["message"] == "it failed"
     assert list(line)[-1] == "traceback"
     assert line["traceback"].endswith("ValueError: broken")
+
+
+def test_the_first_events_are_logged_in_full_and_the_others_counted(caplog) -> None:
+    now_s = 0.0
+    rare = RareLog(logging.getLogger("rare"), "bad messages", monotonic=lambda: now_s)
+    with caplog.at_level(logging.WARNING):
+        for number in range(1000):
+            rare.warning(f"bad message {number}" + "x" * 1000)
+        assert len(caplog.messages) == 6
+        assert all(len(text) < 400 for text in caplog.messages)
+        assert caplog.messages[0].startswith("bad message 0x")
+        caplog.clear()
+        rare.tick()
+        assert caplog.messages == []
+        now_s = 60.0
+        rare.tick()
+        rare.tick()
+        assert caplog.messages == ["bad messages: 995 more in the last 60 s"]
+        rare.warning("another kind")
+        assert caplog.messages[-1] == "another kind"
+
+
+def test_rare_events_are_all_logged(caplog) -> None:
+    now_s = 0.0
+    rare = RareLog(logging.getLogger("rare"), "bad messages", monotonic=lambda: now_s)
+    with caplog.at_level(logging.WARNING):
+        for number in range(10):
+            now_s = number * 100.0
+            rare.warning(f"event {number}")
+    assert caplog.messages == [f"event {number}" for number in range(10)]

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.measure.samples.batches import batches, design_effect
 from runtime.measure.samples.summary import FLOORS, TAILS, percentile
-from runtime.measure.samples.tails import conservative_share, independent_samples, mixture_quantile
+from runtime.measure.samples.tails import (
+    batches,
+    conservative_share,
+    design_effect,
+    independent_samples,
+    mixture_quantile,
+)
 
 
 @given(

@@ -34,3 +34,24 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_level_is_that_of_litert(case):
     check(case, CPU)
+
+
+LEVELS_16 = np.arange(-32768, 32768).astype(np.int16)
+
+
+def every_level_of_16_bits(opcode: Op, scale: float) -> Case:
+    args = [Arg(LEVELS_16, per_tensor(scale))]
+    return case(f"{opcode.name}_{scale:.6g}", opcode, args, [Out(np.int16, per_tensor(1 / 32768))], version=2)
+
+
+SIGMOIDS = [
+    every_level_of_16_bits(opcode, scale)
+    for opcode in (Op.LOGISTIC, Op.TANH)
+    for scale in (2.0**-12, 2.0**-11, 2.0**-9, 0.0003, 0.00071, 1 / 32768, 0.01)
+]
+"""The powers of two have multipliers of their own; the others are scaled to the table's step."""
+
+
+@pytest.mark.parametrize("case", SIGMOIDS, ids=str)
+def test_sigmoids_of_every_level_are_those_of_litert(case):
+    check(case, CPU)

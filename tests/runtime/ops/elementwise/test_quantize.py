@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, const, per_channel, per_tensor
 from tests.runtime.ops.cases import Case, case, check, levels, random
 
@@ -55,4 +56,15 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_quantize_matches_litert(case, backend):
+    check(case, backend)
+
+
+GRIDS = [
+    case("FAKE_QUANT", Op.FAKE_QUANT, [random(300, low=-4, high=4)],
+         options={"min": -1.3, "max": 2.9, "num_bits": 8, "narrow_range": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GRIDS, ids=str)
+def test_simulated_levels_match_litert(case, backend):
     check(case, backend)

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator
-from tests.runtime.ops.cases import Case, case, check, random, run_ours
+from tests.runtime.ops.cases import CPU, Case, case, check, random, run_ours
 
 
 def unary(name, opcode, low=-3.0, dtype=np.float32) -> Case:
@@ -47,3 +47,37 @@ def test_the_cube_root_which_litert_lacks(backend):
     (found,) = run_ours(case, backend)
     np.testing.assert_allclose(found, np.cbrt(x.astype(np.float64)), rtol=3e-7, atol=1e-7)
     np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
+
+
+ROUNDINGS = [
+    *(case(o.name, o, [Arg(np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, 3.2], np.float32))],
+           resolver="BUILTIN")
+      for o in (Op.FLOOR, Op.CEIL, Op.ROUND, Op.SIGN)),
+    case("SIGN_int32", Op.SIGN, [Arg(np.array([[-(2**31)], [-7], [0], [5], [2**31 - 1]], np.int32))],
+         [Out(np.int32)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ROUNDINGS, ids=str)
+def test_rounding_matches_litert(case, backend):
+    check(case, backend)
+
+
+def buckets(name, values, dtype, boundaries) -> Case:
+    return case(
+        name, Op.BUCKETIZE, [Arg(np.array(values, dtype))], [Out(np.int32)], {"boundaries": boundaries}
+    )
+
+
+BUCKETS = [
+    buckets("float32", [-1, 0.5, 2, 2.5, 9, np.nan, np.inf], np.float32, [0.0, 2.0, 2.5]),
+    buckets("float64", [-1, 0.1, 2, 2.5, 9], np.float64, [0.1, 2.0, 2.5]),
+    buckets("int32", [-1, 2**24 + 1, 3], np.int32, [0.0, 2.0, 2.0**24]),
+    buckets("int64", [-1, 2**40, 3], np.int64, [0.0, 2.0]),
+    buckets("no_boundaries", [1, 2], np.float32, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BUCKETS, ids=str)
+def test_intervals_are_those_of_litert(case):
+    check(case, CPU)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator
-from tests.runtime.models import Out, per_tensor
-from tests.runtime.ops.cases import Case, case, check, levels, random
+from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.models import Arg, Out, per_tensor
+from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
+from tests.runtime.ops.operands import whole
 
 
 def softmax(name, shape, beta=1.0) -> Case:
@@ -35,3 +37,30 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_softmax_matches_litert(case, backend):
     check(case, backend)
+
+
+def softmax_int16(name: str, levels: np.ndarray, scale: float, beta: float = 1.0) -> Case:
+    args = [Arg(levels, per_tensor(scale))]
+    return case(name, Op.SOFTMAX, args, [Out(np.int16, per_tensor(1 / 32768))], {"beta": beta}, version=3)
+
+
+def wide_levels(*shape: int) -> np.ndarray:
+    return whole(*shape, dtype=np.int16, low=-32768, high=32768).value
+
+
+WIDE = [
+    *(
+        softmax_int16(f"scale_{scale:.3g}", wide_levels(50, 11), scale)
+        for scale in (1e-5, 1e-4, 3e-4, 1e-3, 0.02)
+    ),
+    softmax_int16("beta", wide_levels(20, 7), 1e-4, beta=2.5),
+    softmax_int16("one_class", wide_levels(9, 1), 1e-3),
+    softmax_int16("many_classes", wide_levels(3, 1000), 2e-4),
+    softmax_int16("equal", np.full((4, 8), 77, np.int16), 1e-3),
+    softmax_int16("image", wide_levels(2, 3, 4, 5), 1e-4),
+]
+
+
+@pytest.mark.parametrize("case", WIDE, ids=str)
+def test_wide_levels_are_those_of_litert(case):
+    check(case, CPU)

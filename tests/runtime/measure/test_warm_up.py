@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.measure.stopping import WINDOW, is_steady
+from runtime.measure.warm_up import WINDOW, is_steady
 
 
 def noisy(count: int, sd: float, level: float = 1e6, seed: int = 1) -> np.ndarray:
