@@ -9,10 +9,10 @@ from orchestrator.cli.output import markdown_table
 from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.comparable import Comparable
+from orchestrator.results.device_noise import SESSIONS_DIFFER
 from orchestrator.results.format import NOTHING
 from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.regression import Change, Difference, Report
-from orchestrator.results.session_spread import SESSIONS_DIFFER
 from orchestrator.results.speedups import counted_times
 
 _SIGNS = {

@@ -4,7 +4,7 @@ Every ratio is the first's time over the second's: above 1, the second is faster
 compared by Welch's interval (1947), whose spread each `ci95` states: by their medians, or, where both were
 measured in blocks with the same unchanged baseline, by their ratios to it, in which most of what a session
 adds cancels. The rest is a further source of variance, which no result of one session shows
-(`orchestrator.results.session_spread`); where nothing tells of it, nothing can be said of the difference.
+(`orchestrator.results.device_noise`); where nothing tells of it, nothing can be said of the difference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from agent.wire.measurement import Ratio
 from orchestrator.results.comparable import Comparable, Times, void_reason
-from orchestrator.results.session_spread import Controls, SessionSpread, spread_of
+from orchestrator.results.device_noise import Controls, SessionSpread, spread_of
 from orchestrator.results.speedups import counted_times, half_of, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
