@@ -29,8 +29,7 @@ from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
 from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
 from orchestrator.policy.why import Why, explain
-from orchestrator.results.comparable import ComparedCell
-from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
 from orchestrator.scheduling.lock import lock_holder
 from orchestrator.sources.store import Store
 from runtime.model.facts import ModelFacts, model_facts
