@@ -30,8 +30,7 @@ from agent.wire.messages import (
     encode,
 )
 from orchestrator.config.home import FarmHome
-from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived
-from orchestrator.dispatch.reading import unusable_result
+from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived, unusable_result
 from orchestrator.errors import UnreachableError
 
 MAX_STARTS: Final = 5

@@ -20,9 +20,9 @@ from orchestrator.dispatch.base import (
     BrokerBack,
     BrokerDownError,
     DispatchEvent,
+    read,
 )
 from orchestrator.dispatch.broker import FarmBroker, envelope_of
-from orchestrator.dispatch.reading import read
 
 BATCH: Final = 200
 """The most messages that one transaction stores. Larger makes transactions longer and delivers more messages

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from orchestrator.results import format as text
 from orchestrator.results.answer.build import sentences
+from orchestrator.results.answer.entries import Placed
 from orchestrator.results.answer.legend import legend
-from orchestrator.results.answer.placed import Placed
 from orchestrator.results.comparison import unequal_threads
 from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CampaignRecord, CellRecord

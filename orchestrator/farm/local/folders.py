@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from agent.wire.private_folder import ExposedError, private_folder
-from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
-from orchestrator.config.home import FarmHome
+from orchestrator.config.home import NETWORK_FILESYSTEMS, FarmHome, filesystem_of
 from orchestrator.errors import UnreachableError
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.filesystem import filesystem_of
-from orchestrator.config.home import FarmHome
+from orchestrator.config.home import FarmHome, filesystem_of
 from orchestrator.errors import UnreachableError
 from orchestrator.farm import Farm
 from orchestrator.farm.local import folders

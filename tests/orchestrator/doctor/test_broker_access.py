@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.lab import LabConfig
-from orchestrator.doctor.broker_access import access_checks
+from orchestrator.doctor.lab import access_checks
 from tests.services.ports import free_port
 from tests.services.redis import RedisServer
 

@@ -28,8 +28,7 @@ from orchestrator.config.lab import LabTimes
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.db.queue import picking
-from orchestrator.dispatch.base import MessageReceived
-from orchestrator.dispatch.reading import read
+from orchestrator.dispatch.base import MessageReceived, read
 from orchestrator.scheduling.loop import SchedulerLoop
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
