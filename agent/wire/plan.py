@@ -48,7 +48,7 @@ class ThroughputPlan(Wire):
 
 
 class OutputSpec(Wire):
-    """What an output is, where the model's graph does not say it. `role`: its part in the detections."""
+    """The kind of an output, where the model's graph does not say it. `role`: its part in the detections."""
 
     name: Key
     kind: Literal["value", "index", "detections"]

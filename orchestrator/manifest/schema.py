@@ -295,7 +295,7 @@ DetectionRole: TypeAlias = Literal["boxes", "classes", "scores", "count"]
 
 
 class Output(Keys):
-    """What an output is."""
+    """The kind of an output."""
 
     kind: Annotated[OutputKind, Choice(get_args(OutputKind), "kind of output")] = required(
         "value: judged by its error. index: class ids and the like. detections: see `role`."

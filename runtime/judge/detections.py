@@ -54,7 +54,7 @@ class Detections:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How many detections above the bound have a partner, lack one, or were added; mean overlap of pairs."""
+    """Counts of detections above the bound: with a partner, without, and added; the mean overlap of pairs."""
 
     matched: int
     missing: int

@@ -1,4 +1,4 @@
-"""What an output is follows from the graph, and from what a campaign file says."""
+"""The kind of an output follows from the graph, and from what a campaign file says."""
 
 from __future__ import annotations
 
