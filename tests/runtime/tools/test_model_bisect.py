@@ -71,6 +71,10 @@ class Network:
     def gate(self) -> Network:
         return self._behind(Op.MUL, [self.end, self.builder.input(np.float32, (1, 1, 1, 16))])
 
+    def reverse(self) -> Network:
+        lengths = self.builder.constant(np.array([5], np.int32))
+        return self._behind(Op.REVERSE_SEQUENCE, [self.end, lengths], seq_dim=1, batch_dim=0)
+
     def relu(self) -> Network:
         return self._behind(Op.RELU, [self.end])
 
@@ -166,6 +170,34 @@ def test_two_wrong_operators_are_both_named(monkeypatch: pytest.MonkeyPatch) -> 
         break_kernel(monkeypatch, "gpu", opcode)
     found = found_in(MODELS["between others"][0](), "gpu")
     assert [one.operators for one in found.suspects] == [(2,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("delegate", "opcode", "place"), [("cpu", Op.REVERSE_SEQUENCE, 2), ("gpu", Op.MAX_POOL_2D, 4)]
+)
+def test_an_operator_between_partitions_or_in_a_later_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, delegate: str, opcode: Op, place: int
+) -> None:
+    model = Network().conv().relu().reverse().conv().pool().softmax().model()
+    break_kernel(monkeypatch, delegate, opcode)
+    feeds = [np.random.default_rng(1).normal(size=(1, 8, 8, 16)).astype(np.float32)]
+    found = bisect(
+        model, feeds, "gpu", {**GPU, "max_delegated_partitions": 2, "cost_aware_partitioning": False}
+    )
+    assert [(one.operators, one.how) for one in found.suspects] == [((place,), "alone")]
+    assert found.in_place is not None
+    assert found.in_place.operators == (place,)
+
+
+def test_fp16_is_judged_by_its_own_rule_and_every_layer_has_an_error() -> None:
+    model = MODELS["between others"][0]()
+    shape = (1, 8, 8, 16)
+    feeds = [np.random.default_rng(1).normal(size=shape).astype(np.float32)]
+    found = bisect(model, feeds, "gpu", {**GPU, "precision": "fp16"})
+    assert found.suspects == ()
+    assert "fp16" in found.rule
+    assert found.errors[0] > 1e-5
+    assert set(found.errors) == set(range(9))
 
 
 FUSIONS: dict[str, tuple[Callable[[], Model], tuple[int, ...]]] = {
