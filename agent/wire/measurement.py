@@ -236,11 +236,21 @@ class Installed(Wire):
     note: Text = ""
 
 
+class MatchedDetections(Wire):
+    """Detections that have a partner in the reference, that lack one, and that were added, over all sets."""
+
+    matched: Count
+    missing: Count
+    added: Count
+    mean_iou: float | None
+
+
 class OutputAccuracy(Wire):
     """One output of the model, the worst figures over its input sets. `verdict` null: not judged.
 
     `top1`: the share of rows whose largest value is at the same place. `nonfinite` counts NaN and Inf.
-    `margin` as in `Accuracy`.
+    `margin` as in `Accuracy`. `kind`: None in results that are older than kinds. `equal`: the share of equal
+    elements of an index. `detections`: told at the boxes.
     """
 
     name: Text
@@ -252,6 +262,9 @@ class OutputAccuracy(Wire):
     nonfinite: Count
     verdict: Literal["pass", "fail"] | None
     margin: float | None = None
+    kind: Literal["value", "index", "detections"] | None = None
+    equal: float | None = None
+    detections: MatchedDetections | None = None
 
 
 class Accuracy(Wire):

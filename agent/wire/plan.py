@@ -9,6 +9,7 @@ from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_COUNT,
     MAX_IN_FLIGHT,
+    MAX_OUTPUTS,
     MAX_RANK,
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
@@ -17,6 +18,7 @@ from agent.wire.bounded import (
     SHORTEST_RUN_S,
     Count,
     Integer,
+    Key,
     Sha256,
     Small,
     Wire,
@@ -43,6 +45,14 @@ class ThroughputPlan(Wire):
     seconds: float = Field(gt=0)
 
 
+class OutputSpec(Wire):
+    """The kind of an output, where the model's graph does not say it. `role`: its part in the detections."""
+
+    name: Key
+    kind: Literal["value", "index", "detections"]
+    role: Literal["boxes", "classes", "scores", "count"] | None = None
+
+
 class MeasurePlan(Wire):
     """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
 
@@ -52,7 +62,7 @@ class MeasurePlan(Wire):
     blocks have as many rounds as the variances of the first ones make worthwhile.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
-    another one keeps several runs in flight.
+    another one keeps several runs in flight. `outputs`: the kinds of outputs.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
@@ -69,6 +79,7 @@ class MeasurePlan(Wire):
     labelled: LabelledData | None = None
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
+    outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=MAX_OUTPUTS)
 
     @property
     def most_rounds(self) -> int:
@@ -109,6 +120,8 @@ class MeasurePlan(Wire):
             del fields["sustained_s"]
         if self.throughput is None:
             del fields["throughput"]
+        if not self.outputs:
+            del fields["outputs"]
         return fields
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from agent.wire.measurement import Measurement, ProcessSamples
@@ -50,8 +51,17 @@ def _head(cell: CellRecord) -> Iterator[str]:
         yield _line("", cell.kept)
     elif cell.reason is not None:
         yield _line("reason", f"{cell.reason.code}: {cell.reason.text}")
+    if cell.struck_out:
+        yield _line("find", _bisection(cell))
     if cell.reused_from is not None:
         yield _line("reused from", f"cell {cell.reused_from}")
+
+
+def _bisection(cell: CellRecord) -> str:
+    """Return the command that names the guilty operator of a wrong output."""
+    given = (f"{name}={value}" for name, value in cell.delegate_options.items())
+    words = ["--delegate", cell.delegate_kind, *(word for one in given for word in ("--option", one))]
+    return f"farm model bisect FILE {shlex.join(words)}"
 
 
 def _figures(cell: CellRecord) -> Iterator[str]:
@@ -166,7 +176,9 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
     about = first_line(m.accuracy.rule or m.accuracy.note, _LONGEST)
     yield "accuracy", f"{accuracy_text(m)}  {about}".rstrip()
     yield "delegation", _delegation(m)
-    if not cell.struck_out:
+    if cell.struck_out:
+        yield "find", _bisection(cell)
+    else:
         yield "start", _start(m)
     yield "memory", PEAK_MEMORY.full_text(cell)
     yield "measured", wording.measured_text(m)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import yaml
 from pydantic import ValidationError
 
-from agent.wire.plan import InputSpec, MeasurePlan
+from agent.wire.plan import InputSpec, MeasurePlan, OutputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import RATIO, read_budget
 from orchestrator.manifest.campaign import (
@@ -148,6 +148,10 @@ class _Builder:
             self._check_source(model, at)
             limits = written(self._defaults.limits, model.limits)
             counts = self._plan(model.measure, at)
+            kinds = tuple(
+                OutputSpec(name=name, kind=one.kind, role=one.role) for name, one in model.outputs.items()
+            )
+            counts = counts.model_copy(update={"outputs": kinds})
             retry = written(self._defaults.retry, model.retry)
             yield ModelEntry(
                 id=model.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import yaml
 from pydantic import GetJsonSchemaHandler, field_validator, model_validator
@@ -13,6 +13,7 @@ from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_IN_FLIGHT,
     MAX_INPUTS,
+    MAX_OUTPUTS,
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
@@ -289,6 +290,27 @@ class Input(Keys):
     random: Random | None = key("Pseudo-random values for this input.")
 
 
+OutputKind: TypeAlias = Literal["value", "index", "detections"]
+DetectionRole: TypeAlias = Literal["boxes", "classes", "scores", "count"]
+
+
+class Output(Keys):
+    """The kind of an output."""
+
+    kind: Annotated[OutputKind, Choice(get_args(OutputKind), "kind of output")] = required(
+        "value: judged by its error. index: class ids and the like. detections: see `role`."
+    )
+    role: Annotated[DetectionRole, Choice(get_args(DetectionRole), "role")] | None = key(
+        "The part of the detections that this output holds: boxes, classes, scores or count."
+    )
+
+    @model_validator(mode="after")
+    def _has_a_role(self) -> Output:
+        if (self.kind == "detections") != (self.role is not None):
+            raise mistake("`role` belongs to `kind: detections`, which needs it")
+        return self
+
+
 class Accuracy(Keys):
     """Labelled samples that a model classifies."""
 
@@ -340,6 +362,9 @@ class Model(Keys):
     measure: Measure | None = key("How long this model is measured; overrides `defaults`.")
     inputs: Annotated[dict[str, Input], Entries(MAX_INPUTS)] = key(
         "Shapes and values of inputs, by their names.", {}
+    )
+    outputs: Annotated[dict[str, Output], Entries(MAX_OUTPUTS)] = key(
+        "What outputs are, by their names, where the model's graph does not say it.", {}
     )
     limits: Limits | None = key("Limits of this model's attempts and cells; override `defaults`.")
     reuse: Annotated[str, _Reuse()] | None = key(

@@ -2,7 +2,8 @@
 
 Each output of each input set is judged on its own, by every rule of `bounds.py`: the norm of its errors, the
 largest single one, norms of slices, mean and slope. What is allowed is a floor that follows from the
-arithmetic (`rules.py`), and what honest runs of the same model show.
+arithmetic (`rules.py`), and what honest runs of the same model show. An output of indices is judged by the
+share of those that are equal, the outputs of a detector by their matches (`kinds.py`, `detections.py`).
 
 Values that are not finite match in place and kind, and so do shape and dtype. Not judged is an output whose
 reference has no finite value, or is the same for every input set; whose honest runs differ by too much; which
@@ -12,6 +13,8 @@ lies as near to a wrong output (`decoys.py`) as to its reference.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Final, Literal
 
 import numpy as np
@@ -26,8 +29,10 @@ from runtime.judge.bounds import (
     cosine_excess,
     excesses,
     index_excess,
+    near_ties,
 )
 from runtime.judge.decoys import nearest_decoy
+from runtime.judge.detections import Compared, Detections, Matching, compared
 from runtime.judge.figures import (
     LEAST_OF_SLICE,
     Reals,
@@ -37,7 +42,8 @@ from runtime.judge.figures import (
     root_mean_square,
     top1,
 )
-from runtime.judge.rules import Rule
+from runtime.judge.kinds import OutputKind, Role, kinds_by_type
+from runtime.judge.rules import Rule, score_bound
 
 FLOAT_QUANTA: Final = 255
 """Steps into which the range of a float output of a quantised or hybrid model is divided: its quantum is one
@@ -71,7 +77,7 @@ class Judgement:
     `margin` is the error over its bound, by the rule of which it takes most; `mean_abs` is the mean of
     |y - r|, `nonfinite` counts the values of y that are NaN or Inf, `top1` is the share of rows (the last
     axis) whose largest value is at the same place, `peer_rel_l2` is the relative distance of XNNPACK from the
-    same reference.
+    same reference. `equal` is the share of equal elements, of an index; `matching` that of detections.
     """
 
     max_abs: float | None
@@ -85,6 +91,8 @@ class Judgement:
     nonfinite: int = 0
     peer_rel_l2: float | None = None
     margin: float | None = None
+    equal: float | None = None
+    matching: Matching | None = None
 
 
 Outputs = Sequence[Sequence[Array]]
@@ -95,15 +103,28 @@ Outputs = Sequence[Sequence[Array]]
 class Expected:
     """The standard for outputs: the reference's, and those of honest runs by their names.
 
-    Figures of the runs are kept: outputs of several processes are judged by the same.
+    Figures of the runs are kept: outputs of several processes are judged by the same. `kinds`: those of the
+    outputs; empty where nothing is known but their types.
     """
 
     references: Outputs
     facts: Sequence[OutputFacts]
     draws: Mapping[str, Outputs] = field(default_factory=dict)
+    kinds: Sequence[OutputKind] = ()
     _figures: dict[tuple[int, tuple[str, ...]], Draws] = field(
         default_factory=dict, compare=False, repr=False
     )
+
+    def kind(self, i: int) -> OutputKind:
+        """Return the kind of output `i`."""
+        if self.kinds:
+            return self.kinds[i]
+        values = zip(self.references[0], self.facts, strict=True)
+        return kinds_by_type([(value.dtype.kind, fact.scale) for value, fact in values])[i]
+
+    def detections(self) -> dict[Role, int]:
+        """Return the places of the outputs that are detections together, by their roles."""
+        return {kind.role: i for i, kind in enumerate(self.kinds) if kind.role is not None}
 
     def others(self, k: int, i: int) -> list[Array]:
         """Output i's references of every input set but `k`."""
@@ -163,15 +184,15 @@ def judge_each(
     if not facts:
         return [Judgement(None, None, None, None, rule.text, "the model has no outputs")]
     varying = variation(references)
-    return [
-        worst(
-            [
-                _Comparison(expected, rule, k, i, varies=varying[i]).judgement(values[i])
-                for k, values in zip(chosen, outputs, strict=True)
-            ]
-        )
-        for i in range(len(facts))
-    ]
+    detected = expected.detections() if rule.kind != "bit_equal" else {}
+    varies = any(varying[i] for i in detected.values())
+    found: list[list[Judgement]] = [[] for _ in facts]
+    for k, values in zip(chosen, outputs, strict=True):
+        for i, value in enumerate(values):
+            one = _Comparison(expected, rule, k, i, varies=varies if i in detected.values() else varying[i])
+            together = (values, detected) if i in detected.values() else None
+            found[i].append(one.judgement(value, together))
+    return [worst(judgements) for judgements in found]
 
 
 def variation(references: Outputs) -> list[bool]:
@@ -184,6 +205,7 @@ def worst(judgements: Sequence[Judgement]) -> Judgement:
     """Join judgements: fail if any fails, not judged if none is; the worst figure of each kind."""
     verdicts = [j.verdict for j in judgements]
     verdict: Verdict | None = "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else None
+    matchings = [j.matching for j in judgements if j.matching is not None]
     # A failure is explained by itself; what was not judged matters where nothing failed.
     notes = [j.note for j in judgements if j.note and (verdict != "fail" or j.verdict == "fail")]
     return Judgement(
@@ -198,6 +220,8 @@ def worst(judgements: Sequence[Judgement]) -> Judgement:
         nonfinite=sum(j.nonfinite for j in judgements),
         peer_rel_l2=_worst(max, (j.peer_rel_l2 for j in judgements)),
         margin=_worst(max, (j.margin for j in judgements if verdict is None or j.verdict is not None)),
+        equal=_worst(min, (j.equal for j in judgements)),
+        matching=reduce(add, matchings) if matchings else None,
     )
 
 
@@ -216,8 +240,10 @@ class _Comparison:
     i: int
     varies: bool
 
-    def judgement(self, y: Array) -> Judgement:
-        """Judge the output."""
+    def judgement(
+        self, y: Array, together: tuple[Sequence[Array], Mapping[Role, int]] | None = None
+    ) -> Judgement:
+        """Judge the output. `together`: all outputs, and the places of those that are detections with it."""
         fact, r = self.expected.facts[self.i], self.expected.references[self.k][self.i]
         where = f"output {fact.name!r} of input set {self.k}"
         if y.dtype != r.dtype or y.shape != r.shape:
@@ -233,12 +259,17 @@ class _Comparison:
             return Judgement(None, None, None, "fail", self.rule.text, note, nonfinite=nonfinite)
         # What is not finite is alike, and counts no further.
         real_r, real_y = np.where(known, real_r, 0.0), np.where(known, real_y, 0.0)
-        excess = self._excess(real_r, real_y)
+        matches = None if together is None else self._matches(*together)
+        excess = self._excess(real_r, real_y) if matches is None else Excess(matches.ratio, matches.text)
         passed = excess.ratio <= 1.0
         unjudged = self._proves_nothing(known) if passed else ""
-        unjudged = unjudged or self._amplified(real_r)
-        if passed and not unjudged and self.rule.kind != "bit_equal":
-            unjudged = self._mistakable(known, real_r, real_y)
+        if matches is not None:
+            if passed and not unjudged and not matches.is_judged:
+                unjudged = f"its reference has no detection above {matches.bound:g}"
+        else:
+            unjudged = unjudged or self._amplified(real_r)
+            if passed and not unjudged and self.rule.kind != "bit_equal":
+                unjudged = self._mistakable(known, real_r, real_y)
         note = "" if passed else f"{where}: {excess.text}"
         if unjudged:
             note = f"output {fact.name!r} is not judged: {unjudged}"
@@ -255,6 +286,33 @@ class _Comparison:
             nonfinite=nonfinite,
             peer_rel_l2=self._peer(known, real_r),
             margin=excess.ratio if math.isfinite(excess.ratio) else None,
+            equal=float(np.mean(real_r == real_y)) if self._is_index() and r.size else None,
+            # Told once for the four of them.
+            matching=matches.matching if matches is not None and self._role() == "boxes" else None,
+        )
+
+    def _role(self) -> Role | None:
+        return self.expected.kind(self.i).role
+
+    def _matches(self, values: Sequence[Array], places: Mapping[Role, int]) -> Compared:
+        """Compare the detections that all outputs are together with the reference's."""
+
+        def read(outputs: Sequence[Array]) -> Detections:
+            facts = self.expected.facts
+            return Detections.of({role: _real(outputs[i], facts[i]) for role, i in places.items()})
+
+        references = self.expected.references[self.k]
+        runs = [self.expected.draws[name][self.k] for name in self.rule.draws]
+        scores = _real(references[places["scores"]], self.expected.facts[places["scores"]])
+        known = np.nan_to_num(scores)
+        quantum = _quantum(known, self.expected.facts[places["scores"]])
+        alike = [run for run in runs if all(run[i].shape == references[i].shape for i in places.values())]
+        return compared(
+            read(references),
+            read(values),
+            [read(run) for run in alike],
+            quantum,
+            lambda off: score_bound(self.rule, known, quantum, off),
         )
 
     def _excess(self, r: Reals, y: Reals) -> Excess:
@@ -274,18 +332,30 @@ class _Comparison:
             return Excess(ratio, f"root mean square of y-r: {error:.3g} > {floor.rms:.3g}")
         if self._is_index():
             runs = [self.expected.draws[name][self.k][self.i] for name in self.rule.draws]
-            return index_excess(y, r, [run for run in runs if run.shape == r.shape])
+            undecided = self._undecided(r)
+            return index_excess(
+                y[~undecided], r[~undecided], [run[~undecided] for run in runs if run.shape == r.shape]
+            )
         draws = self.expected.drawn(self.i, self.rule.draws)
         found = excesses(figures(y - r, r), draws, self.k, floor, self.rule.spread)
         return max(found, key=lambda one: one.ratio)
 
     def _is_index(self) -> bool:
-        dtype = self.expected.references[self.k][self.i].dtype
-        return dtype.kind in "iub" and self.expected.facts[self.i].scale == 0.0
+        return self.expected.kind(self.i).kind == "index"
+
+    def _undecided(self, r: Reals) -> NDArray[np.bool_]:
+        """Return the places of an index whose best candidates are nearer than an honest error of one is."""
+        kind = self.expected.kind(self.i)
+        if kind.candidates is None:
+            return np.zeros(r.shape, np.bool_)
+        fact = self.expected.facts[kind.candidates]
+        values = _real(self.expected.references[self.k][kind.candidates], fact)
+        worst = self.expected.drawn(kind.candidates, self.rule.draws).worst("largest", self.k)
+        bound = score_bound(self.rule, values, _quantum(values, fact), worst)
+        return near_ties(values, bound, kind).reshape(r.shape)
 
     def _quantum(self, r: Reals) -> float:
-        """Return the step of an output: its scale, or for a float a part of the reference's range."""
-        return self.expected.facts[self.i].scale or float(r.max() - r.min()) / FLOAT_QUANTA
+        return _quantum(r, self.expected.facts[self.i])
 
     def _proves_nothing(self, known: NDArray[np.bool_]) -> str:
         """Return why agreement with this reference proves nothing; empty where it does."""
@@ -321,6 +391,11 @@ class _Comparison:
             return None
         real_x = _real(x, self.expected.facts[self.i])[known]
         return relative_norm(real_x - r[known], r) if np.isfinite(real_x).all() else None
+
+
+def _quantum(r: Reals, fact: OutputFacts) -> float:
+    """Return the step of an output: its scale, or for a float a part of the reference's range."""
+    return fact.scale or float(r.max(initial=0.0) - r.min(initial=0.0)) / FLOAT_QUANTA
 
 
 def _real(values: Array, fact: OutputFacts) -> Reals:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runtime.judge.figures import Figures, Reals, cosine, relative_norm
+from runtime.judge.kinds import OutputKind
 
 FACTORS: Final = {"rms": 1.75, "largest": 2.0, "mean": 2.0, "slope": 2.0, "slices": 2.0}
 """How much farther off than the worst honest run an output may be, by figure. Chosen: on the honest pairings
@@ -130,9 +132,29 @@ def cosine_excess(y: Reals, r: Reals) -> Excess:
 
 def index_excess(y: Reals, r: Reals, runs: Sequence[Reals]) -> Excess:
     """Compare class ids and the like, of which another one is no nearer for being the next."""
+    if not r.size:
+        return Excess(0.0, "")
     worst = max((float(np.mean(run != r)) for run in runs), default=0.0)
     bound, found = FEW_INDICES + 2.0 * worst, float(np.mean(r != y))
     return Excess(found / bound, f"{found:.3%} of the indices differ, allowed are {bound:.3%}")
+
+
+def near_ties(values: Reals, bound: float, kind: OutputKind) -> NDArray[np.bool_]:
+    """Return where the two best of the values that an index was chosen from are within `bound`.
+
+    The values of one place lie along the kind's axis. Sorted ones are those chosen, each at its index's
+    place: one is undecided where its neighbour before or behind is as near.
+    """
+    if kind.is_sorted:
+        near = np.abs(np.diff(values, axis=-1)) <= bound
+        edge = np.zeros((*values.shape[:-1], 1), np.bool_)
+        return np.asarray(np.concatenate([edge, near], -1) | np.concatenate([near, edge], -1))
+    ordered = np.sort(values, axis=kind.axis)
+    if values.shape[kind.axis] < 2:
+        return np.zeros(np.take(ordered, 0, kind.axis).shape, np.bool_)
+    top, second = (0, 1) if kind.is_least else (-1, -2)
+    gap = np.abs(np.take(ordered, top, kind.axis) - np.take(ordered, second, kind.axis))
+    return np.asarray(gap <= bound)
 
 
 _LEAST: Final = 1e-300

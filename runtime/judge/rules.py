@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 
 from runtime.judge.arithmetic import Arithmetic
-from runtime.judge.bounds import MAX_RELATIVE, MIN_CENTRED_COSINE, Floor
+from runtime.judge.bounds import FACTORS, MAX_RELATIVE, MIN_CENTRED_COSINE, Floor
 from runtime.judge.figures import Reals, root_mean_square
 
 FP32_TOLERANCE: Final = 1e-4
@@ -61,6 +61,14 @@ class Rule:
         share = self.tolerance * root_mean_square(reference)
         unit = share + ABSOLUTE_FLOOR
         return Floor(unit, 10.0 * unit, 0.3 * share + ABSOLUTE_FLOOR, 0.3 * self.tolerance, 3.0 * unit)
+
+
+def score_bound(rule: Rule, values: Reals, quantum: float, honest: float) -> float:
+    """Return what a single one of `values` may be off by. `honest`: the largest error of an honest run."""
+    if rule.kind == "cosine":
+        return max(2.0 * quantum, MAX_RELATIVE * root_mean_square(values)) + ABSOLUTE_FLOOR
+    floor = rule.floor(values, quantum).largest if values.size else 0.0
+    return floor + FACTORS["largest"] * rule.spread * honest + ABSOLUTE_FLOOR
 
 
 def rule_for(

@@ -7,22 +7,20 @@ what it needs when it runs.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from runtime.tools.calls import USAGE, clear_errors, options_of, refuse, rules_of, visible
+from runtime.tools.model_bisect import verb as bisect_verb
+
 if TYPE_CHECKING:
-    from runtime.measure.inputs import InputRule
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
 
-USAGE: Final = 2
-"""Exit code for a wrong call or a file that cannot be used, the same as Click's and the farm's."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -66,6 +64,7 @@ def model_verbs() -> typer.Typer:
             "farm model prime --option device=1 --option precision=fp16",
         ),
     )(prime)
+    app.command("bisect", epilog=_examples(*bisect_verb.EXAMPLES))(bisect_verb.bisect)
     return app
 
 
@@ -94,7 +93,7 @@ def info(
     from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
     from runtime.tools.model_info.source import readable_model
 
-    with _clear_errors(file), readable_model(file) as (path, model):
+    with clear_errors(file), readable_model(file) as (path, model):
         facts = model_facts(model, path.stat().st_size)
         memory, advice = memory_plan(model.subgraphs[0]), advice_for(facts.kind)
         total = sum(len(s.operators) for s in model.subgraphs[:1])
@@ -105,7 +104,7 @@ def info(
     else:
         parts = [_fact_lines(str(file), facts), _memory_lines(memory), _view_lines(views)]
         for line in chain(*parts, _advice_lines(advice)):
-            typer.echo(_visible(line))
+            typer.echo(visible(line))
     return 0
 
 
@@ -137,9 +136,9 @@ def plan(
     from runtime.tools.model_info.source import readable_model
 
     if as_json and as_dot:
-        _refuse("--json and --dot are two forms of one plan; give one of them")
-    options = _options(option or [], threads)
-    with _clear_errors(file), readable_model(file) as (_, model):
+        refuse("--json and --dot are two forms of one plan; give one of them")
+    options = options_of(option or [], threads)
+    with clear_errors(file), readable_model(file) as (_, model):
         planner = model_plan.planner_of(delegate, options, device_class, is_tuned=tuned)
         found = model_plan.model_plan(model, planner)
         if as_json:
@@ -147,7 +146,7 @@ def plan(
         else:
             shown = model_plan.dot if as_dot else model_plan.lines
             for line in shown(found, file.name):
-                typer.echo(_visible(line))
+                typer.echo(visible(line))
     return 0
 
 
@@ -183,16 +182,16 @@ def profile(
     from runtime.tools import model_profile
     from runtime.tools.model_info.source import readable_model
 
-    options = _options(option or [], threads)
-    rules = _rules(input_ or [], shape or [])
+    options = options_of(option or [], threads)
+    rules = rules_of(input_ or [], shape or [])
     further = [_delegate(text) for text in then or []]
-    with _clear_errors(file), readable_model(file) as (path, _):
+    with clear_errors(file), readable_model(file) as (path, _):
         found = model_profile.profile_file(path, delegate, options, rules, rounds, further)
         if as_json:
             typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))
         else:
             for line in model_profile.lines(found, file.name):
-                typer.echo(_visible(line))
+                typer.echo(visible(line))
     return 0
 
 
@@ -215,74 +214,27 @@ def prime(
     """
     from runtime.tools.priming import networks, prime_device
 
-    with _clear_errors():
+    with clear_errors():
         chosen = tuple(files or ()) or networks()
-        found = prime_device(delegate, _options(option or [], None), chosen)
+        found = prime_device(delegate, options_of(option or [], None), chosen)
     if as_json:
         typer.echo(json.dumps({"models": len(chosen), **asdict(found)}, indent=1))
     else:
         typer.echo(
-            f"{_visible(found.device)}: {found.known + found.compiled} kernels of {len(chosen)} models are "
+            f"{visible(found.device)}: {found.known + found.compiled} kernels of {len(chosen)} models are "
             f"kept, {found.compiled} of them are new"
         )
     for failure in found.failures:
-        typer.echo(f"error: {_visible(failure)}", err=True)
+        typer.echo(f"error: {visible(failure)}", err=True)
     if found.failures:
         raise typer.Exit(1)
     return 0
 
 
-def _rules(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:
-    """`--input` and `--shape` as the rules of a measurement's inputs."""
-    from runtime.measure.inputs import InputRule
-
-    found: dict[str, InputRule] = {}
-    for text in ranges:
-        name, _, bounds = text.rpartition("=")
-        match = re.fullmatch(r"(-?[\d.]+)\.\.(-?[\d.]+)", bounds)
-        low, high = (_number(match[1]), _number(match[2])) if match else (None, None)
-        if not name or low is None or high is None or low > high:
-            _refuse(f"--input {text!r} is not of the form NAME=LOW..HIGH, as ids=0..999")
-        found[name] = InputRule(low=low, high=high)
-    for text in shapes:
-        name, _, sizes = text.rpartition("=")
-        if not name or not re.fullmatch(r"\d{1,9}(,\d{1,9})*", sizes):
-            _refuse(f"--shape {text!r} is not of the form NAME=N,N,..., as image=1,224,224,3")
-        extents = tuple(int(size) for size in sizes.split(","))
-        found[name] = replace(found.get(name, InputRule()), shape=extents)
-    return found
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _delegate(text: str) -> tuple[str, dict[str, str | int]]:
     """`DELEGATE:NAME=VALUE,...` as the delegate's name and its options."""
     name, _, options = text.partition(":")
-    return name, _options([part for part in options.split(",") if part], None)
-
-
-def _options(given: list[str], threads: int | None) -> dict[str, str | int]:
-    """`NAME=VALUE` as a mapping; what a value may be is the delegate's to say."""
-    found: dict[str, str | int] = {} if threads is None else {"threads": threads}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            _refuse(f"--option {text!r} is not of the form NAME=VALUE")
-        if name in found:
-            _refuse(f"the option {name!r} is given twice")
-        found[name] = value
-    return found
-
-
-def _refuse(text: str) -> NoReturn:
-    """End a wrong call with one line."""
-    typer.echo(f"error: {_visible(text)}", err=True)
-    raise typer.Exit(USAGE)
+    return name, options_of([part for part in options.split(",") if part], None)
 
 
 def strip(
@@ -303,7 +255,7 @@ def strip(
 
     from runtime.tools import skeleton
 
-    with _clear_errors(file):
+    with clear_errors(file):
         stripped = skeleton.strip(file.read_bytes(), seed)
         scaled: list[str] = []
         if calibrate:
@@ -313,7 +265,7 @@ def strip(
         _write(out, content, force=force)
     held = sum(hole.size for hole in stripped.holes)
     typer.echo(
-        f"{_visible(str(out))}: {len(content)} bytes for {len(stripped.data)}; {len(stripped.holes)} buffers "
+        f"{visible(str(out))}: {len(content)} bytes for {len(stripped.data)}; {len(stripped.holes)} buffers "
         f"with {held} bytes are generated, {len(scaled)} corrections of scale; restores to sha256 {digest}"
     )
     return 0
@@ -329,10 +281,10 @@ def restore(
 
     from runtime.model.skeleton import restore_skeleton
 
-    with _clear_errors(file):
+    with clear_errors(file):
         content = restore_skeleton(file.read_bytes())
         _write(out, content, force=force)
-    typer.echo(f"{_visible(str(out))}: {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
+    typer.echo(f"{visible(str(out))}: {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
     return 0
 
 
@@ -395,36 +347,13 @@ def _bytes(count: int) -> str:
     return f"{count / 2**20:.2f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
 
 
-def _visible(text: str) -> str:
-    """Escape what is not printable, so that a name in a file cannot move the cursor."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-@contextmanager
-def _clear_errors(file: Path | None = None) -> Iterator[None]:
-    """Print an expected error as one line with the file's name, and exit with code 2."""
-    from runtime.errors import FarmRuntimeError
-
-    try:
-        yield
-    except OSError as error:
-        typer.echo(f"error: {_visible(str(error.filename))}: {error.strerror}", err=True)
-        raise typer.Exit(USAGE) from error
-    except FarmRuntimeError as error:
-        text = str(error)
-        # Most errors of the reader name the file; those about bytes in memory cannot.
-        where = "" if file is None or text.startswith(str(file)) else f"{file}: "
-        typer.echo(f"error: {_visible(where + text)}", err=True)
-        raise typer.Exit(USAGE) from error
-
-
 def _write(out: Path, content: bytes | bytearray, *, force: bool) -> None:
     """Write a new file. One that is there may be the user's only copy, and stays unless `force`."""
     try:
         with out.open("wb" if force else "xb") as file:
             file.write(content)
     except FileExistsError as error:
-        typer.echo(f"error: {_visible(str(out))} exists; --force replaces it", err=True)
+        typer.echo(f"error: {visible(str(out))} exists; --force replaces it", err=True)
         raise typer.Exit(USAGE) from error
 
 

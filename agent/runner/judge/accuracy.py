@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from agent.attempt.files import AttemptFile, ProcessReport, outputs_path
 from agent.runner.judge.references import References
 from agent.runner.tunings import cold, timed
 from agent.wire.bounded import MAX_OUTPUTS
-from agent.wire.measurement import Accuracy, OutputAccuracy
+from agent.wire.measurement import Accuracy, MatchedDetections, OutputAccuracy
 from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.registry import delegate_descriptor
 from runtime.judge.agreement import Expected, Judgement, OutputFacts, Outputs, judge, judge_each, worst
 from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.kinds import Kind, OutputKind
 from runtime.judge.rules import Rule, rule_for
 from runtime.measure.inputs import POOL_SIZE
 from runtime.measure.outputs import load_outputs
@@ -31,6 +33,7 @@ class ModelKind:
 
     arithmetic: Arithmetic
     keeps_state: bool
+    outputs: tuple[OutputKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,10 @@ def judged_outputs(
         return JudgedOutputs(unjudged(reference.label, kind))
     rule = _rule(attempt, reports[0], references, kind)
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in reports[0].output_facts]
-    first, again = (_expected(references, facts, part) for part in (slice(POOL_SIZE), slice(POOL_SIZE, None)))
+    # A peer that has other outputs than the file fails by their number.
+    kinds = kind.outputs if len(kind.outputs) == len(facts) else ()
+    parts = (slice(POOL_SIZE), slice(POOL_SIZE, None))
+    first, again = (_expected(references, facts, kinds, part) for part in parts)
     fresh = [
         load_outputs(outputs_path(folder, s.index), len(facts)) for r in cold(reports) if (s := r.samples)
     ]
@@ -77,8 +83,11 @@ def judged_outputs(
         others += [judge_each(again, outputs[POOL_SIZE:], rule) for outputs in fresh]
     measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in timed(reports)]
     later = [judgement for process in measured for judgement in process.judged(first, rule)]
-    overall = asdict(worst([*each, *(judgement for other in others for judgement in other), *later]))
-    outputs = tuple(_figures(fact, judgement) for fact, judgement in zip(facts, each, strict=False))
+    overall = _overall(worst([*each, *(judgement for other in others for judgement in other), *later]))
+    outputs = tuple(
+        _figures(fact, judgement, first.kind(i).kind)
+        for i, (fact, judgement) in enumerate(zip(facts, each, strict=False))
+    )
     warnings = tuple(
         f"process {process.index + 1}: {NONDETERMINISTIC}"
         for process in measured
@@ -88,10 +97,17 @@ def judged_outputs(
     return JudgedOutputs(accuracy, warnings)
 
 
-def _expected(references: References, facts: Sequence[OutputFacts], part: slice) -> Expected:
+def _overall(judgement: Judgement) -> dict[str, Any]:
+    """Return the figures of all outputs together; those of a kind are told with each output."""
+    return {name: one for name, one in asdict(judgement).items() if name not in ("equal", "matching")}
+
+
+def _expected(
+    references: References, facts: Sequence[OutputFacts], kinds: Sequence[OutputKind], part: slice
+) -> Expected:
     """Return the reference for a part of the steps: those of a model just opened, or the later ones."""
     draws: dict[str, Outputs] = {kind.value: draw.outputs[part] for kind, draw in references.draws.items()}
-    return Expected(references.reference.outputs[part], facts, draws)
+    return Expected(references.reference.outputs[part], facts, draws, kinds)
 
 
 def unjudged(reference: str | None, note: str) -> Accuracy:
@@ -146,7 +162,8 @@ class _Measured:
         return [judge(expected, [outputs], rule, sets=[k]) for k, outputs in self.sets]
 
 
-def _figures(fact: OutputFacts, judgement: Judgement) -> OutputAccuracy:
+def _figures(fact: OutputFacts, judgement: Judgement, kind: Kind) -> OutputAccuracy:
+    matching = judgement.matching
     return OutputAccuracy(
         name=fact.name,
         max_abs=judgement.max_abs,
@@ -157,6 +174,9 @@ def _figures(fact: OutputFacts, judgement: Judgement) -> OutputAccuracy:
         nonfinite=judgement.nonfinite,
         verdict=judgement.verdict,
         margin=judgement.margin,
+        kind=kind,
+        equal=judgement.equal,
+        detections=None if matching is None else MatchedDetections(**asdict(matching)),
     )
 
 

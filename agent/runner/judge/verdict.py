@@ -36,6 +36,7 @@ from runtime.common.statistics import estimate
 from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
 from runtime.judge.arithmetic import arithmetic_of, keeps_state
+from runtime.judge.kinds import UnknownOutputError, output_kinds
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
 from runtime.measure.samples.variation import Timed, variation_of
 from runtime.model.reader import read_model
@@ -150,10 +151,15 @@ def _model_facts(attempt: AttemptFile, report: ProcessReport) -> _ModelFacts | s
         model = read_model(Path(attempt.model_path).read_bytes())
     except FarmRuntimeError as error:
         return f"the model's arithmetic is not known: {error}"
+    try:
+        stated = {spec.name: (spec.kind, spec.role) for spec in attempt.job.plan.outputs}
+        outputs = output_kinds(model, stated)
+    except UnknownOutputError as error:
+        return str(error)
     arithmetic = arithmetic_of(model)
     precision = report.settings.get("precision", "unknown")
     bound = plausibility.shortest_ms(model, _silicon(attempt.device), arithmetic, precision)
-    return _ModelFacts(ModelKind(arithmetic, keeps_state(model)), bound)
+    return _ModelFacts(ModelKind(arithmetic, keeps_state(model), outputs), bound)
 
 
 def _silicon(device: Device) -> plausibility.Device:

@@ -126,6 +126,8 @@ def test_a_struck_out_cell_in_full_shows_no_latency() -> None:
     assert "struck out" in text
     assert "0.777" not in text
     assert "rel l2 2e-07" in text
+    assert "farm model bisect FILE --delegate" in text
+    assert "bisect" not in cell_text(cell(p50=0.777), [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""`farm model bisect`: finds the operator, or the fusion, of which a wrong output comes."""

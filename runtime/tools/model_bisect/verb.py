@@ -1,0 +1,137 @@
+"""`farm model bisect`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from runtime.tools.calls import clear_errors, options_of, rules_of, visible
+
+if TYPE_CHECKING:
+    from runtime.tools.model_bisect.search import Bisected, Suspect
+
+EXAMPLES: Final = (
+    "farm model bisect my.tflite --delegate gpu",
+    "farm model bisect my.tflite --delegate gpu --option precision=fp16 --json",
+    "farm model bisect bert.tflite --input ids=0..999 --out wrong",
+)
+
+_SHOWN: Final = 5
+"""Operators with the largest errors that are printed. Chosen to fit a screen; `--json` has all."""
+
+
+def bisect(
+    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    delegate: Annotated[str, typer.Option(help="The delegate whose outputs are wrong.")] = "gpu",
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
+    ] = None,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=LOW..HIGH", help="Values of an input; repeatable."),
+    ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the wrong operators; bisected by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> int:
+    """Find the first operator that a delegate computes wrongly.
+
+    Every operator is run alone on LiteRT's values, then every fusion, then the whole model. A wrong operator
+    is written as a model of its own, with its inputs. Exit code: 0 nothing is wrong, 1 something is.
+    """
+    from runtime.measure.inputs import make_pool
+    from runtime.measure.loading import Opener
+    from runtime.tools.model_bisect import search
+    from runtime.tools.model_info.source import readable_model
+
+    options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
+    with clear_errors(file), readable_model(file) as (path, model):
+        details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
+        pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
+        found = search.bisect(
+            model, pool.sets[0], delegate, options, lambda phase: typer.echo(f"{phase} ...", err=True)
+        )
+        written = {
+            suspect.operators: _written(found, suspect, model, out or Path("bisected"))
+            for suspect in found.suspects
+        }
+    if as_json:
+        typer.echo(json.dumps(_document(found, written), indent=1))
+    else:
+        for line in _lines(file.name, delegate, found, written):
+            typer.echo(visible(line))
+    if found.suspects:
+        raise typer.Exit(1)
+    return 0
+
+
+def _written(found: Bisected, suspect: Suspect, model: Any, folder: Path) -> str:
+    from runtime.errors import FarmRuntimeError
+    from runtime.tools.model_bisect.oracle import write_arrays
+    from runtime.tools.model_bisect.search import one_operator
+
+    try:
+        data, inputs = one_operator(model, suspect, found.values)
+    except FarmRuntimeError as error:
+        return f"not written: {error}"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / ("_".join(map(str, suspect.operators)) + ".tflite")
+    target.write_bytes(data)
+    write_arrays(target.with_suffix(".npz"), inputs)
+    return str(target)
+
+
+def _named(found: Bisected, suspect: Suspect) -> str:
+    return " + ".join(f"{i} {found.graph.operators[i].name}" for i in suspect.operators)
+
+
+def _lines(name: str, delegate: str, found: Bisected, written: dict[tuple[int, ...], str]) -> Iterator[str]:
+    yield f"{name} on {delegate}, {found.settings.get('precision', 'fp32')}; {found.rule}"
+    if not found.suspects:
+        yield f"  no operator of {len(found.graph.operators)} is outside the rule"
+    for number, suspect in enumerate(found.suspects):
+        tensor = found.graph.tensors[suspect.tensor].name
+        yield f"  {'first' if not number else 'also'}: {_named(found, suspect)}, {suspect.how}, {tensor!r}"
+        yield f"    {suspect.judgement.note}"
+        yield f"    {written[suspect.operators]}"
+    if found.in_place is not None:
+        yield f"  in the whole model the first outside the rule is {_named(found, found.in_place)}"
+    largest = sorted(found.errors.items(), key=lambda one: -one[1])[:_SHOWN]
+    yield "  largest relative errors alone: " + ", ".join(
+        f"{i} {found.graph.operators[i].name} {error:.2g}" for i, error in largest
+    )
+    if found.missing:
+        yield f"  not tried alone (state, strings, other subgraphs): {', '.join(map(str, found.missing))}"
+
+
+def _document(found: Bisected, written: dict[tuple[int, ...], str]) -> dict[str, Any]:
+    def told(suspect: Suspect) -> dict[str, Any]:
+        judgement = suspect.judgement
+        return {
+            "operators": [{"index": i, "name": found.graph.operators[i].name} for i in suspect.operators],
+            "how": suspect.how,
+            "tensor": found.graph.tensors[suspect.tensor].name,
+            "max_abs": judgement.max_abs,
+            "rel_l2": judgement.rel_l2,
+            "cosine": judgement.cosine,
+            "note": judgement.note,
+            "file": written.get(suspect.operators),
+        }
+
+    return {
+        "rule": found.rule,
+        "settings": dict(found.settings),
+        "suspects": [told(one) for one in found.suspects],
+        "in_place": None if found.in_place is None else told(found.in_place),
+        "errors": {str(i): error for i, error in found.errors.items()},
+        "missing": list(found.missing),
+    }
