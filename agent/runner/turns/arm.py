@@ -23,12 +23,12 @@ from agent.attempt.files import (
 )
 from agent.machine.publishable import why_not_published
 from agent.machine.rounds import Round, taken
-from agent.processes.environment import for_runner
+from agent.processes.environment import for_runner, own_caches
 from agent.runner.failures import failure_of
 from agent.runner.judge.blocks import added, block_figures
 from agent.runner.judge.stopping import Stopped
 from agent.runner.judge.verdict import not_measured
-from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment, own_caches
+from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment
 from agent.runner.probe.reported import present_device
 from agent.runner.tunings import cold_index, planned_tunings, timed
 from agent.runner.turns.children import Children, bounded
