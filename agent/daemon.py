@@ -319,7 +319,7 @@ def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
         return 1
     with lock:
         try:
-            return Agent(config, connect(), probe(config.probe_command)).run()
+            return Agent(config, connect(), probe(config.probe_command, sandbox=config.sandbox)).run()
         except (ProbeError, OSError, sqlite3.Error) as error:
             log.error("%s", error)
             return 1

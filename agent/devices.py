@@ -1,19 +1,28 @@
 """The devices of this host, as a runner process lists (`--probe`) or checks them (`--check`).
 
-Only a valid answer is accepted.
+Only a valid answer is accepted. The process imports every installed delegate and loads every driver, so it
+runs in the boundary of a runner, in a folder of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import Field
 
-from agent.processes.environment import for_runner
+from agent.processes.environment import farm_cache, for_runner, own_caches
 from agent.processes.exit_reason import describe_exit, last_line
+from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings, boundary_for
+from agent.processes.sandbox.inner import InnerBoundary
+from agent.processes.sandbox.reach import Reach
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate
 
@@ -71,35 +80,44 @@ def check(*, again: bool = False, timeout_s: float = CHECK_TIMEOUT_S) -> CheckRe
     Raises `ProbeError` where the check ended without an answer; nothing is kept of the device in question.
     """
     command = [*RUNNER_COMMAND, "--check", *(["--again"] if again else [])]
-    return _ask(command, timeout_s, CheckReport)
+    return _ask(command, timeout_s, CheckReport, keeps=True)
 
 
-def probe(command: Sequence[str] = RUNNER_COMMAND, timeout_s: float = PROBE_TIMEOUT_S) -> ProbeReport:
+def probe(
+    command: Sequence[str] = RUNNER_COMMAND,
+    timeout_s: float = PROBE_TIMEOUT_S,
+    sandbox: SandboxSettings | None = None,
+) -> ProbeReport:
     """List the devices. A driver that crashes or hangs loses the OpenCL devices, never the CPU.
 
+    `sandbox`: None for what the environment says.
     Raises `ProbeError` where not even the CPU can be described.
     """
     try:
-        return _ask([*command, "--probe"], timeout_s, ProbeReport)
+        return _ask([*command, "--probe"], timeout_s, ProbeReport, sandbox)
     except ProbeError as error:
         reason = f"listing OpenCL devices failed: {error}"
-        return _ask([*command, "--probe", "--without-opencl", reason], timeout_s, ProbeReport)
+        return _ask([*command, "--probe", "--without-opencl", reason], timeout_s, ProbeReport, sandbox)
 
 
-def _ask(command: list[str], timeout_s: float, answer_type: type[_Answer]) -> _Answer:
-    try:
-        answer = subprocess.run(  # noqa: S603  # our own runner
-            command,
-            env=for_runner(),
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ProbeError(f"no answer within {timeout_s:g} s") from error
-    except OSError as error:
-        raise ProbeError(f"{command[0]} cannot be run: {error.strerror}") from error
+def _ask(
+    command: list[str],
+    timeout_s: float,
+    answer_type: type[_Answer],
+    sandbox: SandboxSettings | None = None,
+    *,
+    keeps: bool = False,
+) -> _Answer:
+    """Run the command and return its answer. `keeps`: it may write into the farm's cache."""
+    with tempfile.TemporaryDirectory(prefix="farm-probe-", ignore_cleanup_errors=True) as folder:
+        try:
+            answer = _answered(command, timeout_s, Path(folder), sandbox, keeps=keeps)
+        except subprocess.TimeoutExpired as error:
+            raise ProbeError(f"no answer within {timeout_s:g} s") from error
+        except OSError as error:
+            raise ProbeError(f"{command[0]} cannot be run: {error.strerror}") from error
+        except (ValueError, subprocess.SubprocessError) as error:
+            raise ProbeError(f"{command[0]} cannot be run: {error}") from error
     if answer.returncode != 0:
         last = last_line(answer.stderr.decode(errors="replace"))
         raise ProbeError(
@@ -109,3 +127,53 @@ def _ask(command: list[str], timeout_s: float, answer_type: type[_Answer]) -> _A
         return answer_type.model_validate_json(answer.stdout)
     except ValueError as error:
         raise ProbeError(f"the probe's answer is not understood: {error}") from error
+
+
+def _answered(
+    command: Sequence[str], timeout_s: float, folder: Path, sandbox: SandboxSettings | None, *, keeps: bool
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a folder of its own, within a boundary; end what it leaves running.
+
+    Raises `OSError`, `ValueError`, `SubprocessError`.
+    """
+    settings = sandbox or SandboxSettings.from_environment()
+    environment = for_runner()
+    cache = farm_cache(environment).resolve()
+    if settings.on:
+        temporary = folder / TEMPORARY_FOLDER
+        temporary.mkdir()
+        environment |= {**own_caches(folder), "FARM_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
+    if keeps:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write = (folder, *settings.write, *((cache,) if keeps else ()))
+    closing = _closing(command, environment, (cache, *settings.read), write) if settings.on else None
+    process = subprocess.Popen(  # noqa: S603  # our own runner
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+        preexec_fn=closing,  # noqa: PLW1509  # this process has one thread
+    )
+    with process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _closing(
+    command: Sequence[str], environment: dict[str, str], read: Sequence[Path], write: Sequence[Path]
+) -> Callable[[], None]:
+    """Return what closes the boundary: a runner's, and that of an arm, whose process group nothing leaves."""
+    boundary = boundary_for(Reach(command, environment, read, write), write[0])
+    inner = InnerBoundary(tuple(write))
+
+    def enter() -> None:
+        boundary.enter()
+        inner.enter()
+
+    return enter

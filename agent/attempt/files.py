@@ -6,10 +6,8 @@ process-<i>.json  ProcessReport     of the cold processes, for those that follow
 process-<i>/      its outputs       measuring process -> runner, which has its samples over a pair of sockets
 result.json       RunnerResult      runner -> agent; appears complete (atomic rename)
 samples.json      the raw samples   runner -> agent, which copies them into the store
+<pass>/, reference/                 what a process beside the timed ones writes; a pass sends its report
 sensors           readings          process that reads the sensors -> runner
-labelled.json     LabelledReport    the process that runs on labelled data -> runner
-sustained.json    SustainedReport   the process that invokes without a pause -> runner
-throughput.json   ThroughputReport  the process that keeps several runs in flight -> runner
 cancelled         empty             agent -> runner: this arm is to end with the blocks that it has finished
 ending            empty             runner -> agent: it judges what is finished, and then ends
 left              empty             runner -> agent: a cancelled arm has ended without a result
@@ -150,17 +148,12 @@ class ProcessReport(Report):
 class PassReport(Report):
     """The report of a process that follows the timed ones.
 
-    `name`: the pass's mode of the runner, its word in the log of runs, and the stem of its file. `who`: what
-    messages call the process.
+    `name`: the pass's mode of the runner, its word in the log of runs, and its folder. `who`: what messages
+    call the process.
     """
 
     name: ClassVar[str]
     who: ClassVar[str]
-
-    @classmethod
-    def path(cls, folder: Path) -> Path:
-        """Return where the process writes its report."""
-        return folder / f"{cls.name}.json"
 
 
 class LabelledReport(PassReport):
@@ -222,6 +215,11 @@ def report_path(folder: Path, index: int) -> Path:
 def own_folder(folder: Path, index: int) -> Path:
     """Return the folder in which measuring process `index` of an arm may write, and no other process."""
     return folder / f"process-{index}"
+
+
+def caches_folder(folder: Path, tuning: int = 0) -> Path:
+    """Return the folder of the program caches of an arm's tuning."""
+    return folder / ("caches" if tuning == 0 else f"caches-{tuning}")
 
 
 def outputs_path(folder: Path, index: int) -> Path:

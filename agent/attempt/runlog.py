@@ -1,8 +1,8 @@
-"""The log of processes: one line per start and end, written by the processes themselves.
+"""The log of processes: one line per start and end, written by the runner that starts and ends them.
 
-Every process that runs the model appends `start` and `end`, and its runner `end` where it failed; the agent
-appends `gone` once every process of an attempt is dead, which ends the interval of any other. Times are
-CLOCK_BOOTTIME: the clock of all processes of a host, which also runs while the host sleeps.
+For every process that runs the model it appends `start` and `end`; the agent appends `gone` once every
+process of an attempt is dead, which ends the interval of any other. Times are CLOCK_BOOTTIME: the clock of
+all processes of a host, which also runs while the host sleeps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Event = Literal["start", "end", "gone"]
 class RunLine:
     """One line of the log. `time_ns`: CLOCK_BOOTTIME.
 
-    `what`: reference | measure | labelled | sustained | throughput; at an end also failed; of gone, attempt.
+    `what`: reference | measure | labelled | sustained | throughput; of gone, attempt.
     `carrier`: the attempt under whose lease the process runs; empty where it is the attempt itself.
     """
 
@@ -90,7 +90,7 @@ def intervals(lines: Iterable[RunLine]) -> list[Interval]:
         if line.event == "start":
             open_starts[key] = line
         elif line.event == "end":
-            # A process may have written its end itself before it crashed: its runner writes another one.
+            # An end without a start is of no process.
             if key in open_starts:
                 finished.append(_interval(open_starts.pop(key), line.time_ns))
         else:

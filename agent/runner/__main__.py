@@ -5,9 +5,9 @@ python -m agent.runner --check [--again]               operators of each OpenCL 
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
 python -m agent.runner --measure JOB.json FOLDER INDEX TUNING DESCRIPTOR
-python -m agent.runner --labelled JOB.json FOLDER
-python -m agent.runner --sustained JOB.json FOLDER
-python -m agent.runner --throughput JOB.json FOLDER
+python -m agent.runner --labelled JOB.json FOLDER DESCRIPTOR
+python -m agent.runner --sustained JOB.json FOLDER DESCRIPTOR
+python -m agent.runner --throughput JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --sensors JOB.json...           read the sensors of the jobs' devices until SIGTERM
 """
 
@@ -39,12 +39,12 @@ def main(arguments: list[str]) -> int:
         case ["--measure", job, folder, *numbers] if len(numbers) == 3 and all(map(str.isdecimal, numbers)):
             measure = import_module("agent.runner.turns.measure").measure_process
             measure(Path(job), Path(folder), *map(int, numbers))
-        case ["--labelled", job, folder]:
-            import_module("agent.runner.passes.labelled").labelled_process(Path(job), Path(folder))
-        case ["--sustained", job, folder]:
-            import_module("agent.runner.passes.sustained").sustained_process(Path(job), Path(folder))
-        case ["--throughput", job, folder]:
-            import_module("agent.runner.passes.throughput").throughput_process(Path(job), Path(folder))
+        case [("--labelled" | "--sustained" | "--throughput") as mode, job, folder, number] if (
+            number.isdecimal()
+        ):
+            name = mode.removeprefix("--")
+            run_pass = getattr(import_module(f"agent.runner.passes.{name}"), f"{name}_process")
+            run_pass(Path(job), Path(folder), int(number))
         case ["--sensors", *jobs] if jobs:
             import_module("agent.runner.passes.telemetry").sensors_process([Path(job) for job in jobs])
         case ["--reference", job, kind, target]:

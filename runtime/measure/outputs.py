@@ -8,7 +8,7 @@ slowly, the first few steps do not show.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 
@@ -88,8 +88,8 @@ def save_outputs(path: Path, outputs: Sequence[Sequence[Array]]) -> None:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def load_outputs(path: Path, output_count: int) -> tuple[tuple[Array, ...], ...]:
+def load_outputs(source: Path | IO[bytes], output_count: int) -> tuple[tuple[Array, ...], ...]:
     """Read what `save_outputs` wrote: `[k][i]`."""
-    with np.load(path, allow_pickle=False) as stored:
+    with np.load(source, allow_pickle=False) as stored:
         sets = len(stored.files) // max(1, output_count)
         return tuple(tuple(stored[f"{k}_{i}"] for i in range(output_count)) for k in range(sets))

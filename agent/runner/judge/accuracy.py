@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.attempt.files import AttemptFile, ProcessReport, outputs_path
+from agent.processes.left_files import open_left
 from agent.runner.judge.references import References
 from agent.runner.tunings import cold, timed
 from agent.wire.bounded import MAX_OUTPUTS
@@ -36,6 +39,10 @@ class ModelKind:
     outputs: tuple[OutputKind, ...] = ()
 
 
+class OutputsError(Exception):
+    """A process left no outputs, or what cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedOutputs:
     """The verdict over all processes, and the warnings that the comparison of their outputs gives."""
@@ -51,7 +58,8 @@ def judged_outputs(
     references: References | str,
     kind: ModelKind | str,
 ) -> JudgedOutputs:
-    """Judge every output; the verdict is null with the reason where there is nothing to compare with.
+    """Judge every output; the verdict is null with the reason where there is nothing to compare with. Raises
+    `OutputsError`.
 
     Those of the first cold process give the figures of each output; all tunings count for the verdict.
     `references` and `kind` are texts where there are none. The outputs of a model that keeps state depend on
@@ -75,9 +83,8 @@ def judged_outputs(
     kinds = kind.outputs if len(kind.outputs) == len(facts) else ()
     parts = (slice(POOL_SIZE), slice(POOL_SIZE, None))
     first, again = (_expected(references, facts, kinds, part) for part in parts)
-    fresh = [
-        load_outputs(outputs_path(folder, s.index), len(facts)) for r in cold(reports) if (s := r.samples)
-    ]
+    sets = 2 * POOL_SIZE if again.references else POOL_SIZE
+    fresh = [_outputs(folder, s.index, len(facts), sets) for r in cold(reports) if (s := r.samples)]
     each, *others = (judge_each(first, outputs[:POOL_SIZE], rule) for outputs in fresh)
     if again.references:
         others += [judge_each(again, outputs[POOL_SIZE:], rule) for outputs in fresh]
@@ -149,7 +156,7 @@ class _Measured:
         """
         assert report.samples is not None
         index = report.samples.index
-        first, last = load_outputs(outputs_path(folder, index), len(report.output_facts))
+        first, last = _outputs(folder, index, len(report.output_facts), 2)[:2]
         sets = ((0, first),) if keeps_state else ((0, first), (report.last_set, last))
         return cls(index, report.samples.tuning, sets)
 
@@ -183,3 +190,17 @@ def _figures(fact: OutputFacts, judgement: Judgement, kind: Kind) -> OutputAccur
 def _same(a: Sequence[Array], b: Sequence[Array]) -> bool:
     """Return whether the outputs are equal bit by bit."""
     return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+
+
+def _outputs(folder: Path, index: int, count: int, sets: int) -> tuple[tuple[Array, ...], ...]:
+    """Return the outputs of a process, of so many input sets at least. Raises `OutputsError`: the process may
+    have left anything under that name.
+    """
+    try:
+        with open_left(outputs_path(folder, index)) as file:
+            found = load_outputs(file, count)
+    except (OSError, ValueError, LookupError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise OutputsError(f"the outputs of process {index} cannot be read: {error}") from error
+    if len(found) < sets:
+        raise OutputsError(f"process {index} left outputs of {len(found)} input sets, not of {sets}")
+    return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
-from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, judged_outputs, unjudged
+from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, OutputsError, judged_outputs, unjudged
 from agent.runner.judge.blocks import time_units
 from agent.runner.judge.references import References
 from agent.runner.judge.stages import device_time, init_stages, memory_stages, no_device_time
@@ -66,7 +66,11 @@ def concluded(
     """
     facts = _model_facts(attempt, reports[0])
     kind = facts if isinstance(facts, str) else facts.kind
-    judged = judged_outputs(attempt, reports, folder, references, kind)
+    try:
+        judged = judged_outputs(attempt, reports, folder, references, kind)
+    except OutputsError as error:
+        reason = Reason(code=ReasonCode.RUNNER_ERROR, text=str(error))
+        return RunnerResult(status=Status.FAILED, reason=reason)
     accuracy = judged.accuracy
     measurement = _summed_up(attempt, reports, judged, took_s)
     if accuracy.verdict == "fail":

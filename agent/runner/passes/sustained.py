@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, SlicedRuns, SustainedReport, write_progress
+from agent.attempt.files import AttemptFile, SlicedRuns, SustainedReport
 from agent.runner.opening import input_rules, opener_as_timed
-from agent.runner.passes.process_frame import leave_report
+from agent.runner.passes.process_frame import Tell, send_report
 from agent.runner.passes.telemetry import Telemetry
 from agent.wire.measurement import Sustained, SustainedSlice
 from runtime.measure.sustained import sustain
 
 
-def sustained_process(job_file: Path, folder: Path) -> None:
-    """Run the pass in this process and write `sustained.json`: its slices or the failure."""
-    leave_report(SustainedReport, job_file, folder, _sliced)
+def sustained_process(job_file: Path, folder: Path, descriptor: int) -> None:
+    """Run the pass in this process and send: its slices or the failure."""
+    send_report(SustainedReport, job_file, folder, descriptor, _sliced)
 
 
-def _sliced(attempt: AttemptFile, folder: Path) -> SustainedReport:
+def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
     job = attempt.job
     assert job.plan.sustained_s is not None
     found = sustain(
@@ -26,7 +26,7 @@ def _sliced(attempt: AttemptFile, folder: Path) -> SustainedReport:
         job.model_sha256,
         job.plan.sustained_s,
         input_rules(job.inputs),
-        lambda number, count: write_progress(folder, f"sustained: part {number} of {count}"),
+        lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
     slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)
     return SustainedReport(slices=tuple(slices))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, ThroughputReport, write_progress
+from agent.attempt.files import AttemptFile, ThroughputReport
 from agent.runner.opening import input_rules, opener_as_timed
-from agent.runner.passes.process_frame import leave_report
+from agent.runner.passes.process_frame import Tell, send_report
 from agent.wire.measurement import Throughput
 from agent.wire.plan import ThroughputPlan
 from runtime.measure import throughput as tool
 
 
-def throughput_process(job_file: Path, folder: Path) -> None:
-    """Run the pass in this process and write `throughput.json`: its count or the failure."""
-    leave_report(ThroughputReport, job_file, folder, _counted)
+def throughput_process(job_file: Path, folder: Path, descriptor: int) -> None:
+    """Run the pass in this process and send: its count or the failure."""
+    send_report(ThroughputReport, job_file, folder, descriptor, _counted)
 
 
-def _counted(attempt: AttemptFile, folder: Path) -> ThroughputReport:
+def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport:
     job = attempt.job
     assert job.plan.throughput is not None
-    write_progress(folder, f"throughput: {job.plan.throughput.in_flight} in flight")
+    tell(f"throughput: {job.plan.throughput.in_flight} in flight")
     found = tool.throughput(
         opener_as_timed(attempt, folder),
         attempt.model_path,

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from agent.processes.environment import own_caches
 from agent.runner.probe.host import HOST_CPUS_VARIABLE
-
-_CACHES = {
-    "FARM_CACHE_DIR": "farm",
-    "XDG_CACHE_HOME": "xdg",
-    "POCL_CACHE_DIR": "pocl",
-    "CUDA_CACHE_PATH": "cuda",
-    "NEO_CACHE_DIR": "neo",
-    "MESA_SHADER_CACHE_DIR": "mesa",
-}
-"""Every program cache that we know of, as variable → folder: ours, pyopencl's (under XDG_CACHE_HOME) and the
-drivers'. A cache that is missing here would make the cold start of an attempt a warm one."""
 
 _POOLS = (
     "OPENBLAS_NUM_THREADS",
@@ -41,16 +31,6 @@ def measuring_environment(
         environment[HOST_CPUS_VARIABLE] = listed
     environment.update(dict.fromkeys(_POOLS, str(threads)))
     return environment
-
-
-def own_caches(folder: Path) -> dict[str, str]:
-    """Variables by which every program cache lies in a folder, where it may be written."""
-    found = {}
-    for variable, name in _CACHES.items():
-        cache = folder / name
-        cache.mkdir(parents=True, exist_ok=True)
-        found[variable] = str(cache)
-    return found
 
 
 def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], threads: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.attempt.files import (
@@ -14,6 +14,7 @@ from agent.attempt.files import (
     Failure,
     ProcessReport,
     RunnerResult,
+    caches_folder,
     is_cancelled,
     mark_left,
     own_folder,
@@ -22,17 +23,15 @@ from agent.attempt.files import (
 )
 from agent.machine.publishable import why_not_published
 from agent.machine.rounds import Round, taken
-from agent.processes.environment import for_runner
-from agent.processes.sandbox.inner import InnerBoundary
-from agent.processes.supervisor import Launch
+from agent.processes.environment import for_runner, own_caches
 from agent.runner.failures import failure_of
 from agent.runner.judge.blocks import added, block_figures
 from agent.runner.judge.stopping import Stopped
 from agent.runner.judge.verdict import not_measured
-from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment, own_caches
+from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment
 from agent.runner.probe.reported import present_device
 from agent.runner.tunings import cold_index, planned_tunings, timed
-from agent.runner.turns.children import Children
+from agent.runner.turns.children import Children, bounded
 from agent.runner.turns.ending import CancelledError, Clock, FailedError
 from agent.runner.turns.process import MeasuringProcess
 from agent.wire.measurement import BlockFigure
@@ -139,12 +138,11 @@ class Arm:
         self.cpus = _chosen_cpus(self.attempt, descriptor, self.allowed)
         self.tunings = planned_tunings(self.job, descriptor)
         self.environments = [
-            measuring_environment(for_runner(), self._caches(tuning), len(self.cpus), self.allowed)
+            measuring_environment(
+                for_runner(), caches_folder(self.folder, tuning), len(self.cpus), self.allowed
+            )
             for tuning in range(self.tunings)
         ]
-
-    def _caches(self, tuning: int) -> Path:
-        return self.folder / ("caches" if tuning == 0 else f"caches-{tuning}")
 
     def start_process(self, index: int, tuning: int, who: str) -> MeasuringProcess:
         """Start a measuring process on the arm's CPUs, in a folder of its own. It becomes the live one."""
@@ -153,17 +151,11 @@ class Arm:
         environment = {**self.environments[tuning], "TMPDIR": str(own)}
         self.live = MeasuringProcess.start(
             self.attempt, self.job_file, self.folder, index, tuning, who, self.clock, environment,
-            lambda launch: self._bounded(launch, (own, self._caches(tuning))),
+            lambda launch: bounded(launch, self.attempt, own, caches_folder(self.folder, tuning)),
         )  # fmt: skip
         # The signal may have come before there was a process to kill.
         self.kill_if_cancelled()
         return self.live
-
-    def _bounded(self, launch: Launch, own: tuple[Path, ...]) -> Launch:
-        """Put a launch within a boundary of its own: no process of an arm can touch another's files."""
-        if self.attempt.writable is None:
-            return launch
-        return replace(launch, inner=InnerBoundary((*own, *map(Path, self.attempt.writable))))
 
     def run_cold(self, tuning: int) -> None:
         """Run the process with which a tuning begins. Raises `FailedError`."""

@@ -6,12 +6,14 @@ Each may be ended sooner than by itself: by the arm's time limit, or because its
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,22 +24,25 @@ from agent.attempt.files import (
     Failure,
     LabelledReport,
     PassReport,
-    Report,
+    caches_folder,
     is_cancelled,
     log_tail,
+    write_progress,
 )
 from agent.devices import RUNNER_COMMAND
 from agent.processes import oom
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import exit_reason
+from agent.processes.left_files import open_left
+from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.supervisor import Launch, start
+from agent.runner.channel import Answer, Channel, ClosedError
 from agent.runner.judge.references import NotMade
 from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
 from agent.wire.measurement import LabelledScore
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.measure.reference import ReferenceKind
 
-R = TypeVar("R", bound=Report)
 P = TypeVar("P", bound=PassReport)
 
 
@@ -60,8 +65,24 @@ class Children:
 
     def run_pass(self, kind: type[P], environment: Mapping[str, str]) -> P:
         """Run the process of a pass that follows the timed ones; how it failed is a part of its report."""
-        arguments = [f"--{kind.name}", str(self.job_file), str(self.folder)]
-        return self._reported(kind, kind.path(self.folder), arguments, environment, kind.who)
+        found: list[P] = []
+        ours, theirs = socket.socketpair()
+        arguments = [f"--{kind.name}", str(self.job_file), str(self.folder), str(theirs.fileno())]
+        channel = Channel(ours)
+
+        def listen() -> None:
+            theirs.close()
+            with contextlib.suppress(ClosedError, ValueError):
+                while not (answer := channel.receive(Answer)).over:
+                    write_progress(self.folder, answer.phase or "")
+                found.append(channel.receive(kind))
+            channel.close()
+
+        caches = (caches_folder(self.folder),)
+        ended = self._run(kind.name, arguments, environment, caches, listen, (theirs.fileno(),))
+        if ended.returncode != 0 or not found:
+            return kind(failure=Failure(status=Status.FAILED, reason=self._why(ended, kind.who)))
+        return found[0]
 
     def labelled(self, environment: Mapping[str, str]) -> LabelledScore:
         """Run the process for the labelled data. Raises `FailedError`."""
@@ -72,63 +93,75 @@ class Children:
         return report.score
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:
-        """Run one reference process; return None where it wrote `target`, else why it did not."""
+        """Run one reference process; return None where it made `target`, else why it did not."""
         who = f"the reference process ({kind})"
+        made = _own(self.folder, "reference") / target.name
+        arguments = ["--reference", str(self.job_file), kind.value, str(made)]
         try:
-            ended = self._run(
-                ["--reference", str(self.job_file), kind.value, str(target)], for_runner(), timeout_s
-            )
+            ended = self._run("reference", arguments, for_runner(), timeout_s=timeout_s)
         except subprocess.TimeoutExpired:
             return NotMade(f"{who} took more than {timeout_s:.0f} s", lasting=True)
-        if ended.returncode == 0 and target.exists():
-            return None
+        if ended.returncode == 0:
+            with contextlib.suppress(OSError), open_left(made):
+                # Only now: what another process could still write would be judged by.
+                made.replace(target)
+                return None
         # Ended from outside, for lack of memory or to stop the attempt: another time it may end otherwise.
         was_killed = ended.returncode in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
         return NotMade(self._why(ended, who).text, lasting=not was_killed)
-
-    def _reported(
-        self, kind: type[R], path: Path, arguments: Sequence[str], environment: Mapping[str, str], who: str
-    ) -> R:
-        """Run one process and read the report that it leaves; one that leaves none has failed."""
-        ended = self._run(arguments, environment)
-        if ended.returncode != 0 or not path.exists():
-            return kind(failure=Failure(status=Status.FAILED, reason=self._why(ended, who)))
-        return kind.model_validate_json(path.read_bytes())
 
     def _why(self, ended: Ended, who: str) -> Reason:
         return exit_reason(ended.returncode, who, log_tail(self.folder), oom_killed=ended.oom_killed)
 
     def _run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
+        self,
+        what: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        writable: Sequence[Path] = (),
+        listen: Callable[[], None] = lambda: None,
+        inherited: Sequence[int] = (),
+        timeout_s: float | None = None,
     ) -> Ended:
-        """Run one process to its end. Raises `FailedError` at the arm's time limit, `CancelledError`."""
-        command = [*RUNNER_COMMAND, *arguments]
+        """Run one process, and what it starts, to its end; it may write `writable` and a folder of its own.
+
+        Raises `FailedError` at the arm's time limit, `CancelledError`.
+        """
+        own = _own(self.folder, what)
+        launch = Launch(
+            [*RUNNER_COMMAND, *arguments],
+            {**environment, "TMPDIR": str(own)},
+            self.folder,
+            inherited=(*inherited, *lease_descriptors()),
+            own_group=True,
+        )
         # The kernel counts for the whole control group; a rise while the process ran is attributed to it.
         killed_before = oom.kills()
         started_s = time.monotonic()
-        process = start(Launch(command, environment, self.folder, inherited=lease_descriptors()))
+        process = start(bounded(launch, self.attempt, own, *writable))
+        self._log("start", what, process.pid)
+        # What it leaves running may hold its end of the pair, on which `listen` would wait for ever.
+        threading.Thread(target=_end_group, args=(process.pid,), daemon=True).start()
         try:
             with _killed_when_cancelled(process, self.folder), self._limited(process):
+                listen()
                 returncode = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            self._log_end(process.pid)
-            raise
         finally:
+            # What it left running must not run in the next arm's turn, nor write what is read from now on.
+            _kill(process)
+            process.wait()
+            self._log("end", what, process.pid)
             self.clock.used_s += time.monotonic() - started_s
-        if returncode != 0:
-            self._log_end(process.pid)
         if is_cancelled(self.folder):
             raise CancelledError
         if self.clock.left_s == 0.0 and returncode == -signal.SIGKILL:
             raise FailedError(self.clock.timeout())
         return Ended(returncode, oom_killed=oom.kills() > killed_before)
 
-    def _log_end(self, pid: int) -> None:
-        """Log that a process has ended which could not do so itself: the next arm's turn begins."""
-        group, attempt_id = self.attempt.device.exclusion_group, self.attempt.job.attempt_id
-        runlog.append(Path(self.attempt.runs_log), "end", attempt_id, group, "failed", pid)
+    def _log(self, event: runlog.Event, what: str, pid: int) -> None:
+        """Log the begin or the end of a process: it writes no log itself."""
+        log, group, job = Path(self.attempt.runs_log), self.attempt.device.exclusion_group, self.attempt.job
+        runlog.append(log, event, job.attempt_id, group, what, pid, carrier=job.carrier)
 
     @contextlib.contextmanager
     def _limited(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
@@ -138,12 +171,39 @@ class Children:
             yield
             return
         # The timer's thread sleeps until then; waiting with a timeout would wake up 20 times a second.
-        timer = threading.Timer(left_s, process.kill)
+        timer = threading.Timer(left_s, _kill, (process,))
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
+
+
+def bounded(launch: Launch, attempt: AttemptFile, *own: Path) -> Launch:
+    """Put a launch within a boundary of its own: no process of an arm can touch another's files."""
+    if attempt.writable is None:
+        return launch
+    return replace(launch, inner=InnerBoundary((*own, *map(Path, attempt.writable))))
+
+
+def _own(folder: Path, what: str) -> Path:
+    """Make the folder in which a process beside the timed ones may write."""
+    own = folder / what
+    own.mkdir(exist_ok=True)
+    return own
+
+
+def _end_group(leader: int) -> None:
+    """Wait until a child has ended, which somebody else reaps, and kill what is left of its group."""
+    with contextlib.suppress(ChildProcessError, ProcessLookupError, PermissionError):
+        os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process with what it started, as far as that is still in its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -152,7 +212,7 @@ def _killed_when_cancelled(process: subprocess.Popen[bytes], folder: Path) -> It
 
     def on_signal(_number: int = 0, _frame: object = None) -> None:
         if is_cancelled(folder):
-            process.kill()
+            _kill(process)
 
     before = signal.signal(CANCEL_SIGNAL, on_signal)
     # The signal may have come before there was anybody to receive it.

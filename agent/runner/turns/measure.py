@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from agent.attempt.files import AttemptFile, OutputFact, ProcessReport, outputs_path, report_path
+from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.failures import delegation_of, failure_of
 from agent.runner.judge.stages import DEVICE_BUSY
 from agent.runner.opening import input_rules, opener_of
-from agent.runner.passes.process_frame import logged
 from agent.runner.probe.reported import environment_of_failed, reported_environment
 from agent.runner.progress import told
 from agent.runner.tunings import given_choices, is_cold
-from agent.runner.turns.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.wire.bounded import SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
 from agent.wire.plan import MeasurePlan
@@ -35,11 +34,8 @@ def reference_process(job_file: Path, kind: str, target: Path) -> None:
     """Make the reference of one kind and store it as `target`; a failure ends the process."""
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
     job = attempt.job
-    with logged(attempt, "reference"):
-        rules = input_rules(job.inputs)
-        save_reference(
-            target, make_reference(attempt.model_path, job.model_sha256, rules, ReferenceKind(kind))
-        )
+    rules = input_rules(job.inputs)
+    save_reference(target, make_reference(attempt.model_path, job.model_sha256, rules, ReferenceKind(kind)))
 
 
 def measure_process(job_file: Path, folder: Path, index: int, tuning: int, descriptor: int) -> None:

@@ -22,7 +22,7 @@ from agent.devices import RUNNER_COMMAND
 from agent.processes import oom
 from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
-from agent.runner.turns.channel import Answer, Channel, ClosedError, Order, SliceTimes
+from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
 from agent.wire.messages import Reason, ReasonCode, Status
 

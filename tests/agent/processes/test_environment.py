@@ -9,6 +9,7 @@ import pytest
 
 from agent.devices import probe
 from agent.processes.environment import for_link, for_runner
+from agent.processes.sandbox.boundary import SandboxSettings
 from agent.transport.process import LinkProcess
 from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import eventually, job
@@ -57,7 +58,8 @@ def test_runner_gets_what_drivers_need_and_no_secret(filled, start_agent, stored
 
 def test_probe_gets_no_secret(filled, tmp_path, probed):
     script = f"env > {tmp_path}/seen; {probed[2]}"
-    assert probe(["/bin/sh", "-c", script, probed[3]]).devices
+    allowed = SandboxSettings(write=(tmp_path,))
+    assert probe(["/bin/sh", "-c", script, probed[3]], sandbox=allowed).devices
     seen = (tmp_path / "seen").read_text()
     assert "POCL_DEVICES=cpu" in seen
     assert "hunter2" not in seen

@@ -39,7 +39,8 @@ if arguments[0] == "--measure":
         from runtime.measure import benchmark
         setattr(benchmark.Session, "slice" if stage == "slice" else "end", hangs)
 elif arguments[0] == "--throughput" and stage == "pass":
-    write_progress(Path(arguments[2]), "it is there")
+    from agent.runner.channel import Answer, Channel
+    Channel.of_descriptor(int(arguments[3])).send(Answer(phase="it is there"))
     time.sleep(600)
 elif arguments[0][0] != "-":
     import agent.runner.decide as decide

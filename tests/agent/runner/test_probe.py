@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.devices import ProbeError, ProbeReport, probe
+from agent.processes.sandbox import landlock
+from agent.processes.sandbox.boundary import SandboxSettings
 from agent.runner.probe import probe as runner_probe
 from agent.runner.probe.opencl_devices import exclusion_group, platform_slug
 from agent.wire.messages import (
@@ -26,6 +29,8 @@ from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.gpu import DESCRIPTOR as GPU_DESCRIPTOR
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.processor import processor
+from tests.agent.embedded_agent import alive, eventually
+from tests.needs import absent
 
 
 def probe_with(**environment: str) -> ProbeReport:
@@ -202,6 +207,53 @@ def test_driver_that_hangs_costs_its_devices_but_not_the_cpu():
 def test_runner_that_cannot_answer_at_all_is_an_error():
     with pytest.raises(ProbeError, match="exit code 7: no luck"):
         probe([sys.executable, "-c", "import sys; sys.stderr.write('no luck\\n'); sys.exit(7)"])
+
+
+NOSY = """
+import json, os, pathlib, socket, sys, time
+found = {}
+def tried(name, action):
+    try:
+        action()
+        found[name] = "done"
+    except OSError:
+        found[name] = "refused"
+secrets = pathlib.Path(SECRETS)
+tried("read", (secrets / "credentials.json").read_text)
+tried("write", lambda: (secrets / "owned").write_text("x"))
+tried("mode", lambda: os.setxattr(secrets, "user.owned", b"x"))
+tried("network", lambda: socket.socket(socket.AF_INET))
+tried("cache", lambda: pathlib.Path(os.environ["FARM_CACHE_DIR"], "owned").write_text("x"))
+tried("own", lambda: pathlib.Path(os.environ.get("XDG_CACHE_HOME", secrets), "mine").write_text("x"))
+child = os.fork()
+if child == 0:
+    tried("leave", os.setsid)
+    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    time.sleep(90)
+sys.stderr.write(json.dumps({**found, "child": child}))
+sys.exit(7)
+"""
+
+
+def test_what_the_probe_imports_reaches_nothing_but_a_folder_of_its_own(tmp_path, monkeypatch):
+    """No credential, no network, and no process that stays: drivers and delegates are loaded there."""
+    if landlock.supported_abi() == 0:
+        absent("no Landlock in this kernel")
+    monkeypatch.setenv("FARM_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "credentials.json").write_text("secret")
+    script = NOSY.replace("SECRETS", repr(str(tmp_path)))
+    with pytest.raises(ProbeError, match="exit code 7") as caught:
+        probe([sys.executable, "-S", "-c", script])
+    found = json.loads(re.search(r"{.*}", str(caught.value))[0])
+    child = found.pop("child")
+    refused = dict.fromkeys(("read", "write", "mode", "network", "cache"), "refused")
+    assert found == {**refused, "own": "done"}
+    eventually(lambda: not alive(child), "it left a process", 20.0)
+    open_to_all = SandboxSettings(on=False)
+    with pytest.raises(ProbeError, match='"read": "done"'):
+        probe([sys.executable, "-S", "-c", script.replace("sleep(90)", "sleep(0)")], sandbox=open_to_all)
 
 
 def test_wrong_arguments_are_usage_errors():

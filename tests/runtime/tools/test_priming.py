@@ -18,7 +18,7 @@ from runtime.delegates.partition import Partition
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.skeleton import restore_skeleton
-from runtime.tools.priming import _partitions, networks, prime_device
+from runtime.tools.priming import networks, partitions_of, prime_device
 from runtime.tools.verbs import model_verbs
 from tests.runtime.models import Builder
 
@@ -104,7 +104,7 @@ def test_a_network_without_its_weights_asks_for_the_same_kernels(tmp_path):
     restored.write_bytes(restore_skeleton(skeleton.read_bytes()))
 
     def asked(file):
-        return [function.identity for part in _partitions(delegate, [file]) for function in needed(part)]
+        return [function.identity for part in partitions_of(delegate, [file]) for function in needed(part)]
 
     def needed(partition: Partition):
         return priming._needed(partition, delegate._backend, delegate.options, delegate.way)
@@ -159,7 +159,7 @@ def test_all_networks_of_the_zoo_share_a_bounded_number_of_kernels(tmp_path):
     delegate = GpuDelegate({"cache_dir": str(tmp_path)})
     found = {
         function
-        for part in _partitions(delegate, networks())
+        for part in partitions_of(delegate, networks())
         for function in priming._needed(part, delegate._backend, delegate.options, delegate.way)
     }
     assert 100 < len(found) < 450

@@ -43,6 +43,7 @@ class Answer(Wire):
     turn.
 
     `loaded`: its modules are imported and it waits. `run_ns`: it has warmed up, and an invoke takes so long.
+    `over`: a pass has ended, and its report is the next message.
     """
 
     phase: Text | None = None
@@ -50,6 +51,7 @@ class Answer(Wire):
     run_ns: Integer | None = None
     times: SliceTimes | None = None
     report: ProcessReport | None = None
+    over: bool = False
 
 
 W = TypeVar("W", bound=Wire)
