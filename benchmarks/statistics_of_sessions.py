@@ -15,8 +15,7 @@ from agent.wire.plan import MeasurePlan
 from benchmarks.noisy_blocks import CALM, DEMO, Noise, block_logs, slice_medians
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.results.change_estimates import Estimate, unpaired
-from orchestrator.results.device_noise import DeviceNoise
-from orchestrator.results.session_spread import Controls, spread_of
+from orchestrator.results.device_noise import Controls, DeviceNoise, spread_of
 from runtime.common.statistics import estimate, quantile_for
 from runtime.common.verdict import verdict
 

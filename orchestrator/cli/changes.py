@@ -8,12 +8,12 @@ from orchestrator.cli import output
 from orchestrator.cli.output import markdown_table
 from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
-from orchestrator.results.comparable import Comparable
+from orchestrator.results.device_noise import SESSIONS_DIFFER
 from orchestrator.results.format import NOTHING
-from orchestrator.results.reasons import LONGEST_REASON, first_line
+from orchestrator.results.records import ComparedCell
 from orchestrator.results.regression import Change, Difference, Report
-from orchestrator.results.session_spread import SESSIONS_DIFFER
 from orchestrator.results.speedups import counted_times
+from orchestrator.results.wording import LONGEST_REASON, first_line
 
 _SIGNS = {
     "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "void": "!", "open": "?", "same": "=",
@@ -104,7 +104,7 @@ def _difference(found: Difference) -> str:
     return f"differs: {found.name}: {found.before} -> {found.after} ({found.cells} cells)"
 
 
-def _latency(cell: Comparable | None) -> str:
+def _latency(cell: ComparedCell | None) -> str:
     times = None if cell is None else counted_times(cell)
     return text.milliseconds(None if times is None else times.p50)
 

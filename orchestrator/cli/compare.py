@@ -23,8 +23,7 @@ from orchestrator.farm.again.rerunning import LeftOut, plan_rerun
 from orchestrator.farm.conducting import submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.problems import suggestion
-from orchestrator.results.comparable import Comparable
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import CellRecord, ComparedCell
 from orchestrator.results.regression import Keyed, by_names, compare_runs
 from orchestrator.results.speedups import stored_ratio, was_measured_with
 from orchestrator.sources.store import Store
@@ -85,7 +84,7 @@ def _cells(farm: AnyFarm, campaign_id: str) -> list[CellRecord]:
     return farm.wait(output.note)(lambda: farm.reading.cells(campaign_id))
 
 
-_Cell = TypeVar("_Cell", bound="Comparable")
+_Cell = TypeVar("_Cell", bound="ComparedCell")
 
 
 class By(StrEnum):

@@ -14,7 +14,7 @@ from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm, read_length
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refined
-from orchestrator.policy.refining import require_target
+from orchestrator.policy.blocks import require_target
 
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
 

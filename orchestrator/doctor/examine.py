@@ -18,10 +18,9 @@ from agent.wire.messages import (
 )
 from agent.wire.private_folder import exposure_of
 from orchestrator.config.clock import utc_now
-from orchestrator.config.filesystem import NETWORK_FILESYSTEMS, filesystem_of
-from orchestrator.config.home import FarmHome
+from orchestrator.config.home import NETWORK_FILESYSTEMS, FarmHome, filesystem_of
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.devices import reservations
+from orchestrator.db.devices import states
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
 from orchestrator.doctor.check import Check
@@ -55,7 +54,7 @@ def _reservations(database: Database) -> list[Check]:
     """List the reserved devices: no fault, but the reason why others' cells wait."""
     try:
         with database.read() as session:
-            held = reservations.all_of_them(session, utc_now())
+            held = states.all_of_them(session, utc_now())
     except FarmError:
         return []  # the check of the database says why
     return [Check("reserved", True, "; ".join(f"{one.device_id} {one}" for one in held))] if held else []

@@ -1,14 +1,15 @@
-"""Counts events in the process that schedules. Prometheus recognises a restart of it."""
+"""Counts what committed transactions did, and how long devices stood idle meanwhile."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from datetime import datetime
 from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from agent.wire.messages import ReasonCode
-from orchestrator.monitoring.idle_gaps import IdleGaps
-from orchestrator.results.facts import (
+from orchestrator.results.events import (
     AttemptBegun,
     AttemptEnded,
     DeviceRecovered,
@@ -17,6 +18,39 @@ from orchestrator.results.facts import (
     ResultStored,
 )
 from runtime.common.verdict import Grade
+
+
+class IdleGaps:
+    """Remembers when each exclusion group became free last; groups are paths that begin with the agent."""
+
+    def __init__(self) -> None:
+        """Nothing is known before the first attempt of this process has ended."""
+        self._freed: dict[str, dict[str, datetime]] = defaultdict(dict)
+
+    def end(self, ended: AttemptEnded) -> None:
+        """Note that a group is free."""
+        self._freed[_host(ended.group)][ended.group] = ended.at
+
+    def begin(self, begun: AttemptBegun) -> float | None:
+        """Seconds from when device and cell were both free to when the device got the cell.
+
+        None where no attempt of this process has ended on the silicon that it takes.
+        """
+        known = self._freed[_host(begun.group)].items()
+        freed = [at for group, at in known if _conflict(group, begun.group)]
+        if not freed:
+            return None
+        return max(0.0, (begun.at - max(*freed, begun.ready_at)).total_seconds())
+
+
+def _host(group: str) -> str:
+    return group.partition("/")[0]
+
+
+def _conflict(one: str, other: str) -> bool:
+    """Whether two groups cannot be busy at the same time: they are equal, or one contains the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
 
 _GAP_BUCKETS_S: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 """Upper bounds in seconds. The first ones tell apart what the scheduler takes, the last ones a device that a

@@ -1,5 +1,4 @@
-"""Decides which devices of a host are compared with which baseline, and what such a comparison keeps busy.
-Pure.
+"""Decides which cells share blocks of a measurement, and when a result gets more blocks. Pure.
 
 Cells of one model on one host are measured together by blocks (`agent.runner.judge.blocks`): a contender is
 compared with the baseline on its own device, where that hosts the baseline's delegate, else on the CPU of its
@@ -8,10 +7,17 @@ host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
+from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.exclusion import joint_group
+from agent.wire.measurement import Measurement, Refinement
+from agent.wire.plan import MeasurePlan
+from orchestrator.errors import UsageError
+from orchestrator.manifest.campaign import LEAST_TARGET
 
 
 class HostDevice(Protocol):
@@ -69,3 +75,77 @@ def kept_busy(device: D, host: Sequence[D], baseline_kind: str | None) -> str:
         return device.exclusion_group
     together = compared_with(baseline, host, baseline_kind)
     return joint_group(other.exclusion_group for other in together) or device.exclusion_group
+
+
+@dataclass(frozen=True, slots=True)
+class Refining:
+    """Why a measured cell waits: blocks are added to `earlier`, the result that it shows.
+
+    `target`: the half width at which there are enough of them; None: that of its plan. `rank`: its own, while
+    the vaguest cells go first. `ends_at`: none begins after that; None: all do. `continues`: the result ended
+    early, and gets what its plan still asks for; else it gets more than that.
+    """
+
+    earlier: Refinement
+    target: float | None
+    rank: int
+    ends_at: datetime | None = None
+    continues: bool = False
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Refining:
+        """Take it from what `stored` made."""
+        ends_at = stored["ends_at"]
+        return cls(
+            Refinement.model_validate(stored["earlier"]),
+            stored["target"],
+            stored["rank"],
+            None if ends_at is None else datetime.fromisoformat(ends_at),
+            stored.get("continues", False),
+        )
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {
+            "earlier": self.earlier.model_dump(mode="json"),
+            "target": self.target,
+            "rank": self.rank,
+            "ends_at": None if self.ends_at is None else self.ends_at.isoformat(),
+            "continues": self.continues,
+        }
+
+    def plan(self, plan: MeasurePlan) -> MeasurePlan:
+        """Its attempt's plan: at most as many blocks again as the plan has, until the target is reached.
+
+        One that continues gets as many as the plan has, and one at least.
+        """
+        count = len(self.earlier.blocks)
+        most = max(plan.max_blocks, count + 1) if self.continues else count + plan.max_blocks
+        most = min(MAX_BLOCKS, most)
+        target = plan.target if self.target is None else self.target
+        return plan.model_copy(update={"max_blocks": most, "target": target})
+
+
+def ended_early(measurement: Measurement | None) -> bool:
+    """Whether a result has less than was asked for, because its attempt was cancelled or interrupted."""
+    quality = None if measurement is None else measurement.quality
+    return quality is not None and quality.stopped == "cancelled"
+
+
+def unfinished(measurement: Measurement | None, environment_id: str, grade: str | None) -> Refinement | None:
+    """Return the result that another attempt goes on from; None for one that is complete, or void."""
+    if measurement is None or not ended_early(measurement) or grade == "void" or not measurement.blocks:
+        return None
+    return Refinement(environment_id=environment_id, blocks=measurement.blocks)
+
+
+def refined_to(stored: Mapping[str, Any] | None) -> tuple[bool, float | None]:
+    """Return what cells that are measured in the same blocks have in common: whether and to what target."""
+    return (False, None) if stored is None else (True, stored["target"])
+
+
+def require_target(target: float) -> None:
+    """Raise `UsageError` for a half width that no number of blocks reaches."""
+    if not LEAST_TARGET <= target < 1.0:
+        raise UsageError(f"a target is from {LEAST_TARGET:.1%} to below 100%, such as 3%; found {target:g}")

@@ -9,10 +9,9 @@ from typing import Any, Final, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from orchestrator.manifest.budget import MEMORIES, RATIO, Budget
-from orchestrator.results.comparable import void_reason
 from orchestrator.results.comparison import reason_text
 from orchestrator.results.format import visible
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import CellRecord, void_reason
 from orchestrator.results.regression import Change, Report
 from orchestrator.results.speedups import counted_latency
 

@@ -4,7 +4,7 @@ Every ratio is the first's time over the second's: above 1, the second is faster
 compared by Welch's interval (1947), whose spread each `ci95` states: by their medians, or, where both were
 measured in blocks with the same unchanged baseline, by their ratios to it, in which most of what a session
 adds cancels. The rest is a further source of variance, which no result of one session shows
-(`orchestrator.results.session_spread`); where nothing tells of it, nothing can be said of the difference.
+(`orchestrator.results.device_noise`); where nothing tells of it, nothing can be said of the difference.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from agent.wire.measurement import Ratio
-from orchestrator.results.comparable import Comparable, Times, void_reason
-from orchestrator.results.session_spread import Controls, SessionSpread, spread_of
+from orchestrator.results.device_noise import Controls, SessionSpread, spread_of
+from orchestrator.results.records import ComparedCell, Times, void_reason
 from orchestrator.results.speedups import counted_times, half_of, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
@@ -63,8 +63,8 @@ class _Sessions:
     options, conditions and versions are equal, so that all of it comes from the sessions.
     """
 
-    first: Comparable
-    second: Comparable
+    first: ComparedCell
+    second: ComparedCell
     log: float
     variances: Sequence[Variance]
     allowance: float
@@ -88,7 +88,7 @@ class _Sessions:
 
 
 def estimates(
-    first: Mapping[_Key, Comparable], second: Mapping[_Key, Comparable], keys: Iterable[_Key]
+    first: Mapping[_Key, ComparedCell], second: Mapping[_Key, ComparedCell], keys: Iterable[_Key]
 ) -> dict[_Key, Estimate | None]:
     """Return the ratio of each key's results; None where one of them has no median that counts."""
     found: dict[_Key, Estimate | None] = {}
@@ -120,19 +120,19 @@ def estimates(
 class _Baselines:
     """The cells of a run by model, level and device, among which a ratio's baseline is found."""
 
-    def __init__(self, cells: Iterable[Comparable]) -> None:
-        self._cells: dict[tuple[str, str, str], list[Comparable]] = {}
+    def __init__(self, cells: Iterable[ComparedCell]) -> None:
+        self._cells: dict[tuple[str, str, str], list[ComparedCell]] = {}
         for cell in cells:
             self._cells.setdefault((cell.model, cell.level, cell.device), []).append(cell)
 
-    def of(self, cell: Comparable, ratio: Ratio) -> Comparable | None:
+    def of(self, cell: ComparedCell, ratio: Ratio) -> ComparedCell | None:
         """Return the cell that a ratio of this cell is over."""
         there = self._cells.get((cell.model, cell.level, ratio.device_id), ())
         return next((one for one in there if was_measured_with(ratio, one)), None)
 
 
 def _compared(
-    first: Comparable | None, second: Comparable | None, baselines: tuple[_Baselines, _Baselines]
+    first: ComparedCell | None, second: ComparedCell | None, baselines: tuple[_Baselines, _Baselines]
 ) -> Estimate | _Sessions | None:
     if first is None or second is None:
         return None
@@ -159,12 +159,12 @@ def _compared(
     return _Sessions(first, second, log, list(filter(None, found)), allowance, False, unchanged)
 
 
-def source_of(cell: Comparable) -> str:
+def source_of(cell: ComparedCell) -> str:
     """Return the cell whose runs gave the result."""
     return cell.reused_from or cell.cell_id
 
 
-def is_unchanged(first: Comparable, second: Comparable) -> bool:
+def is_unchanged(first: ComparedCell, second: ComparedCell) -> bool:
     """Return whether model, options, conditions and versions of two results are equal, and both count."""
     if first.model_sha256 != second.model_sha256 or first.environment != second.environment:
         return False
@@ -229,7 +229,7 @@ def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
     return Estimate(math.exp(centre), (math.exp(centre - half), math.exp(centre + half)), None)
 
 
-def _variance(cell: Comparable, times: Times) -> Variance | None:
+def _variance(cell: ComparedCell, times: Times) -> Variance | None:
     """Return that of the mean log median, from the interval that states it."""
     if cell.measurement is None:
         return None
@@ -245,7 +245,7 @@ def _variance(cell: Comparable, times: Times) -> Variance | None:
     return (half / quantile_for(units)) ** 2, freedom_of(units)
 
 
-def _allowance(cell: Comparable) -> float:
+def _allowance(cell: ComparedCell) -> float:
     quality = None if cell.measurement is None else cell.measurement.quality
     return 0.0 if quality is None else quality.allowance
 

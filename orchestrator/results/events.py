@@ -1,8 +1,9 @@
-"""The events of a running campaign. The database keeps them, so that every terminal shows the same."""
+"""Defines the events of cells and attempts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from orchestrator.results.records import CellRecord
@@ -35,3 +36,45 @@ class FarmEvent:
     done: int
     total: int
     eta_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBegun:
+    """A device was given a cell at `at`. `group`: what the attempt keeps busy; `ready_at`: since when nothing
+    but a busy or unnoticed device could keep the cell from starting there.
+    """
+
+    group: str
+    ready_at: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt ended, or one that was given up as lost got its result after all. `reason`: a code."""
+
+    group: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStored:
+    """A delivered result. `grade` of its figures and verdict on its `accuracy`, None where there is none."""
+
+    grade: str | None
+    accuracy: str | None
+
+
+RecoveryOutcome: TypeAlias = Literal["succeeded", "failed", "timed_out"]
+"""How the operator's command for a lost device ended. Whether the device works, its health check says."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecovered:
+    """The operator's command ran for a lost device."""
+
+    outcome: RecoveryOutcome
+
+
+Fact: TypeAlias = AttemptBegun | AttemptEnded | ResultStored | DeviceRecovered

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.wire.measurement import Measurement
-from orchestrator.results.comparable import Comparable, Figures, void_reason
+from orchestrator.results.records import ComparedCell, Figures, void_reason
 from orchestrator.results.speedups import counts, half_of
 from runtime.common.verdict import Grade, grade
 
@@ -33,14 +33,14 @@ class Graded:
         return None if self.half is None else self.half + self.allowance
 
 
-def p50_grade(cell: Comparable) -> Graded | None:
+def p50_grade(cell: ComparedCell) -> Graded | None:
     """Grade the median of a cell; None where there is none that counts."""
     if cell.measurement is None or not counts(cell):
         return None
     return _by_median(cell.measurement, void_reason(cell))
 
 
-def grade_of(cell: Comparable) -> Graded | None:
+def grade_of(cell: ComparedCell) -> Graded | None:
     """Grade a cell by its stored ratio, else by its median; None where nothing of it counts."""
     if cell.measurement is None or not counts(cell):
         return None

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from statistics import stdev
 from typing import Final
 
-from orchestrator.results.comparable import void_reason
 from orchestrator.results.device_noise import DeviceNoise
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import CellRecord, void_reason
 from orchestrator.results.speedups import counted_latency, stored_ratio
 
 FEWEST_SESSIONS: Final = 3

@@ -1,6 +1,6 @@
 """Campaigns and cells of the database as frozen values.
 
-`db.read.records` makes them; the CLI, the endpoint and the site only read them.
+`orchestrator.db.results.records` makes them; the CLI, the endpoint and the site only read them.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, TypeAlias
 
-from agent.wire.measurement import Measurement, Quality
+from pydantic import TypeAdapter
+
+from agent.wire.measurement import Latency, Measurement, Quality, Ratio
 from agent.wire.messages import Reason, environment_id
 from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.provenance import conditions_of, versions_of
@@ -32,15 +34,6 @@ class AttemptRecord:
     log_tail: str = ""
 
 
-def why_kept(status: str, again: str | None, reason: Reason | None) -> str:
-    """Why a cell shows a result although a newer one was asked for; empty where it shows the newest."""
-    if again is not None:
-        return "measuring again"
-    if status != "done" or reason is None:
-        return ""
-    return f"not measured again: {reason.code}: {reason.text}"
-
-
 IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256 = "imported_tool", "imported_file", "imported_sha256"
 """The facts of a result that was imported: what measured it, and the file that says so."""
 
@@ -54,49 +47,137 @@ class Imported:
     sha256: str
 
 
-def imported_from(facts: Mapping[str, str]) -> Imported | None:
-    """Return the origin of another tool's result, from its facts; None for one that this farm measured."""
-    if IMPORTED_SHA256 not in facts:
-        return None
-    return Imported(*(facts.get(name, "") for name in (IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256)))
+@dataclass(frozen=True, slots=True)
+class ComparedTimes:
+    """The median in ms, with its 95 % interval."""
+
+    p50: float | None
+    ci95: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
-class CellRecord:
-    """One model x delegate x device x level, with its newest counted result.
+class ComparedQuality:
+    """The compared fields of `Quality`."""
 
-    `reused_from`: id of the cell whose result is shown because the fingerprint was equal, else None.
-    `device`: the device's id, or "-" where no device could take the cell. `noise`: by how much equal things
-    differ on it, None where that was not measured. `plan` and `inputs`: how, and on which data, it is
-    measured; no plan where a farm of an older release does not tell it. `again`: while a `done` cell is
-    measured again, how far that is: queued | dispatched | running.
+    void: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    allowance: float = 0.0
+    blocks: int = 0
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedVariation:
+    """The level of the interval, as in `Variation`."""
+
+    level: str
+    tunings: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    verdict: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFigures:
+    """The part of a `Measurement` that is compared, and what decides whether it counts."""
+
+    latency_ms: ComparedTimes
+    accuracy: _Judged
+    settings: dict[str, str]
+    labelled: _Judged | None = None
+    quality: ComparedQuality | None = None
+    variation: ComparedVariation | None = None
+    ratio: Ratio | None = None
+
+
+_FIGURES: Final = TypeAdapter(ComparedFigures)
+
+
+def compared_figures(measurement: str) -> ComparedFigures:
+    """Take from a stored measurement, as JSON, what is compared; the rest of it is skipped."""
+    return _FIGURES.validate_json(measurement)
+
+
+Times: TypeAlias = Latency | ComparedTimes
+Figures: TypeAlias = Measurement | ComparedFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCell:
+    """The fields of a cell that comparisons read; most of two large campaigns' records is not among them.
+
+    `device`: the device's id, or "-" where no device could take the cell. `reused_from`: id of the cell whose
+    result is shown because the fingerprint was equal, else None. `noise`: by how much equal things differ on
+    the device, None where that was not measured. `again`: while a `done` cell is measured again, how far that
+    is: queued | dispatched | running. `facts`: at least those of an imported result.
     """
 
     cell_id: str
-    campaign: str
-    campaign_id: str
     model: str
     model_sha256: str
-    model_bytes: int
     delegate: str
     delegate_kind: str
-    delegate_options: dict[str, Any]
+    delegate_options: Mapping[str, Any]
     device: str
     device_name: str
     level: str
     status: str
     reason: Reason | None
+    measurement: Figures | None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    reused_from: str | None = None
+    noise: DeviceNoise | None = None
+    again: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """Why a result is shown although a newer one was asked for; empty where it is the newest."""
+        if self.again is not None:
+            return "measuring again"
+        if self.status != "done" or self.reason is None:
+            return ""
+        return f"not measured again: {self.reason.code}: {self.reason.text}"
+
+    @property
+    def imported(self) -> Imported | None:
+        """The origin of a result of another tool; None for one that this farm measured."""
+        if IMPORTED_SHA256 not in self.facts:
+            return None
+        names = (IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256)
+        return Imported(*(self.facts.get(name, "") for name in names))
+
+    @property
+    def struck_out(self) -> bool:
+        """True where the output was wrong: the latency is kept as evidence, never shown as a result."""
+        m = self.measurement
+        if m is None:
+            return False
+        return m.accuracy.verdict == "fail" or (m.labelled is not None and m.labelled.verdict == "fail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRecord(ComparedCell):
+    """One model x delegate x device x level, with its newest counted result.
+
+    `plan` and `inputs`: how, and on which data, it is measured; no plan where a farm of an older release does
+    not tell it.
+    """
+
+    campaign: str
+    campaign_id: str
+    model_bytes: int
+    delegate_options: dict[str, Any]
     measurement: Measurement | None
     environment_id: str | None
     environment: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     attempts: tuple[AttemptRecord, ...] = ()
-    reused_from: str | None = None
     finished_at: datetime | None = None
-    noise: DeviceNoise | None = None
     plan: MeasurePlan | None = None
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
-    again: str | None = None
 
     @property
     def state(self) -> str:
@@ -104,19 +185,9 @@ class CellRecord:
         return self.again or self.status
 
     @property
-    def kept(self) -> str:
-        """The reason of a kept result, as `why_kept` states it."""
-        return why_kept(self.status, self.again, self.reason)
-
-    @property
     def quality(self) -> Quality | None:
         """The basis of the figures; None if nothing was measured, and for another tool's."""
         return None if self.measurement is None else self.measurement.quality
-
-    @property
-    def imported(self) -> Imported | None:
-        """The origin of a result of another tool; None for one that this farm measured."""
-        return imported_from(self.facts)
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -134,14 +205,6 @@ class CellRecord:
         return None if self.environment_id is None else environment_id(self.conditions)
 
     @property
-    def struck_out(self) -> bool:
-        """True where the output was wrong: the latency is kept as evidence, never shown as a result."""
-        m = self.measurement
-        if m is None:
-            return False
-        return m.accuracy.verdict == "fail" or (m.labelled is not None and m.labelled.verdict == "fail")
-
-    @property
     def memory_peak_bytes(self) -> int | None:
         """Growth of the runner's memory; None where nothing was measured (a report of fallbacks alone)."""
         m = self.measurement
@@ -155,6 +218,14 @@ class CellRecord:
         """The same of the cold process; None in results from before it was measured alone."""
         m = self.measurement
         return None if m is None or m.samples == 0 else m.memory_peak_cold_bytes or None
+
+
+def void_reason(cell: ComparedCell) -> str | None:
+    """Return the gravest reason why the figures of a result are never compared; None where they are."""
+    if cell.imported is not None:
+        return f"imported: measured by {cell.imported.tool}, not by this farm"
+    quality = None if cell.measurement is None else cell.measurement.quality
+    return None if quality is None else next(iter(quality.void), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from orchestrator.results.change_estimates import Estimate, estimates, mean_estimate, source_of
-from orchestrator.results.comparable import Comparable, void_reason
+from orchestrator.results.records import ComparedCell, void_reason
 from orchestrator.results.speedups import blocks_to_decide, counted_times, decide, least_difference
 from runtime.common import verdict as decided
 
@@ -33,8 +33,8 @@ class Change:
 
     key: tuple[str, ...]
     verdict: Verdict
-    first: Comparable | None
-    second: Comparable | None
+    first: ComparedCell | None
+    second: ComparedCell | None
     estimate: Estimate | None = None
     why: str = ""
 
@@ -98,8 +98,8 @@ class Report:
         return tuple(change for change in self.changes if change.may_be_slower)
 
 
-Keyed: TypeAlias = Mapping[tuple[str, ...], Comparable]
-_Cell = TypeVar("_Cell", bound=Comparable)
+Keyed: TypeAlias = Mapping[tuple[str, ...], ComparedCell]
+_Cell = TypeVar("_Cell", bound=ComparedCell)
 
 
 def by_names(cells: Iterable[_Cell]) -> dict[tuple[str, ...], _Cell]:
@@ -150,7 +150,7 @@ def compare_runs(
     )
 
 
-def _kept(first: Comparable | None, second: Comparable | None) -> str:
+def _kept(first: ComparedCell | None, second: ComparedCell | None) -> str:
     """`B measuring again`: why a side shows an earlier result; empty where both show their newest."""
     sides = (("A", first), ("B", second))
     return "; ".join(f"{side} {cell.kept}" for side, cell in sides if cell is not None and cell.kept)
@@ -173,7 +173,7 @@ def verdict_over(
     return verdict, "more blocks do not decide it" if needed is None else f"{needed} blocks would decide it"
 
 
-def _voids(first: Comparable | None, second: Comparable | None) -> str:
+def _voids(first: ComparedCell | None, second: ComparedCell | None) -> str:
     """`B: swapped while timing`; empty where both results may be judged."""
     reasons = (
         (side, None if cell is None else void_reason(cell)) for side, cell in (("A", first), ("B", second))
@@ -185,11 +185,11 @@ def _said(reason: str) -> str:
     return reason if reason.startswith("imported: ") else f"void: {reason}"
 
 
-def _is_one(first: Comparable | None, second: Comparable | None) -> bool:
+def _is_one(first: ComparedCell | None, second: ComparedCell | None) -> bool:
     return first is not None and second is not None and source_of(first) == source_of(second)
 
 
-def _without_estimate(first: Comparable | None, second: Comparable | None) -> tuple[Verdict, str]:
+def _without_estimate(first: ComparedCell | None, second: ComparedCell | None) -> tuple[Verdict, str]:
     had = first is not None and counted_times(first) is not None
     has = second is not None and counted_times(second) is not None
     whys = [f"{name}: {_state(cell)}" for name, cell, ok in (("A", first, had), ("B", second, has)) if not ok]
@@ -200,7 +200,7 @@ def _without_estimate(first: Comparable | None, second: Comparable | None) -> tu
     return ("broken" if had else "mended" if has else "missing"), "; ".join(whys)
 
 
-def _state(cell: Comparable | None) -> str:
+def _state(cell: ComparedCell | None) -> str:
     if cell is None:
         return "not in this run"
     if cell.reason is None:
@@ -233,5 +233,5 @@ def _differences(changes: Sequence[Change]) -> tuple[Difference, ...]:
     return tuple(Difference(*fact, count) for fact, count in sorted(found.items()))
 
 
-def _facts(cell: Comparable) -> dict[str, str]:
+def _facts(cell: ComparedCell) -> dict[str, str]:
     return {"model sha256": cell.model_sha256[:12], "device": cell.device_name, **cell.environment}

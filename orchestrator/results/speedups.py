@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from agent.wire.measurement import Latency, Ratio, baseline_id
-from orchestrator.results.comparable import Comparable, Times, void_reason
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import CellRecord, ComparedCell, Times, void_reason
 from runtime.common import verdict as decided
 from runtime.common.statistics import geometric_mean, quantile_for
 
@@ -92,16 +91,16 @@ def _host(cell: CellRecord) -> str:
     return cell.device.rpartition(".")[0]
 
 
-def was_measured_with(ratio: Ratio, baseline: Comparable) -> bool:
+def was_measured_with(ratio: Ratio, baseline: ComparedCell) -> bool:
     """Whether a ratio is over this cell's delegate, options and device, in this campaign or another."""
     return ratio.device_id == baseline.device and _is_of(ratio, baseline)
 
 
-def _is_of(ratio: Ratio, baseline: Comparable) -> bool:
+def _is_of(ratio: Ratio, baseline: ComparedCell) -> bool:
     return ratio.baseline_id == baseline_id(baseline.delegate_kind, baseline.delegate_options)
 
 
-def counts(cell: Comparable) -> bool:
+def counts(cell: ComparedCell) -> bool:
     """Whether a cell is finished and its output right: only then its figures are results."""
     return cell.status == "done" and cell.measurement is not None and not cell.struck_out
 
@@ -111,12 +110,12 @@ def counted_latency(cell: CellRecord) -> Latency | None:
     return cell.measurement.latency_ms if cell.measurement is not None and counts(cell) else None
 
 
-def counted_times(cell: Comparable) -> Times | None:
+def counted_times(cell: ComparedCell) -> Times | None:
     """Return the compared times of a cell that counts; None for every other one."""
     return cell.measurement.latency_ms if cell.measurement is not None and counts(cell) else None
 
 
-def stored_ratio(cell: Comparable) -> Ratio | None:
+def stored_ratio(cell: ComparedCell) -> Ratio | None:
     """Return the ratio over the baseline that the cell was measured with; None if its output is wrong."""
     return cell.measurement.ratio if cell.measurement is not None and counts(cell) else None
 
@@ -136,7 +135,7 @@ def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
     return SpeedUp(base.p50 / own.p50, "void" if void else "unpaired", against)
 
 
-def paired_speedup(ratio: Ratio, cell: Comparable, baseline: Comparable | None = None) -> SpeedUp:
+def paired_speedup(ratio: Ratio, cell: ComparedCell, baseline: ComparedCell | None = None) -> SpeedUp:
     """Return the speed-up of a cell's stored ratio; `baseline` if its own result is known, too."""
     half, least = half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
     verdict: Verdict = decide(ratio.median, ratio.ci95, ratio.allowance, least)
@@ -181,7 +180,7 @@ def half_of(interval: tuple[float, float] | None) -> float | None:
     return math.log(interval[1] / interval[0]) / 2.0
 
 
-def least_difference(share: float, *cells: Comparable | None) -> float:
+def least_difference(share: float, *cells: ComparedCell | None) -> float:
     """Return the smallest difference that may be called one: `share`, or that between equal things there."""
     floors = [cell.noise.floor for cell in cells if cell is not None and cell.noise is not None]
     return max(share, *(FLOORS_APART * floor for floor in floors)) if floors else share

@@ -31,13 +31,13 @@ from agent.wire.messages import (
 from agent.wire.rare_log import RareLog
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
-from orchestrator.db.cells import attempts, jobs, outputs, running_attempts
+from orchestrator.db.cells import attempts, jobs, running_attempts
 from orchestrator.db.devices import agents, devices
 from orchestrator.db.devices import agents as known_agents
 from orchestrator.db.devices import agents as revocations
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import references
-from orchestrator.db.scheduling import ingest, unplaceable
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.dispatch.base import (
     AgentLost,
     BrokerBack,
@@ -198,7 +198,7 @@ class Inbox:
             case Heartbeat():
                 return self._on_heartbeat(turn, agent_id, message, now)
             case RunnerOutput():
-                outputs.append(turn, message)
+                running_attempts.append(turn, message)
             case JobRefused():
                 freed = self._free(turn, message.attempt_id)
                 ingest.refuse(turn, message, now)
@@ -290,11 +290,11 @@ class Inbox:
         named = {device.device_id for device in hello.devices}
         if self.sole:
             hint = {entry.kind: entry.reason for entry in hello.missing}
-            unplaceable.fail_vanished(turn, sorted(named), hint, now)
+            assignments.fail_vanished(turn, sorted(named), hint, now)
         elif gone := sorted(before - named):
             why = "; ".join(f"{entry.kind}: {entry.reason}" for entry in hello.missing)
             why = why or f"agent {hello.agent_id} does not name it any more"
-            unplaceable.fail_unplaceable(turn, gone, why, now)
+            assignments.fail_unplaceable(turn, gone, why, now)
 
     def _on_old_hello(self, turn: Turn, agent_id: str, protocol: int, now: datetime) -> FollowUp:
         why = f"it speaks protocol {protocol}, the farm {PROTOCOL_VERSION}; on its host: {UPGRADE_COMMAND}"

@@ -14,10 +14,10 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import DEFAULT_REFERENCE_AGENTS, LabTimes
 from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
-from orchestrator.db.cells import attempts, queue_limits, running_attempts
+from orchestrator.db.cells import attempts, running_attempts, waiting
 from orchestrator.db.cells import jobs as known_jobs
 from orchestrator.db.cells import jobs as outbox
-from orchestrator.db.cells import queue_limits as overdue_cells
+from orchestrator.db.cells import waiting as overdue_cells
 from orchestrator.db.devices import agents
 from orchestrator.db.devices import agents as known_agents
 from orchestrator.db.devices import agents as revocations
@@ -25,13 +25,12 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
 from orchestrator.db.results.references import Message, with_references
-from orchestrator.db.scheduling import assignments, ingest, unplaceable
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.dispatch.base import BrokerDownError, Dispatcher, DispatchEvent, MessageReceived
 from orchestrator.errors import UnreachableError
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import Inbox
-from orchestrator.scheduling.lost_attempts import Reaper
-from orchestrator.scheduling.recoveries import Recoveries
+from orchestrator.scheduling.recoveries import Reaper, Recoveries
 from orchestrator.scheduling.refused_messages import RefusedMessages
 
 RETURN_PATIENCE_S: Final = 5.0
@@ -325,7 +324,7 @@ class SchedulerLoop:
                 dismissed -= revocations.revoked(session, now)
         if wanted:
             with self._database.write() as turn:
-                unplaceable.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
+                assignments.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
         self._send_all((name, Shutdown()) for name in sorted(dismissed))
         self._dismissed = removed
 
@@ -336,7 +335,7 @@ class SchedulerLoop:
             overdue = overdue_cells.is_any_overdue(session, now)
         if overdue:
             with self._database.write() as turn:
-                queue_limits.end_overdue(turn, now)
+                waiting.end_overdue(turn, now)
 
     def _apply_steering_requests(self) -> None:
         """Stop attempts that a user cancelled, that no process waits for, or that are long over their time.

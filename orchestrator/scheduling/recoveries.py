@@ -1,4 +1,4 @@
-"""Runs the operator's command for lost devices, beside the loop, and stores the outcome of each."""
+"""Gives up attempts that are lost, and recovers lost devices by the command of the operator."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import IO, Final
 
+from agent.wire.messages import JobSpec, Reason, ReasonCode
 from orchestrator.config.child_environment import for_recovery
+from orchestrator.config.clock import utc_now
+from orchestrator.config.lab import LabTimes
 from orchestrator.config.recovery import Recovery
-from orchestrator.db.devices import quarantine as lost_devices
-from orchestrator.db.devices import quarantine as recoveries
+from orchestrator.db.cells import jobs, running_attempts
+from orchestrator.db.devices import quarantine
 from orchestrator.db.devices.quarantine import LostDevice
 from orchestrator.db.engine.sessions import Database
-from orchestrator.results.facts import RecoveryOutcome
+from orchestrator.db.scheduling import ingest
+from orchestrator.results.events import RecoveryOutcome
 
 MOST_AT_ONCE: Final = 4
 """Commands that run at the same time. Chosen: a rack that lost its power is not switched on all at once;
@@ -51,20 +55,20 @@ class Recoveries:
     def look(self, now: datetime, silent_before: datetime | None) -> None:
         """Store what has ended, and start what is due. Raises `UnreachableError`.
 
-        `silent_before`: see `lost_devices.lost`.
+        `silent_before`: see `quarantine.lost`.
         """
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self.every_s
         self._settle(now)
         with self.database.read() as session:
-            found = lost_devices.lost(session, silent_before, now)
+            found = quarantine.lost(session, silent_before, now)
         for lost in found:
             if lost.agent_id in self._running or len(self._running) >= MOST_AT_ONCE:
                 continue
             # Stored first: a farm that is killed in between must not run it twice within the hour.
             with self.database.write() as turn:
-                recoveries.begin(turn, lost, now)
+                quarantine.begin(turn, lost, now)
             self._running[lost.agent_id] = lost
             program = self.recovery.command[0]
             log.warning("device %s is lost (%s): running %s", lost.device_id, lost.loss, program)
@@ -77,7 +81,7 @@ class Recoveries:
             lost, outcome, text = ended
             try:
                 with self.database.write() as turn:
-                    recoveries.end(turn, lost, outcome, text, now)
+                    quarantine.end(turn, lost, outcome, text, now)
             except BaseException:
                 self._ended.put(ended)
                 raise
@@ -126,3 +130,56 @@ def _end_of(output: IO[bytes]) -> str:
     lines = output.read(_TEXT_BYTES).decode(errors="replace").split("\n")
     said = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
     return "".join(character if character.isprintable() else " " for character in said).strip()
+
+
+@dataclass(slots=True)
+class Reaper:
+    """Ends silent attempts. Silence counts only while this process could receive: from its start, and from
+    the end of the last outage of the broker. No attempt is lost because the farm itself was away.
+    """
+
+    database: Database
+    times: LabTimes
+    _listening_since: datetime = field(default_factory=utc_now)
+    _due_s: float = 0.0
+
+    def in_grace(self, now: datetime) -> bool:
+        """Whether agents may still be handing over what they kept during an outage, so that a late attempt
+        cannot be told from one whose messages are on their way.
+        """
+        return now - self._listening_since < timedelta(seconds=self.times.patience_s)
+
+    def silent_before(self, now: datetime) -> datetime | None:
+        """Return the time before which the last message of a lost attempt lies; None: this process has not
+        listened for so long.
+        """
+        before = now - timedelta(seconds=self.times.lost_s)
+        return None if self._listening_since > before else before
+
+    def reap(self, now: datetime, *, broker_down: bool) -> list[tuple[str, JobSpec]]:
+        """Give up attempts that were silent for too long. Returns jobs without any answer, to send again."""
+        if broker_down:
+            self._listening_since = now
+            return []
+        if time.monotonic() < self._due_s:
+            return []
+        self._due_s = time.monotonic() + self.times.reaper_s
+        self._lose_silent(now)
+        if now - self._listening_since < timedelta(seconds=self.times.resend_s):
+            return []
+        with self.database.read() as session:
+            return jobs.unstarted(session, before=now - timedelta(seconds=self.times.resend_s))
+
+    def _lose_silent(self, now: datetime) -> None:
+        before = self.silent_before(now)
+        if before is None:
+            return
+        with self.database.read() as session:
+            found = running_attempts.silent(session, before)
+        for attempt in found:
+            text = f"agent {attempt.agent_id} sent no message about it for {self.times.lost_s:.0f} s"
+            log.warning("attempt %s is lost: %s", attempt.attempt_id, text)
+            # One transaction each: another writer, or an agent's late result, may come between.
+            with self.database.write() as turn:
+                reason = Reason(code=ReasonCode.AGENT_LOST, text=text)
+                ingest.lose(turn, attempt.attempt_id, reason, now)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from orchestrator.config.filesystem import KERNEL_FILESYSTEMS, filesystem_of_device
+from orchestrator.config.home import KERNEL_FILESYSTEMS, filesystem_of_device
 from orchestrator.errors import UsageError
 from orchestrator.sources.content import Requirement
 from orchestrator.sources.pypi import recall, remember

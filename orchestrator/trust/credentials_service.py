@@ -22,7 +22,7 @@ from orchestrator.db.devices import agents as known_agents
 from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
-from orchestrator.db.scheduling import ingest, unplaceable
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust import acl, enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder
@@ -158,5 +158,5 @@ class CredentialsService:
         for attempt_id in running:
             ingest.lose(turn, attempt_id, Reason(code=ReasonCode.AGENT_LOST, text=why), now)
         if agents.set_state(turn, agent_id, tables.AGENT_REMOVED):
-            unplaceable.fail_unplaceable(turn, known_agents.devices_of(turn, [agent_id]), why, now)
+            assignments.fail_unplaceable(turn, known_agents.devices_of(turn, [agent_id]), why, now)
         return len(running)

@@ -14,16 +14,16 @@ from agent.wire.measurement import Refinement
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator.db import tables
 from orchestrator.db.cells import ends as cell_ends
-from orchestrator.db.cells import queue_limits
+from orchestrator.db.cells import waiting
 from orchestrator.db.engine import identity
 from orchestrator.db.engine.dialects import insert_missing, note_growth
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import candidate_queries
 from orchestrator.manifest.campaign import Campaign
+from orchestrator.policy.blocks import Refining
 from orchestrator.policy.fingerprint import digest
 from orchestrator.policy.lifecycle import OPEN, CellState, cancelled_reason
 from orchestrator.policy.preview import PlannedCell
-from orchestrator.policy.refining import Refining
 
 _MANY = 500
 """From how many new cells on PostgreSQL's planner is asked to look at the table of cells. Chosen: fewer do
@@ -68,7 +68,7 @@ def resume(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:
     campaign.submitted_at = now
     campaign.parked = False
     rejoin(turn, campaign)
-    queue_limits.restart_clocks(turn, campaign, now)
+    waiting.restart_clocks(turn, campaign, now)
 
 
 def rejoin(turn: Turn, campaign: tables.Campaign) -> None:

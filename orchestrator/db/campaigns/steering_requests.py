@@ -14,7 +14,7 @@ from sqlmodel import col, select
 from orchestrator.db import events, tables
 from orchestrator.db.campaigns import campaigns
 from orchestrator.db.cells import ends as cell_ends
-from orchestrator.db.cells import queue_limits
+from orchestrator.db.cells import waiting
 from orchestrator.db.devices import quarantine as device_quarantine
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import records
@@ -40,7 +40,7 @@ def resume(turn: Turn, ref: str, now: datetime) -> int:
     if campaign.paused_at is not None:
         campaign.paused_at = None
         campaigns.rejoin(turn, campaign)
-        queue_limits.restart_clocks(turn, campaign, now)
+        waiting.restart_clocks(turn, campaign, now)
     return _queued(turn, campaign)
 
 
@@ -125,7 +125,7 @@ def _put_back(turn: Turn, cell: tables.Cell, now: datetime) -> None:
         cell.line = str(cell.device_id) if measured else class_line(cell.target, cell.delegate_kind)
     cell.state = reopen_cell(CellState(cell.state), measured=measured).value
     cell.reason_code = cell.reason_text = cell.ended_at = cell.cancel_asked_at = cell.not_before = None
-    queue_limits.start_clock(cell, now)
+    waiting.start_clock(cell, now)
 
 
 def _cells(turn: Turn, ref: str) -> Sequence[tables.Cell]:

@@ -11,7 +11,7 @@ from agent.wire.exclusion import joint_group
 from agent.wire.messages import Heartbeat, JobSpec, Reason, ReasonCode
 from orchestrator.db import events, tables
 from orchestrator.db.cells import ends as cell_ends
-from orchestrator.db.cells import jobs, queue_limits
+from orchestrator.db.cells import jobs, waiting
 from orchestrator.db.devices import quarantine
 from orchestrator.db.engine import identity
 from orchestrator.db.engine.turn import Turn
@@ -29,8 +29,7 @@ from orchestrator.policy.lifecycle import (
     replaces,
     settle,
 )
-from orchestrator.results.events import EventKind
-from orchestrator.results.facts import AttemptBegun, AttemptEnded
+from orchestrator.results.events import AttemptBegun, AttemptEnded, EventKind
 
 DEADLINE_AFTER_S: Final = 60.0
 """How many seconds after an attempt's hard limit the server stops waiting for it. Chosen: the agent has
@@ -178,7 +177,7 @@ def end(
         elif not cell_ends.stands(cell):
             cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
-        queue_limits.start_clock(cell, now)
+        waiting.start_clock(cell, now)
         kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
         events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)
     else:

@@ -18,8 +18,8 @@ from agent.wire.messages import Reason, ReasonCode
 from orchestrator.db import events, tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import candidate_queries
+from orchestrator.policy.blocks import Refining
 from orchestrator.policy.lifecycle import CellState, cancelled_reason, move_cell, replaces
-from orchestrator.policy.refining import Refining
 from orchestrator.results.events import EventKind
 
 

@@ -16,7 +16,7 @@ from orchestrator.db.engine import identity
 from orchestrator.db.engine.turn import Turn
 from orchestrator.policy.fingerprint import Ingredients, digest
 from orchestrator.policy.lifecycle import MAX_DEVICE_FAULTS, AttemptEnd, CellState, device_verdict
-from orchestrator.results.facts import DeviceRecovered, RecoveryOutcome
+from orchestrator.results.events import DeviceRecovered, RecoveryOutcome
 from orchestrator.sources import health_model
 
 CHECK_DELAYS_S: Final = (10.0, 60.0, 600.0, 3600.0)

@@ -17,7 +17,7 @@ from orchestrator.db.engine import dialects
 from orchestrator.db.engine.locks import SCHEDULER_LOCK, AdvisoryLock
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UnreachableError, UsageError
-from orchestrator.results.facts import Fact
+from orchestrator.results.events import Fact
 
 __all__ = ["Database", "RefusedError", "Session"]
 

@@ -28,7 +28,7 @@ from sqlmodel import Session, SQLModel, col, select
 
 from orchestrator.db import tables
 from orchestrator.db.tables import Attempt, Campaign, Cell, Device, Environment, Model, Result
-from orchestrator.results.facts import Fact
+from orchestrator.results.events import Fact
 
 Row = TypeVar("Row", bound=SQLModel)
 

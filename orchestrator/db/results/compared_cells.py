@@ -14,8 +14,7 @@ from sqlmodel import Session, col, select
 from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.db.results.records import device_noises, reason_of, shown_state
-from orchestrator.results.comparable import ComparedCell, compared_figures
-from orchestrator.results.records import IMPORTED_SHA256, Imported, imported_from
+from orchestrator.results.records import IMPORTED_SHA256, ComparedCell, compared_figures
 
 _CELL, _RESULT = tables.Cell, tables.Result
 
@@ -69,12 +68,12 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
                     environment=environments.get(environment_id, {}),
                     reused_from=reused_from,
                     noise=noises.get(device),
-                    imported=_imported(facts),
+                    facts=_imported(facts),
                     again=again,
                 )
             )
     return found
 
 
-def _imported(facts: str | None) -> Imported | None:
-    return None if facts is None or IMPORTED_SHA256 not in facts else imported_from(json.loads(facts))
+def _imported(facts: str | None) -> Mapping[str, str]:
+    return {} if facts is None or IMPORTED_SHA256 not in facts else json.loads(facts)

@@ -17,12 +17,12 @@ from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.devices.devices import environment_of, note_reported, record_environment
 from orchestrator.db.engine.turn import Turn
+from orchestrator.policy.blocks import unfinished
 from orchestrator.policy.fingerprint import Environments, Ingredients, digest, fingerprint
 from orchestrator.policy.lifecycle import CellState
 from orchestrator.policy.matrix import CellSpec
 from orchestrator.policy.preview import Duration, KnownResult, PastResults
-from orchestrator.policy.refining import unfinished
-from orchestrator.results.facts import ResultStored
+from orchestrator.results.events import ResultStored
 from orchestrator.results.grading import grade_of_result
 
 _CHUNK: Final = 500

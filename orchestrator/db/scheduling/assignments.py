@@ -1,25 +1,32 @@
-"""Gives cells to free devices: chooses, begins attempts, and puts their jobs into the outbox, all in one
-turn.
+"""Gives cells to free devices, and ends the cells that no device is left for.
+
+To choose a cell, to begin its attempt and to put its job into the outbox is one turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from agent.wire.messages import JobSpec, environment_id
+from sqlmodel import col, select
+
+from agent.wire.messages import JobSpec, Reason, ReasonCode, environment_id
+from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns
-from orchestrator.db.cells import arms, attempts
+from orchestrator.db.cells import attempts, jobs
+from orchestrator.db.cells import ends as cell_ends
 from orchestrator.db.cells import jobs as outbox
 from orchestrator.db.devices import devices
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
 from orchestrator.db.results import past as past_results
-from orchestrator.policy.assign import Assignment
+from orchestrator.policy.assign import Assignment, reservation_of
+from orchestrator.policy.blocks import refined_to
 from orchestrator.policy.fingerprint import fingerprint
+from orchestrator.policy.lifecycle import CellState
+from orchestrator.policy.matrix import NO_DEVICE
 from orchestrator.policy.preview import reusable, reuse_rule
-from orchestrator.policy.refining import refined_to
-from orchestrator.policy.reservation import reservation_of
+from orchestrator.policy.selectors import is_class
 
 
 def fill(turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str, JobSpec]]:
@@ -66,7 +73,7 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
     """Begin an attempt, and one at each cell that is measured in blocks with it."""
     cell, device = turn.cell(assignment.cell_id), turn.device(assignment.device_id)
     with turn.no_autoflush:
-        found = arms.companions(turn, cell, device, now)
+        found = jobs.companions(turn, cell, device, now)
     if not found.cells and found.baseline_device_id is None:
         return attempts.begin(turn, assignment, now)
     turn.load_cells(other.cell_id for other in found.cells)
@@ -85,7 +92,7 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
     again = None
     if campaign.baseline_delegate not in names:
         turn.flush()  # a baseline that was reused a moment ago counts as done
-        if arms.baseline_is_done(turn, cell, str(campaign.baseline_delegate)):
+        if jobs.baseline_is_done(turn, cell, str(campaign.baseline_delegate)):
             again = found.baseline_device_id
         else:
             together = []  # nothing to compare with: each cell by itself, as soon as its device is free
@@ -114,3 +121,73 @@ def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]
             campaigns.reuse_result(turn, turn.cell(cell_id), found.attempt_id, now)
             reused.add(cell_id)
     return reused
+
+
+def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datetime) -> int:
+    """End the queued cells that only these devices could run, and those of classes that have no device left.
+
+    Returns how many.
+    """
+    cells = turn.exec(
+        select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(device_ids))
+    ).all()
+    cell_ends.finish_all(
+        turn,
+        [
+            (
+                cell,
+                CellState.UNSUPPORTED,
+                Reason(code=ReasonCode.NO_DEVICE, text=f"device {cell.line} is gone: {why}"),
+            )
+            for cell in cells
+        ],
+        now,
+    )
+    return len(cells) + _fail_classes(turn, why, now)
+
+
+def _fail_classes(turn: Turn, why: str, now: datetime) -> int:
+    """End the queued cells of classes of which no present device of a willing agent is left."""
+    willing = turn.exec(
+        select(tables.Device)
+        .join(tables.Agent, col(tables.Agent.agent_id) == tables.Device.agent_id)
+        .where(col(tables.Device.present), tables.Agent.state == tables.AGENT_ACTIVE)
+    ).all()
+    served = {line for device in willing for line in picking.lines_served_by(turn, device)}
+    # The few known classes are queried one by one; a query for unserved cells would read every queued
+    # cell.
+    known = turn.exec(select(tables.Pool.line)).all()
+    lost = [line for line in known if line not in served]
+    queued = select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(lost))
+    cells = turn.exec(queued).all() if lost else []
+    hint = {cell.delegate_kind: why for cell in cells}
+    cell_ends.finish_all(turn, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in cells], now)
+    return len(cells)
+
+
+def fail_vanished(turn: Turn, device_ids: Sequence[str], hint: Mapping[str, str], now: datetime) -> int:
+    """End the queued cells of unparked campaigns that none of the present devices `device_ids` could take.
+
+    `hint`: delegate kind -> why it is missing.
+    """
+    present = turn.exec(select(tables.Device).where(col(tables.Device.device_id).in_(device_ids))).all()
+    served = {line for device in present for line in picking.lines_served_by(turn, device)}
+    gone = turn.exec(
+        select(tables.Cell)
+        .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
+        .where(
+            ~col(tables.Campaign.parked),
+            tables.IS_QUEUED,
+            col(tables.Cell.line).not_in([*served, NO_DEVICE]),
+        )
+    ).all()
+    cell_ends.finish_all(turn, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in gone], now)
+    return len(gone)
+
+
+def _gone(cell: tables.Cell, hint: Mapping[str, str]) -> Reason:
+    why = hint.get(cell.delegate_kind)
+    what = f"device {cell.line} is no longer present"
+    if is_class(cell.line):
+        what = f"no device of the class {cell.target.rpartition('#')[0]} is present any more"
+    return Reason(code=ReasonCode.NO_DEVICE, text=what + (f": {why}" if why else ""))

@@ -11,6 +11,7 @@ from orchestrator.db import events, tables
 from orchestrator.db.cells import attempts, running_attempts
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import past as results
+from orchestrator.policy.blocks import Refining, ended_early, unfinished
 from orchestrator.policy.lifecycle import (
     ATTEMPT_MOVES,
     ENDED,
@@ -21,7 +22,6 @@ from orchestrator.policy.lifecycle import (
     CellState,
     attempt_end,
 )
-from orchestrator.policy.refining import Refining, ended_early, unfinished
 
 Ingested: TypeAlias = Literal["counted", "superseded", "late", "duplicate", "conflict", "unknown"]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
 from orchestrator.db.campaigns import imports
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UsageError
+from orchestrator.farm.local.quota import account
 from orchestrator.manifest.schema import NAME_PATTERN
 from orchestrator.policy.fingerprint import digest
 from orchestrator.results.imports import MOST_BYTES, NotReadableError, read_results

@@ -12,7 +12,7 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.db import events, tables
 from orchestrator.db.campaigns import steering_requests
-from orchestrator.db.cells import queue_limits
+from orchestrator.db.cells import waiting
 from orchestrator.db.engine.sessions import Database, Session
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import records
@@ -23,9 +23,9 @@ from orchestrator.farm.again.steering import require_own
 from orchestrator.farm.local.present_devices import PresentDevices
 from orchestrator.farm.local.quota import NO_LIMIT, Quota
 from orchestrator.farm.submit.submission import Submitted
+from orchestrator.policy.blocks import Refining, require_target
 from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.lifecycle import CellState
-from orchestrator.policy.refining import Refining, require_target
 from orchestrator.policy.rights import User
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, stored_ratio
@@ -161,11 +161,11 @@ def _queue(turn: Turn, chosen: Sequence[Vague], target: float | None, seconds: f
     ends_at = None if seconds is None else now + timedelta(seconds=seconds)
     places = {model: place for place, model in enumerate(dict.fromkeys(one.cell.model for one in chosen))}
     cells = [(turn.cell(one.cell.cell_id), one.cell) for one in chosen]
-    waiting = [(cell, record) for cell, record in cells if cell.state == CellState.DONE]
+    chosen_cells = [(cell, record) for cell, record in cells if cell.state == CellState.DONE]
     steering_requests.put_back(
-        turn, [cell for cell, _ in waiting], now, "refinement", "blocks are added to its result"
+        turn, [cell for cell, _ in chosen_cells], now, "refinement", "blocks are added to its result"
     )
-    for cell, record in waiting:
+    for cell, record in chosen_cells:
         assert record.measurement is not None
         assert record.environment_id is not None
         earlier = Refinement(
@@ -175,4 +175,4 @@ def _queue(turn: Turn, chosen: Sequence[Vague], target: float | None, seconds: f
         )
         cell.refines = Refining(earlier, target, cell.rank, ends_at).stored
         cell.rank += places[cell.model]
-        queue_limits.start_clock(cell, now)
+        waiting.start_clock(cell, now)

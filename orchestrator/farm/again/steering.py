@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns, steering_requests
 from orchestrator.db.cells import attempts, running_attempts
-from orchestrator.db.devices import agents, reservations
+from orchestrator.db.devices import agents, states
 from orchestrator.db.devices import agents as known_agents
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import records
-from orchestrator.db.scheduling import unplaceable
+from orchestrator.db.scheduling import assignments
 from orchestrator.errors import UsageError
-from orchestrator.farm.local.quota import NO_LIMIT, Quota
-from orchestrator.policy.reservation import require_length, reservation_of
+from orchestrator.farm.local.quota import NO_LIMIT, Quota, account
+from orchestrator.policy.assign import require_length, reservation_of
 from orchestrator.policy.rights import User, require_priority
 from orchestrator.results.device_noise import DeviceNoise
 from runtime.common.verdict import Grade
@@ -136,7 +135,7 @@ class Steering:
         now = utc_now()
         with self.database.write() as turn:
             device = steering_requests.find_device(turn, name)
-            running = reservations.reserve(turn, device, self._name, now + length, reason, now)
+            running = states.reserve(turn, device, self._name, now + length, reason, now)
             return Reserved(device.device_id, self._name, now + length, running)
 
     def release(self, name: str) -> Released:
@@ -153,7 +152,7 @@ class Steering:
             if self._is_admin:
                 steering_requests.release(turn, device, now)
             if held is not None and (held.by == self._name or (self._is_admin and not kept)):
-                reservations.release(device)
+                states.release(device)
                 held = None
             elif not self._is_admin and (held is not None or kept):
                 what = f"reserved {held}" if held is not None else "in quarantine"
@@ -206,7 +205,7 @@ class Steering:
             _set_state(turn, name, state)
             if state == tables.AGENT_REMOVED:
                 attempts.ask_to_stop(turn, running_attempts.of_agent(turn, name))
-            return unplaceable.fail_unplaceable(turn, known_agents.devices_of(turn, [name]), why, utc_now())
+            return assignments.fail_unplaceable(turn, known_agents.devices_of(turn, [name]), why, utc_now())
 
 
 def require_own(campaign: tables.Campaign, user: User | None) -> None:

@@ -1,7 +1,10 @@
-"""Limits the waiting cells of one user, however they come to wait."""
+"""Names whoever runs this process, and limits the waiting cells of one user."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +12,15 @@ from orchestrator.db.campaigns import farm_state as open_cells
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import User
+
+
+def account() -> str:
+    """`USER@HOST`, by the operating system; no user of the endpoint has a name with an @."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # an account without an entry in the system's list, as in many containers
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True, slots=True)

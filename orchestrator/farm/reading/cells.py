@@ -18,8 +18,8 @@ from orchestrator.db import events
 from orchestrator.db.campaigns import farm_state as open_cells
 from orchestrator.db.campaigns import manifests, scheduler_state
 from orchestrator.db.campaigns.scheduler_state import NO_BROKER, STOPPED, SchedulerState
-from orchestrator.db.cells import outputs, waiting
-from orchestrator.db.cells.outputs import Output
+from orchestrator.db.cells import running_attempts, waiting
+from orchestrator.db.cells.running_attempts import Output
 from orchestrator.db.devices import agents
 from orchestrator.db.devices import states as device_states
 from orchestrator.db.devices.agents import AgentState
@@ -29,8 +29,7 @@ from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
 from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
 from orchestrator.policy.why import Why, explain
-from orchestrator.results.comparable import ComparedCell
-from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
 from orchestrator.scheduling.lock import lock_holder
 from orchestrator.sources.store import Store
 from runtime.model.facts import ModelFacts, model_facts
@@ -236,7 +235,7 @@ class Reading:
     def output(self, attempt_id: str) -> Output | None:
         """Return the end of a running attempt's output, as its agent reports it."""
         with self.database.read() as session:
-            return outputs.of_attempt(session, attempt_id)
+            return running_attempts.of_attempt(session, attempt_id)
 
     def events(self, ref: str | None) -> tuple[str, CampaignEvents]:
         """Return a campaign's id, and its events from now on. Raises `UsageError`."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from orchestrator.config.account import account
 from orchestrator.config.clock import utc_now
 from orchestrator.db import events
 from orchestrator.db.campaigns import campaigns, manifests
@@ -14,10 +13,10 @@ from orchestrator.db.devices import agents
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import past as past_results
-from orchestrator.db.scheduling import unplaceable
+from orchestrator.db.scheduling import assignments
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.local.present_devices import PresentDevices
-from orchestrator.farm.local.quota import NO_LIMIT, Quota
+from orchestrator.farm.local.quota import NO_LIMIT, Quota, account
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import ModelFile, expand
@@ -152,6 +151,6 @@ def _end_cells_of_agents_that_left(turn: Turn, plan: SubmissionPlan, now: dateti
     left = agents.leaving(turn)
     lost = planned.intersection(agents.devices_of(turn, list(left)))
     if lost:
-        unplaceable.fail_unplaceable(
+        assignments.fail_unplaceable(
             turn, sorted(lost), "its agent left while the campaign was submitted", now
         )

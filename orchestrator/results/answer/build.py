@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.results.answer import entries, headline
-from orchestrator.results.answer.entries import Answer, Column
+from orchestrator.results.answer.entries import ON_CPU, Answer, Column, Key, Placed
 from orchestrator.results.answer.headline import title_of
 from orchestrator.results.answer.legend import legend, noted
-from orchestrator.results.answer.placed import ON_CPU, Key, Placed
 from orchestrator.results.format import visible
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
-from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
-from orchestrator.results.wording import SIGNS, factor_text
+from orchestrator.results.wording import SIGNS, Footnotes, factor_text
 
 
 def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> Answer:

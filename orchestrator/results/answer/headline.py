@@ -10,8 +10,7 @@ from datetime import UTC
 from typing import Final, TypeAlias
 
 from orchestrator.results import format as text
-from orchestrator.results.answer.entries import Title, missing
-from orchestrator.results.answer.placed import ON_CPU, threads
+from orchestrator.results.answer.entries import ON_CPU, Title, missing, threads
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp, mean_speedup
 

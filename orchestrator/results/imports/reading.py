@@ -1,13 +1,90 @@
-"""Recognises the tool that wrote a file by its content, and reads the file."""
+"""Recognises what another tool wrote, and reads the block of results that `litert-benchmark` prints.
+
+The block alone names no model and no accelerator. Times are in ms.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.results.imports import benchmark_model, printed_block, result_message
-from orchestrator.results.imports.reports import ImportedResult, NotReadableError, read_report
+from orchestrator.results.imports import benchmark_model, result_message
+from orchestrator.results.imports.reports import (
+    LITERT_BENCHMARK,
+    Figures,
+    ImportedResult,
+    NotReadableError,
+    read_report,
+)
+
+_TITLE: Final = "BENCHMARK RESULTS"
+_ROW: Final = re.compile(r"^\s*([A-Z][a-z]+ ?(?:\([a-z0-9]+\)|[a-z]+)?):\s+(\S+)(?: ms)?(?: \((\d+) runs\))?")
+_LOGGED: Final = re.compile(r"\b(Model|Accelerators|Num threads):\s+(.+?)\s*$")
+_UNKNOWN: Final = "unknown"
+
+
+def is_printed_block(text: str) -> bool:
+    """Whether a text has such a block, whole or cut off."""
+    return any(line.strip() == _TITLE for line in text.splitlines())
+
+
+def read_printed_blocks(text: str) -> Iterator[ImportedResult]:
+    """Yield the result of each block. Raises `NotReadableError` for one that is cut off."""
+    logged: dict[str, str] = {}
+    rows: dict[str, tuple[str, str | None]] | None = None
+    for line in text.splitlines():
+        if line.strip() == _TITLE:
+            if rows is not None:
+                yield _result(rows, logged)
+            rows = {}
+        elif rows is not None and (found := _ROW.match(line)):
+            rows[found[1]] = found[2], found[3]
+            if found[1] == "Fully accelerated":
+                yield _result(rows, logged)
+                rows, logged = None, {}
+        elif found := _LOGGED.search(line):
+            logged[found[1]] = found[2]
+    if rows is not None:
+        yield _result(rows, logged)
+
+
+def _result(rows: dict[str, tuple[str, str | None]], logged: dict[str, str]) -> ImportedResult:
+    average, runs = rows.get("Inference (avg)", ("", None))
+    if runs is None or "Inference (p95)" not in rows:
+        raise NotReadableError(
+            "the block of litert-benchmark is cut off: expected its rows from 'Inference (avg): ... ms (50 "
+            "runs)' to 'Inference (p95): ... ms'"
+        )
+    settings = {"fully_accelerated": rows["Fully accelerated"][0]} if "Fully accelerated" in rows else {}
+    if "Num threads" in logged:
+        settings["threads"] = logged["Num threads"]
+    figures = Figures(
+        int(runs), _number(average), _row(rows, "Inference (median)"), _row(rows, "Inference (p95)"),
+        init=_row(rows, "Model initialization"), first=_row(rows, "Warmup (first)"), settings=settings,
+    )  # fmt: skip
+    model = logged.get("Model")
+    return ImportedResult(
+        LITERT_BENCHMARK,
+        None if model is None else PurePosixPath(model.replace("\\", "/")).name,
+        "+".join(logged.get("Accelerators", _UNKNOWN).lower().split(" | ")),
+        None,
+        figures.measurement(),
+    )
+
+
+def _row(rows: dict[str, tuple[str, str | None]], name: str) -> float | None:
+    return _number(rows[name][0]) if name in rows else None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise NotReadableError(f"a time of the block is {text!r}, not a number of ms") from error
+
 
 MOST_BYTES: Final = 64 << 20
 """Bytes of a file, at most. Chosen: an AI Hub profile with a hundred thousand layers has some 20 MB; a larger
@@ -42,8 +119,8 @@ def read_results(content: bytes) -> list[ImportedResult]:
         return list(benchmark_model.read_log(text))
     if result_message.is_text_message(text):
         return list(result_message.read_text_message(text))
-    if printed_block.is_printed_block(text):
-        return list(printed_block.read_printed_blocks(text))
+    if is_printed_block(text):
+        return list(read_printed_blocks(text))
     if text.lstrip().lower().startswith("node type,"):
         raise NotReadableError(f"an operator profile has no inference time; {_EXPECTED}")
     raise NotReadableError(f"no tool's output that is known; {_EXPECTED}")

@@ -12,7 +12,7 @@ from agent.wire.messages import ReasonCode, RunnerOutput, Status
 from orchestrator.cli.logs import unseen
 from orchestrator.db import tables
 from orchestrator.db.campaigns import steering_requests
-from orchestrator.db.cells import outputs
+from orchestrator.db.cells import running_attempts
 from orchestrator.db.devices import quarantine as recoveries
 from orchestrator.db.devices.quarantine import LostDevice
 from orchestrator.db.engine.sessions import Database
@@ -182,7 +182,7 @@ def test_logs_of_a_running_cell_show_what_its_agent_told_of_its_output(shell, da
     with database.write() as session:
         for start, text in ((0, "half "), (5, "way\nand"), (5, "way\nand on")):
             told = RunnerOutput(attempt_id=job.attempt_id, epoch=job.epoch, start=start, text=text)
-            outputs.append(session, told)
+            running_attempts.append(session, told)
     assert shell.farm("logs", cell.cell_id).out.endswith("  | half way\n  | and on\n")
 
 

@@ -11,7 +11,7 @@ from orchestrator.db.campaigns import campaigns
 from orchestrator.db.campaigns import progress as campaign_progress
 from orchestrator.db.queue import picking
 from orchestrator.db.results import records
-from orchestrator.db.scheduling import ingest, unplaceable
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.policy.preview import expected_s
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, planned, result, stock
@@ -131,7 +131,7 @@ def test_cells_of_devices_that_are_gone_end_with_the_reason(database):
     stock(database, asked(("a",), {"cpu": {}, "gpu": {}}))
     with database.write() as session:
         hint = {"gpu": "no OpenCL platform"}
-        assert unplaceable.fail_vanished(session, [CPU.device_id], hint, datetime.now(UTC)) == 1
+        assert assignments.fail_vanished(session, [CPU.device_id], hint, datetime.now(UTC)) == 1
     gpu = cells(database)[1]
     assert (gpu.target, gpu.state, gpu.reason_code) == (POCL.device_id, "unsupported", "no_device")
     assert gpu.reason_text == "device pocl-0 is no longer present: no OpenCL platform"

@@ -12,9 +12,14 @@ from orchestrator.db.campaigns import imports, steering_requests
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.results import compared_cells, records
 from orchestrator.db.scheduling import ingest
-from orchestrator.results.comparable import ComparedCell, compared_figures
 from orchestrator.results.device_noise import DeviceNoise
-from orchestrator.results.records import IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
+from orchestrator.results.records import (
+    IMPORTED_SHA256,
+    IMPORTED_TOOL,
+    CellRecord,
+    ComparedCell,
+    compared_figures,
+)
 from orchestrator.results.regression import by_names, compare_runs
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, measured, result, stock
@@ -23,6 +28,8 @@ from tests.orchestrator.stocked import cells, dispatch, measured, result, stock
 def lightly(record: CellRecord) -> ComparedCell:
     """Return the same cell, from its whole record."""
     found = {field.name: getattr(record, field.name) for field in fields(ComparedCell)}
+    if record.imported is None:
+        found["facts"] = {}
     if record.measurement is not None:
         found["measurement"] = compared_figures(record.measurement.model_dump_json())
     return ComparedCell(**found)

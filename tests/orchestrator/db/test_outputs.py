@@ -9,8 +9,8 @@ from sqlmodel import select
 
 from agent.wire.messages import RunnerOutput
 from orchestrator.db import tables
-from orchestrator.db.cells import outputs
-from orchestrator.db.cells import outputs as written
+from orchestrator.db.cells import running_attempts
+from orchestrator.db.cells import running_attempts as written
 from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
@@ -19,7 +19,7 @@ from tests.orchestrator.stocked import cells, dispatch, result, stock
 def tell(database, job, start, text, **other):
     piece = RunnerOutput(attempt_id=job.attempt_id, epoch=job.epoch, start=start, text=text)
     with database.write() as session:
-        outputs.append(session, piece.model_copy(update=other))
+        running_attempts.append(session, piece.model_copy(update=other))
 
 
 def kept(database, job):
@@ -53,7 +53,7 @@ def test_only_the_end_of_an_output_is_kept(database, job):
     for number in range(5):
         tell(database, job, number * size, f"{number}" * size)
     start, text = kept(database, job)
-    assert (start, len(text), set(text)) == (3 * size, outputs.KEPT_CHARACTERS, {"3", "4"})
+    assert (start, len(text), set(text)) == (3 * size, running_attempts.KEPT_CHARACTERS, {"3", "4"})
 
 
 def test_nothing_is_taken_of_another_epoch_or_of_an_attempt_that_is_over(database, job):

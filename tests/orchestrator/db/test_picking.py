@@ -13,11 +13,11 @@ from sqlmodel import select
 from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns, steering_requests
-from orchestrator.db.cells import attempts, queue_limits
+from orchestrator.db.cells import attempts, waiting
 from orchestrator.db.devices import agents
 from orchestrator.db.queue import candidate_queries, class_pages, picking
 from orchestrator.db.results import records
-from orchestrator.db.scheduling import assignments, unplaceable
+from orchestrator.db.scheduling import assignments
 from orchestrator.manifest.campaign import DeviceSelector, RetryEntry
 from orchestrator.policy.assign import Assignment
 from orchestrator.policy.lifecycle import AttemptEnd, AttemptState
@@ -134,8 +134,8 @@ def test_more_cells_of_a_class_than_devices_end_at_once_with_the_reason(database
 def test_a_class_of_which_no_device_is_left_ends_with_the_reason(database):
     stock(database, two_of_the_class(), FLEET)
     with database.write() as session:
-        assert unplaceable.fail_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
-        assert unplaceable.fail_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
+        assert assignments.fail_vanished(session, ["host-cpu", "gpu-1"], {}, now()) == 0
+        assert assignments.fail_vanished(session, ["host-cpu"], {"gpu": "no driver"}, now()) == 2
     assert (
         cells(database)[0].reason_text == "no device of the class any:kind=gpu is present any more: no driver"
     )
@@ -258,10 +258,10 @@ def test_ends_before_a_users_retry_do_not_count(database):
 def test_a_class_outlives_an_agent_only_while_another_has_a_device_of_it(database):
     stock(database, two_of_the_class(), FLEET)
     with database.write() as session:
-        assert unplaceable.fail_unplaceable(session, ["gpu-0"], "agent a drains", now()) == 0
+        assert assignments.fail_unplaceable(session, ["gpu-0"], "agent a drains", now()) == 0
         agents.set_state(session, "embedded", tables.AGENT_DRAINING)
         assert (
-            unplaceable.fail_unplaceable(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
+            assignments.fail_unplaceable(session, ["gpu-0", "gpu-1", "gpu-2"], "agent a drains", now()) == 2
         )
     assert {cell.state for cell in cells(database)} == {"unsupported"}
     assert cells(database)[0].reason_text.endswith("is present any more: agent a drains")
@@ -347,10 +347,10 @@ def test_a_cell_that_no_device_takes_in_time_fails_and_a_pause_or_an_attempt_res
     job = begin(database, Assignment(a.cell_id, "host-cpu"))
     with database.write() as turn:
         steering_requests.pause(turn, "hurried", now())
-        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=61)) == 0
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=61)) == 0
         steering_requests.resume(turn, "hurried", now() + timedelta(seconds=30))
-        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=61)) == 0, "it waited for nothing"
-        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=91)) == 1
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=61)) == 0, "it waited for nothing"
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=91)) == 1
     take_in(database, result(job, Status.FAILED, ReasonCode.AGENT_LOST))
     a, b, patient = cells(database)
     assert [cell.state for cell in (a, b, patient)] == ["queued", "failed", "queued"]
@@ -358,7 +358,7 @@ def test_a_cell_that_no_device_takes_in_time_fails_and_a_pause_or_an_attempt_res
     assert now() < a.queue_until <= now() + timedelta(seconds=60)
     with database.write() as turn:
         assert steering_requests.retry(turn, "hurried", now(), failed_only=True) == 1
-        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=59)) == 0
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=59)) == 0
 
 
 def test_a_model_s_own_rules_decide_whether_it_is_tried_again_and_what_it_reuses(database):

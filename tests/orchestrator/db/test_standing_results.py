@@ -11,9 +11,9 @@ from agent.wire.measurement import BlockFigure, Quality
 from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns, steering_requests
-from orchestrator.db.cells import attempts, queue_limits
+from orchestrator.db.cells import attempts, waiting
 from orchestrator.db.results import compared_cells, records
-from orchestrator.db.scheduling import ingest, unplaceable
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_json
@@ -95,12 +95,12 @@ def wait_too_long(database, _job):
     with database.write() as turn:
         turn.cell(cells(database)[0].cell_id).queue_until = now() - timedelta(seconds=1)
         turn.flush()
-        assert queue_limits.end_overdue(turn, now()) == 1
+        assert waiting.end_overdue(turn, now()) == 1
 
 
 def lose_device(database, _job):
     with database.write() as turn:
-        unplaceable.fail_unplaceable(turn, ["host-cpu"], "its agent was removed", now())
+        assignments.fail_unplaceable(turn, ["host-cpu"], "its agent was removed", now())
 
 
 KEPT = [
@@ -181,8 +181,6 @@ def test_a_cell_that_is_cancelled_may_be_measured_again_afterwards(measured):
 
 
 def test_a_cell_that_is_measured_again_does_not_reuse_its_own_result(measured):
-    from orchestrator.db.scheduling import assignments
-
     put_back(measured)
     with measured.write() as turn:
         jobs = assignments.fill(turn, ["host-cpu"], now())

@@ -13,7 +13,7 @@ from agent.wire.messages import (
     MissingDelegate,
 )
 from orchestrator.config.home import FarmHome
-from orchestrator.db.devices import reservations
+from orchestrator.db.devices import states
 from orchestrator.doctor import examine as examination
 from orchestrator.doctor.examine import examine
 from orchestrator.errors import UnreachableError
@@ -96,6 +96,6 @@ def test_a_reserved_device_is_named_with_its_holder_until_the_end(look, database
     stock(database)
     until = datetime.now(UTC) + timedelta(hours=1)
     with database.write() as turn:
-        reservations.reserve(turn, turn.device("pocl-0"), "ana", until, "new driver", datetime.now(UTC))
+        states.reserve(turn, turn.device("pocl-0"), "ana", until, "new driver", datetime.now(UTC))
     check = look(lambda: hello(CPU, POCL))["reserved"]
     assert (check.ok, check.found) == (True, f"pocl-0 by ana until {until:%Y-%m-%d %H:%M} UTC (new driver)")

@@ -13,7 +13,7 @@ from agent.wire.messages import AgentHello, MissingDelegate, Reason, ReasonCode,
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns
-from orchestrator.db.cells import attempts, jobs, queue_limits
+from orchestrator.db.cells import attempts, jobs, waiting
 from orchestrator.db.results import records
 from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.errors import UsageError
@@ -159,8 +159,8 @@ def test_when_the_time_is_over_no_further_cell_begins(database, campaign, refine
     refinements.refine(campaign, None, 600)
     (job,) = begin(database)
     with database.write() as turn:
-        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=599)) == 0
-        assert queue_limits.end_overdue(turn, now() + timedelta(seconds=601)) == 1
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=599)) == 0
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=601)) == 1
     found = shown(database)
     assert (found["vague"].state, found["vague"].kept, found["vaguer"].state) == ("done", "", "running")
     running = by_model(database)["vaguer"]

@@ -15,9 +15,9 @@ from orchestrator.config.limits import StoreLimits
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD
 from orchestrator.db.scheduling import ingest
-from orchestrator.monitoring.idle_gaps import IdleGaps
+from orchestrator.monitoring.counters import IdleGaps
 from orchestrator.monitoring.metrics_page import MetricsPage
-from orchestrator.results.facts import AttemptBegun, AttemptEnded
+from orchestrator.results.events import AttemptBegun, AttemptEnded
 from orchestrator.sources.store import Store
 from tests.orchestrator.monitoring.scraped import scrape, series, value, work
 from tests.orchestrator.stocked import cells, dispatch, result, stock

@@ -11,7 +11,7 @@ from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import BlockFigure, Quality, Refinement
 from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
-from orchestrator.policy.refining import Refining, refined_to, require_target, unfinished
+from orchestrator.policy.blocks import Refining, refined_to, require_target, unfinished
 from tests.orchestrator.stocked import measured
 
 PLAN = MeasurePlan(max_blocks=6, target=0.05)

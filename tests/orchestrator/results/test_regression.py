@@ -12,10 +12,9 @@ from agent.wire.measurement import Quality, Ratio, baseline_id
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator.cli.changes import summary
 from orchestrator.results.change_estimates import NO_INTERVAL, NO_SESSIONS, by_blocks, unpaired
-from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.device_noise import Controls, DeviceNoise, spread_of
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL, CellRecord
 from orchestrator.results.regression import by_names, compare_runs, verdict_over
-from orchestrator.results.session_spread import Controls, spread_of
 from runtime.common.statistics import estimate
 from runtime.common.student import quantile
 from tests.orchestrator.cli.records import cell

@@ -21,7 +21,7 @@ from orchestrator.db.devices.quarantine import RECOVERED_ONCE_IN, LostDevice
 from orchestrator.db.engine.sessions import Database
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.errors import UsageError
-from orchestrator.results.facts import DeviceRecovered
+from orchestrator.results.events import DeviceRecovered
 from orchestrator.scheduling.loop import SchedulerLoop
 from orchestrator.scheduling.recoveries import run
 from tests.orchestrator.asked import GPU
