@@ -10,10 +10,10 @@ from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.device_noise import SESSIONS_DIFFER
 from orchestrator.results.format import NOTHING
-from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.records import ComparedCell
 from orchestrator.results.regression import Change, Difference, Report
 from orchestrator.results.speedups import counted_times
+from orchestrator.results.wording import LONGEST_REASON, first_line
 
 _SIGNS = {
     "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "void": "!", "open": "?", "same": "=",

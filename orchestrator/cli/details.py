@@ -13,9 +13,9 @@ from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.detail_lines import init_lines, spread_lines, sustained_lines, throughput_line
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import P50, PEAK_MEMORY, in_section
-from orchestrator.results.reasons import first_line, grouped
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
+from orchestrator.results.wording import first_line, grouped
 
 _SHOWN_SAMPLES = 8
 """Samples of a process on its line, enough to see their scale; `farm show --json` has all of them."""

@@ -16,9 +16,8 @@ from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_objects
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
-from orchestrator.results.reasons import LONGEST_REASON, Footnotes, first_line, reasons_of
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.results.wording import SIGNS, WORDS
+from orchestrator.results.wording import LONGEST_REASON, SIGNS, WORDS, Footnotes, first_line, reasons_of
 
 _WIDEST_CELL = 40
 """Characters of a line in the table, chosen so that a model and three delegates fit 160 columns; longer lines

@@ -15,8 +15,8 @@ from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.results.comparison import STRUCK_OUT, latency
 from orchestrator.results.events import FarmEvent
-from orchestrator.results.reasons import LONGEST_REASON, first_line
 from orchestrator.results.records import CellRecord
+from orchestrator.results.wording import LONGEST_REASON, first_line
 
 _SCROLLED = {"retry", "refinement", "interrupted", "late", "quarantined"}
 

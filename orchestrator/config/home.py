@@ -1,4 +1,7 @@
-"""Defines the folders under `$FARM_HOME`, and tells on which file system a folder lies."""
+"""Defines the folders under `$FARM_HOME`, makes them for this user alone, and tells their file system.
+
+SQLite's write-ahead log needs shared memory, so a local disk; a model is no file that the kernel makes up.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from agent.wire.private_folder import ExposedError, private_folder
+from orchestrator.errors import UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +107,20 @@ def _mounts() -> list[tuple[list[str], str]]:
         return []
     halves = (line.partition(" - ") for line in text.splitlines())
     return [(left.split(), right.split()[0]) for left, _, right in halves]
+
+
+def make_folders(home: FarmHome) -> None:
+    """Make what is missing, and close what others could read. Raises `UnreachableError`."""
+    try:
+        for folder in (home.root, home.store, home.agent):
+            private_folder(folder)
+    except ExposedError as error:
+        raise UnreachableError(str(error)) from error
+    except OSError as error:
+        raise UnreachableError(
+            f"the farm's folder {home.root} cannot be used: {error.strerror}; set FARM_HOME to another"
+        ) from error
+    if (kind := filesystem_of(home.root)) in NETWORK_FILESYSTEMS:
+        raise UnreachableError(
+            f"{home.root} lies on {kind}, where the database would break; set FARM_HOME to a local folder"
+        )

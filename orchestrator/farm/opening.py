@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
-from orchestrator.config.home import FarmHome
+from orchestrator.config.home import FarmHome, make_folders
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
@@ -17,7 +17,6 @@ from orchestrator.farm.again.importing import Importing
 from orchestrator.farm.again.refining import Refinements
 from orchestrator.farm.again.steering import Steering
 from orchestrator.farm.local.database_wait import DatabaseWait
-from orchestrator.farm.local.folders import make_folders
 from orchestrator.farm.local.one_machine import OneMachine
 from orchestrator.farm.local.present_devices import PresentDevices
 from orchestrator.farm.local.quota import Quota

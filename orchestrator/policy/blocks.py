@@ -1,4 +1,9 @@
-"""Decides which cells share blocks of a measurement, and when a result gets more blocks."""
+"""Decides which cells share blocks of a measurement, and when a result gets more blocks. Pure.
+
+Cells of one model on one host are measured together by blocks (`agent.runner.judge.blocks`): a contender is
+compared with the baseline on its own device, where that hosts the baseline's delegate, else on the CPU of its
+host.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Computes by how much equal things differ on a device, and from session to session."""
+"""Computes by how much equal things differ on a device, and from session to session of a machine.
+
+The noise series of a device knows it of sessions minutes apart. The two runs that are compared know it of
+themselves: a cell whose model, options, conditions and versions are the same in both differs by its own
+noise and by the sessions alone. Such *controls* are asked first, as a series sees nothing of a machine that
+drifts more slowly than the series lasts; the larger spread counts.
+"""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
 from orchestrator.results.metrics import CI95, P50
-from orchestrator.results.reasons import grouped
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines
+from orchestrator.results.wording import grouped
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.cell_page import cell_page

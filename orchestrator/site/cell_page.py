@@ -11,9 +11,9 @@ from orchestrator.results import format as text
 from orchestrator.results.detail_lines import count_pair, spread_lines, stage_pairs, throughput_line
 from orchestrator.results.metric import Metric, Section
 from orchestrator.results.metrics import in_section
-from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
+from orchestrator.results.wording import Footnotes
 from orchestrator.site.cell_view import accuracy_facts, cell_view
 from orchestrator.site.figures import figure, setting_rows
 from orchestrator.site.pages import Facts, Figure

@@ -7,13 +7,13 @@ from orchestrator.results import format as text
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import CI95, P50, in_section
-from orchestrator.results.reasons import first_line
 from orchestrator.results.records import AttemptRecord, CellRecord, void_reason
 from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
 from orchestrator.results.wording import (
     SIGNS,
     WORDS,
     decides,
+    first_line,
     grade_text,
     measured_text,
     ratio_text,

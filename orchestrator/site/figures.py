@@ -9,8 +9,8 @@ from dataclasses import replace
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.metric import Metric
-from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord, ModelOrigin
+from orchestrator.results.wording import Footnotes
 from orchestrator.site.pages import Chip, Facts, Figure
 from runtime.model.facts import ModelFacts, Port
 

@@ -10,7 +10,6 @@ from orchestrator.results.answer.build import sentences
 from orchestrator.results.answer.entries import Placed
 from orchestrator.results.answer.legend import legend
 from orchestrator.results.comparison import unequal_threads
-from orchestrator.results.reasons import has_no_result
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import (
     Baselines,
@@ -19,7 +18,7 @@ from orchestrator.results.speedups import (
     mean_speedup,
     speedup,
 )
-from orchestrator.results.wording import factor_text
+from orchestrator.results.wording import factor_text, has_no_result
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import cell_view, delegate_name, device_id

@@ -7,9 +7,9 @@ from typing import Any
 
 from agent.wire.measurement import Latency
 from orchestrator.results.metrics import P50, in_section
-from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
+from orchestrator.results.wording import Footnotes
 from orchestrator.site.archive import Archive
 from orchestrator.site.cell_view import cell_view, column_name
 from orchestrator.site.figures import figures, with_interval

@@ -1,4 +1,7 @@
-"""Gives cells to devices, and ends the cells that no device is left for."""
+"""Gives cells to free devices, and ends the cells that no device is left for.
+
+To choose a cell, to begin its attempt and to put its job into the outbox is one turn.
+"""
 
 from __future__ import annotations
 

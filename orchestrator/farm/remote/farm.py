@@ -11,13 +11,12 @@ from typing import Any, Final, NoReturn, TypeAlias
 from pydantic import ValidationError
 
 from agent.wire.measurement import ProcessSamples
-from orchestrator.config.home import FarmHome
+from orchestrator.config.home import FarmHome, make_folders
 from orchestrator.config.lab import LabConfig
 from orchestrator.endpoint.client import Sender, fetch_samples
 from orchestrator.endpoint.user_client import UserClient, trusting
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.local.database_wait import DatabaseWait
-from orchestrator.farm.local.folders import make_folders
 from orchestrator.farm.opening import Farm
 from orchestrator.farm.reading.cells import read_samples
 from orchestrator.farm.remote.calls import CALLS

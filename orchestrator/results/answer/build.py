@@ -12,10 +12,9 @@ from orchestrator.results.answer.legend import legend, noted
 from orchestrator.results.format import visible
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
-from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
-from orchestrator.results.wording import SIGNS, factor_text
+from orchestrator.results.wording import SIGNS, Footnotes, factor_text
 
 
 def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> Answer:

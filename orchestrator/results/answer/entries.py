@@ -10,10 +10,9 @@ from orchestrator.results import format as text
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50
-from orchestrator.results.reasons import Footnotes, has_no_result
 from orchestrator.results.records import CellRecord, void_reason
 from orchestrator.results.speedups import Baselines, MeanSpeedUp, SpeedUp, mean_speedup, speedup
-from orchestrator.results.wording import SIGNS, known_percent, ratio_text
+from orchestrator.results.wording import SIGNS, Footnotes, has_no_result, known_percent, ratio_text
 
 NOISY, NOT_JUDGED, PARTLY, AGAIN, IMPORTED = "~", "?", "*", "↻", "°"
 

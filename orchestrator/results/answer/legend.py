@@ -9,10 +9,9 @@ from typing import Final
 from orchestrator.results.answer import entries
 from orchestrator.results.answer.entries import Placed
 from orchestrator.results.grading import grade_of, p50_grade
-from orchestrator.results.reasons import Footnotes
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp
-from orchestrator.results.wording import SIGNS
+from orchestrator.results.wording import SIGNS, Footnotes
 
 REFINE: Final = "farm refine {}"
 """The command that measures on what is open; takes a campaign."""

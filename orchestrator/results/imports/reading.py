@@ -1,4 +1,7 @@
-"""Recognises what another tool wrote, and reads the text that it prints."""
+"""Recognises what another tool wrote, and reads the block of results that `litert-benchmark` prints.
+
+The block alone names no model and no accelerator. Times are in ms.
+"""
 
 from __future__ import annotations
 

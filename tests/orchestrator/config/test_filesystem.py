@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import home
 from orchestrator.config.home import FarmHome, filesystem_of
 from orchestrator.errors import UnreachableError
 from orchestrator.farm import Farm
-from orchestrator.farm.local import folders
 
 
 def test_the_filesystem_is_the_one_of_the_deepest_mount():
@@ -16,7 +16,7 @@ def test_the_filesystem_is_the_one_of_the_deepest_mount():
 
 def test_a_home_on_a_network_filesystem_is_refused_with_what_to_do(tmp_path, monkeypatch):
     here = frozenset({filesystem_of(tmp_path)})
-    monkeypatch.setattr(folders, "NETWORK_FILESYSTEMS", here)
+    monkeypatch.setattr(home, "NETWORK_FILESYSTEMS", here)
     with pytest.raises(UnreachableError, match="set FARM_HOME to a local folder"):
         Farm.open(FarmHome(tmp_path / "farm"))
 

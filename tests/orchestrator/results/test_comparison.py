@@ -16,8 +16,8 @@ from orchestrator.cli.progress import line_of
 from orchestrator.cli.results import newest
 from orchestrator.results.comparison import all_well, cell_lines, compare, latency, reason_text, summary
 from orchestrator.results.events import FarmEvent
-from orchestrator.results.reasons import LONGEST_REASON
 from orchestrator.results.regression import by_names, compare_runs
+from orchestrator.results.wording import LONGEST_REASON
 from tests.orchestrator.cli.records import cell, ended, partly
 
 TIMES = "\N{MULTIPLICATION SIGN}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.wire.measurement import Fallback
-from orchestrator.results.reasons import grouped
+from orchestrator.results.wording import grouped
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.registry import load_delegate
 from tests.runtime.delegates.gpu.test_fallback import OPTIONS, turned_in_the_middle
