@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ from agent.processes.exit_reason import describe_exit, last_line
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
+from agent.processes.supervisor import LOG_FILE
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate
 
@@ -111,30 +112,28 @@ def _ask(
     """Run the command and return its answer. `keeps`: it may write into the farm's cache."""
     with tempfile.TemporaryDirectory(prefix="farm-probe-", ignore_cleanup_errors=True) as folder:
         try:
-            answer = _answered(command, timeout_s, Path(folder), sandbox, keeps=keeps)
+            code, out, log = _answered(command, timeout_s, Path(folder), sandbox, keeps=keeps)
         except subprocess.TimeoutExpired as error:
             raise ProbeError(f"no answer within {timeout_s:g} s") from error
         except OSError as error:
             raise ProbeError(f"{command[0]} cannot be run: {error.strerror}") from error
-        except (ValueError, subprocess.SubprocessError) as error:
+        except ValueError as error:
             raise ProbeError(f"{command[0]} cannot be run: {error}") from error
-    if answer.returncode != 0:
-        last = last_line(answer.stderr.decode(errors="replace"))
-        raise ProbeError(
-            f"the probe ended with {describe_exit(answer.returncode)}" + (f": {last}" if last else "")
-        )
+    if code != 0:
+        last = last_line(log)
+        raise ProbeError(f"the probe ended with {describe_exit(code)}" + (f": {last}" if last else ""))
     try:
-        return answer_type.model_validate_json(answer.stdout)
+        return answer_type.model_validate_json(out)
     except ValueError as error:
         raise ProbeError(f"the probe's answer is not understood: {error}") from error
 
 
 def _answered(
     command: Sequence[str], timeout_s: float, folder: Path, sandbox: SandboxSettings | None, *, keeps: bool
-) -> subprocess.CompletedProcess[bytes]:
+) -> tuple[int, bytes, str]:
     """Run the command in a folder of its own, within a boundary; end what it leaves running.
 
-    Raises `OSError`, `ValueError`, `SubprocessError`.
+    Returns exit code, stdout and log. Raises `OSError`, `ValueError` and `TimeoutExpired`.
     """
     settings = sandbox or SandboxSettings.from_environment()
     environment = for_runner()
@@ -145,32 +144,48 @@ def _answered(
         environment |= {**own_caches(folder), "FARM_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
     if keeps:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write = (folder, *settings.write, *((cache,) if keeps else ()))
-    closing = _closing(command, environment, (cache, *settings.read), write) if settings.on else None
-    process = subprocess.Popen(  # noqa: S603  # our own runner
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        process_group=0,
-        preexec_fn=closing,  # noqa: PLW1509  # this process has one thread
+    own = (folder, cache) if keeps else (folder,)
+    closing = (
+        _closing(command, environment, (cache, *settings.read), own, settings.write) if settings.on else None
     )
-    with process:
+    # A file, not a pipe: what a boundary that cannot be closed says is there although no process came to be.
+    with (folder / LOG_FILE).open("w+b") as log:
         try:
-            out, err = process.communicate(timeout=timeout_s)
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+            process = subprocess.Popen(  # noqa: S603  # our own runner
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+                preexec_fn=closing,  # noqa: PLW1509  # this process has one thread
+            )
+        except subprocess.SubprocessError as error:
+            raise ValueError(last_line(_text(log)) or str(error)) from error
+        with process:
+            try:
+                out, _ = process.communicate(timeout=timeout_s)
+            finally:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return process.returncode, out, _text(log)
+
+
+def _text(log: BinaryIO) -> str:
+    log.seek(0)
+    return log.read().decode(errors="replace")
 
 
 def _closing(
-    command: Sequence[str], environment: dict[str, str], read: Sequence[Path], write: Sequence[Path]
+    command: Sequence[str],
+    environment: dict[str, str],
+    read: Sequence[Path],
+    own: tuple[Path, ...],
+    chosen: tuple[Path, ...],
 ) -> Callable[[], None]:
     """Return what closes the boundary: a runner's, and that of an arm, whose process group nothing leaves."""
-    boundary = boundary_for(Reach(command, environment, read, write), write[0])
-    inner = InnerBoundary(tuple(write))
+    boundary = boundary_for(Reach(command, environment, read, (*own, *chosen)), own[0])
+    inner = InnerBoundary(own, chosen=chosen)
 
     def enter() -> None:
         boundary.enter()

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import httpx
 
-from agent.wire.credentials import FILE, Applicant, Credentials, crosses_in_the_clear, farm_of
+from agent.wire.credentials import FILE, Applicant, Credentials, farm_of
+from agent.wire.service_urls import crosses_in_the_clear
 
 TOKEN_VARIABLE: Final = "FARM_ENROL_TOKEN"  # noqa: S105  # a name
 SERVER_VARIABLE: Final = "FARM_SERVER"

@@ -72,7 +72,7 @@ class AttemptFile(Wire):
     `references`: the folder of those that the agent keeps for the job's model and inputs.
     `arms`: the job files of what is measured in blocks together with this job, each in a folder of its own;
     `reported`: whether it is an attempt, and not a baseline that is measured for the ratio alone.
-    `writable`: the folders beside its own that a measuring process may write; None where the sandbox is off.
+    `writable`: what a measuring process may write beside its own folder; None where the sandbox is off.
     """
 
     job: JobSpec

@@ -8,8 +8,8 @@ from celery import Celery
 from kombu import Connection, Exchange, Queue
 
 from agent.wire.bounded_transport import BoundedConnection
-from agent.wire.credentials import for_ingest
 from agent.wire.queue import agent_options, agent_queue, ingest_queue, tls_options
+from agent.wire.service_urls import for_ingest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
-"""Checks the agents, and what the sandbox of their runners holds back."""
+"""Checks the agents of a lab."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT, Device
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
@@ -15,36 +14,8 @@ from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.devices.devices import lab_hello
 from orchestrator.db.engine.sessions import Database
 from orchestrator.doctor.check import Check
+from orchestrator.doctor.sandbox import sandbox_checks
 from orchestrator.errors import FarmError
-
-_ON_FIX = "start the agent without FARM_RUNNER_SANDBOX=off"
-_KERNEL_FIX = "see docs/security.md for what each needs; until then, measure only models that you trust"
-
-
-def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
-    """One check for all devices with a whole sandbox, and one for each way in which others lack it."""
-    whole: dict[str, str] = {}
-    lacking: dict[str, list[str]] = {}
-    for device in devices:
-        said = device.facts.get(SANDBOX_FACT, "")
-        without = device.facts.get(SANDBOX_WITHOUT_FACT, "")
-        if said.startswith(SANDBOX_OFF):
-            lacking.setdefault(said, []).append(device.device_id)
-        elif without:
-            lacking.setdefault(f"without {without}", []).append(device.device_id)
-        elif said:
-            whole[said] = device.device_id
-    checks = [
-        Check(
-            "sandbox",
-            False,
-            f"{', '.join(ids)}: {text}",
-            _ON_FIX if text.startswith(SANDBOX_OFF) else _KERNEL_FIX,
-        )
-        for text, ids in lacking.items()
-    ]
-    return checks or [Check("sandbox", True, text) for text in whole]
-
 
 UNDELIVERED_S: Final = 300.0
 """Seconds for which results may lack a receipt. Chosen: ten times the default `resend_s`, so that each was

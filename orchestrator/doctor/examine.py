@@ -23,9 +23,9 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db.devices import states
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
-from orchestrator.doctor.agents import sandbox_checks
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.lab import broker_check, lab_checks
+from orchestrator.doctor.sandbox import sandbox_checks
 from orchestrator.doctor.store import endpoint_check, store_check, upload_check
 from orchestrator.errors import FarmError
 from orchestrator.scheduling.lock import lock_holder

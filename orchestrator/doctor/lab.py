@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from datetime import timedelta
 
-from agent.wire.credentials import crosses_in_the_clear, without_secrets
+from agent.wire.service_urls import crosses_in_the_clear, without_secrets
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db.campaigns import scheduler_state

@@ -15,8 +15,8 @@ from typing import Final
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from agent.wire.credentials import INGEST_SUFFIX
 from agent.wire.queue import AGENT_KEYS, agent_key, ingest_queue
+from agent.wire.service_urls import INGEST_SUFFIX
 from orchestrator.db.devices.credentials import Known
 from orchestrator.dispatch.broker import redis_client
 from orchestrator.errors import UnreachableError, UsageError

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from agent.wire.credentials import Applicant, crosses_in_the_clear, without_secrets
+from agent.wire.credentials import Applicant
 from agent.wire.envelope import SigningKey
 from agent.wire.messages import Reason, ReasonCode
 from agent.wire.private_folder import ExposedError
+from agent.wire.service_urls import crosses_in_the_clear, without_secrets
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig

@@ -14,10 +14,11 @@ from typing import Any
 
 import redis
 
-from agent.wire.credentials import Credentials, for_ingest
+from agent.wire.credentials import Credentials
 from agent.wire.envelope import LIFETIME_S, SigningKey, seal
 from agent.wire.messages import PROTOCOL_VERSION
 from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, agent_queue, ingest_queue
+from agent.wire.service_urls import for_ingest
 from tests.attack.lab import PATIENCE_S, PROMPT_S, ROGUE, WITNESS, AttackLab
 
 SIGNED = b"delegate-farm envelope 1\n"

@@ -10,7 +10,7 @@ import zlib
 import pytest
 import redis
 
-from agent.wire.credentials import for_ingest
+from agent.wire.service_urls import for_ingest
 from tests.attack.attacker import all_is_handled, introduce, queued, sender, witness_is_heard, wrapped
 from tests.attack.lab import PATIENCE_S, ROGUE, VICTIM
 

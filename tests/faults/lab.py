@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.processes.sandbox.boundary import WRITE_VARIABLE
+from agent.processes.sandbox.boundary import READ_VARIABLE, WRITE_VARIABLE
 from agent.wire.credentials import FILE
 from orchestrator.config.address import Address
 from orchestrator.config.home import FarmHome
@@ -170,7 +170,7 @@ class FaultLab:
         }
         agent = AgentMachine(host, folder, ("farm-agent", "start"), environment, name=name, silicon=silicon)
         if not real:
-            environment[DEVICES_VARIABLE] = str(folder / "devices.json")
+            environment[DEVICES_VARIABLE] = environment[READ_VARIABLE] = str(folder / "devices.json")
             agent.plug_in(*fake_devices(name, devices))
         self.agents[name] = agent
         self._enrol(agent)
@@ -180,7 +180,7 @@ class FaultLab:
         """Copy an agent's disk to another machine: its name and its secrets, silicon of its own."""
         original, folder = self.agents[name], self.folder / f"copy-of-{name}"
         own = {"FARM_AGENT_STATE": str(folder / "state"), "FARM_LEASES": str(folder / "leases")}
-        own[DEVICES_VARIABLE] = str(folder / "devices.json")
+        own[DEVICES_VARIABLE] = own[READ_VARIABLE] = str(folder / "devices.json")
         environment = {**original.environment, **own}
         host = self.network.nodes[node]
         copy = AgentMachine(host, folder, original.arguments, environment, name=name, silicon=node)

@@ -20,13 +20,14 @@ _OWN_FACTS = Path("/proc/self")
 
 @dataclass(frozen=True, slots=True)
 class InnerBoundary:
-    """The paths that a process may write: the folders `write`, and, without emptying them, the files
-    `append`. It may read whatever the runner may. No folder above one of `write` may be another arm's to
-    write.
+    """The paths that a process may write: the folders `write`, the files and folders `chosen` by the user as
+    far as they exist, and, without emptying them, the files `append`. It may read whatever the runner may.
+    No folder above one of `write` may be another arm's to write.
     """
 
     write: tuple[Path, ...]
     append: tuple[Path, ...] = ()
+    chosen: tuple[Path, ...] = ()
 
     def enter(self) -> None:
         """Close the boundary around this process. Raises `OSError` once the reason is in the log.
@@ -38,6 +39,7 @@ class InnerBoundary:
             abi = landlock.supported_abi()
             if abi:
                 also = [(path, landlock.APPEND) for path in (*self.append, *device_nodes(), _OWN_FACTS)]
+                also += [(path, landlock.WRITE) for path in self.chosen]
                 landlock.restrict_writes(self.write, also, abi)
             if bpf.is_available():
                 neighbours.restrict(signals_are_scoped=abi >= landlock.SCOPED_ABI)

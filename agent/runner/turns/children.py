@@ -183,7 +183,7 @@ def bounded(launch: Launch, attempt: AttemptFile, *own: Path) -> Launch:
     """Put a launch within a boundary of its own: no process of an arm can touch another's files."""
     if attempt.writable is None:
         return launch
-    return replace(launch, inner=InnerBoundary((*own, *map(Path, attempt.writable))))
+    return replace(launch, inner=InnerBoundary(own, chosen=tuple(map(Path, attempt.writable))))
 
 
 def _own(folder: Path, what: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from agent.wire.credentials import INGEST_SUFFIX
+from agent.wire.service_urls import INGEST_SUFFIX
 from orchestrator.db.devices.credentials import Known
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.trust import acl

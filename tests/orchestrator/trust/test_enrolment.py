@@ -10,15 +10,10 @@ from sqlalchemy import update
 
 from agent.link.signing import AgentSeal
 from agent.link.trusted_farm_keys import TrustedFarmKeys
-from agent.wire.credentials import (
-    Applicant,
-    Credentials,
-    crosses_in_the_clear,
-    signed_in,
-    without_secrets,
-)
+from agent.wire.credentials import Applicant, Credentials
 from agent.wire.envelope import SigningKey, open_envelope, seal
 from agent.wire.messages import AgentHello
+from agent.wire.service_urls import crosses_in_the_clear, signed_in, without_secrets
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables

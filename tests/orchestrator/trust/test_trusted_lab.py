@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from agent.wire.credentials import for_ingest
+from agent.wire.service_urls import for_ingest
 from tests import needs
 from tests.orchestrator.trust.lab import PASSWORD, TrustedLab, modes_in, trusted_lab
 from tests.services.certificates import Authority

@@ -250,3 +250,20 @@ def test_a_stopped_arm_dies_with_the_process_that_started_it(runner_with_a_stopp
     runner, arm, _ = runner_with_a_stopped_arm
     os.kill(runner.process.pid, signal.SIGKILL)
     eventually(lambda: not alive(arm), "the arm outlived its runner", LIMIT_S)
+
+
+def test_an_arm_writes_the_files_and_folders_that_the_user_chose_as_far_as_they_exist(tmp_path):
+    if landlock.supported_abi() == 0:
+        absent("no Landlock in this kernel")
+    own, folder, file = tmp_path / "own", tmp_path / "driver", tmp_path / "driver.log"
+    own.mkdir()
+    folder.mkdir()
+    file.touch()
+    boundary = InnerBoundary((own,), chosen=(folder, file, tmp_path / "absent"))
+    writes = f"echo a > {own}/a && echo b > {folder}/b && echo c > {file} && ! echo d > {tmp_path}/d"
+    done = subprocess.run(
+        ["sh", "-c", writes], preexec_fn=boundary.enter, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [path.read_text() for path in (own / "a", folder / "b", file)] == ["a\n", "b\n", "c\n"]
+    assert not (tmp_path / "d").exists()

@@ -59,7 +59,7 @@ PROMISES = (
         (
             HERE + "test_promises.py::test_few_operators_of_litert_s_lists_lack_kernels",
             HERE + "test_composites.py::test_a_composite_runs_whole_on_the_delegate",
-            "tests/runtime/ops/movement/test_densify.py::test_a_delegate_takes_a_model_with_densify_whole",
+            "tests/runtime/ops/movement/test_reshape.py::test_a_delegate_takes_a_model_with_densify_whole",
         ),
     ),
     Promise(
