@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 _PREFIX = "farm-attempt-"
-_TRIAL = "trial"
+
+_YOUNG_S: Final = 60.0
+"""Age in seconds below which an empty group is not swept. Another agent of this host makes one before the
+process that enters it, which takes less than a second on an idle machine. Larger keeps more of what killed
+agents left, until the next start; smaller takes a group from under a process on a machine that is busy."""
 
 
 @cache
@@ -40,13 +46,6 @@ def create(attempt_id: str) -> Path | None:
     return folder
 
 
-def can_limit_processes() -> bool:
-    """Return whether a group made here would count processes."""
-    made = limit_processes(_TRIAL, 1) is not None
-    remove(_TRIAL)
-    return made
-
-
 def limit_processes(attempt_id: str, most: int) -> Path | None:
     """Return the attempt's group that counts processes, limited to `most`; None where there can be none.
 
@@ -64,14 +63,13 @@ def limit_processes(attempt_id: str, most: int) -> Path | None:
 
 
 def enter(folder: Path) -> None:
-    """Move this process into a group. Where it may not, it stays in its own."""
-    with contextlib.suppress(OSError):
-        # System calls only: this runs in a child between fork and exec. "0" means the writing process.
-        descriptor = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, b"0")
-        finally:
-            os.close(descriptor)
+    """Move this process into a group. Raises `OSError` where it may not."""
+    # System calls only: this runs in a child between fork and exec. "0" means the writing process.
+    descriptor = os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"0")
+    finally:
+        os.close(descriptor)
 
 
 def members(attempt_id: str) -> set[int]:
@@ -100,11 +98,12 @@ def remove(attempt_id: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the empty groups of agents that were killed. One that still has processes stays."""
+    """Remove the empty groups of agents that were killed. One that has processes, or soon may, stays."""
     for base in (own(), _own_counting()):
         for folder in () if base is None else base.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                if time.time() - folder.stat().st_mtime >= _YOUNG_S:
+                    folder.rmdir()
 
 
 def _folder(attempt_id: str) -> Path | None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from agent.processes import cgroup, oom
 from agent.processes.descendants import ATTEMPT_VARIABLE, new_mark, processes, processes_of
+from agent.processes.sandbox import kernel
 from agent.processes.sandbox.boundary import Boundary
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.limits import most_processes
@@ -73,9 +74,14 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
         if os.getppid() != parent:
             os._exit(1)
         # Before exec: every process that the runner ever starts is born in the group and cannot be missed.
-        for group in (launch.group, launch.counted_group):
-            if group is not None:
-                cgroup.enter(group)
+        if launch.group is not None:
+            # Without the group its processes are still found by session, descent and mark.
+            with contextlib.suppress(OSError):
+                cgroup.enter(launch.group)
+        if launch.counted_group is not None:
+            # Without this one nothing counts them, although the result says so.
+            with kernel.failure_in_log():
+                cgroup.enter(launch.counted_group)
         if launch.expendable:
             oom.raise_own_score()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

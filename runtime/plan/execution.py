@@ -14,9 +14,9 @@ from time import perf_counter_ns
 import numpy as np
 
 from runtime.common.arena import Arena, Lifetime
+from runtime.delegates.abilities import KernelTime, ProfiledPartition
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
 from runtime.delegates.device_time import DeviceTime, DeviceTimedPartition, NotTold
-from runtime.delegates.profile import KernelTime, ProfiledPartition
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType

@@ -7,7 +7,7 @@ from math import prod
 from statistics import median
 from typing import Literal, TypeAlias
 
-from runtime.delegates.profile import KernelTime
+from runtime.delegates.abilities import KernelTime
 from runtime.model.arithmetic import operator_macs
 from runtime.model.graph import Operator, Subgraph
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runtime.delegates.abilities import Primable, Primed
 from runtime.delegates.base import Partition, PartitionDelegate
-from runtime.delegates.priming import Primable, Primed
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError, ModelFormatError, UnsupportedOperatorError
 from runtime.model.graph import Model

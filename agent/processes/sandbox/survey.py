@@ -55,7 +55,7 @@ def survey() -> Survey:
     elif kind is Namespaces.BY_USER_NAMESPACE:
         without.append("an own view of processes: it lists everybody's (only root may mount /proc)")
     # The kernel exempts root from RLIMIT_NPROC; a control group counts for everybody.
-    counts = os.getuid() != 0 or cgroup.can_limit_processes()
+    counts = os.getuid() != 0 or _counts_in_a_group()
     if not counts:
         without.append("a limit on processes (root has none without a control group that counts them)")
     return Survey(kind, abi, not no_filter, counts, tuple(without))
@@ -68,6 +68,15 @@ def _namespaces() -> tuple[Namespaces | None, str]:
         if not why:
             return kind, ""
     return None, why
+
+
+def _counts_in_a_group() -> bool:
+    """Whether a process can enter a group that counts it."""
+    trial = f"trial-{os.getpid()}"
+    group = cgroup.limit_processes(trial, 1)
+    why = "" if group is None else _trial(lambda: cgroup.enter(group))
+    cgroup.remove(trial)
+    return group is not None and not why
 
 
 def _filtered() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from agent.devices import CheckedDevice, CheckReport
 from agent.runner.probe.opencl_devices import opencl_devices
 from agent.wire.messages import Device
-from runtime.delegates.conformance import Checkable, Conformance
+from runtime.delegates.abilities import Checkable, Conformance
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DeviceError, FarmRuntimeError
 from runtime.tools.operator_check import check_device

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,6 @@ from agent.runner.failures import delegation_of, failure_of
 from agent.runner.judge.stages import DEVICE_BUSY
 from agent.runner.opening import input_rules, opener_of
 from agent.runner.probe.reported import environment_of_failed, reported_environment
-from agent.runner.progress import told
 from agent.runner.tunings import given_choices, is_cold
 from agent.wire.bounded import SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
@@ -147,3 +147,26 @@ def _samples(
         device_busy_ns=result.device.busy_ns,
         queue_delay_ns=result.device.queue_ns,
     )
+
+
+class _Told(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(record.getMessage())
+
+
+@contextmanager
+def told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within the block every warning of a delegate's loggers is also handed to `tell`.
+
+    Which operators stay on the CPU, of which the interpreter warns, is in the result and is no phase.
+    """
+    handler, logger = _Told(tell), logging.getLogger("runtime.delegates")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

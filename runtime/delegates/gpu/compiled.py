@@ -7,6 +7,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Final
 
+from runtime.delegates.abilities import KernelTime
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.base import Array, Partition
 from runtime.delegates.device_time import DeviceTime, NotTold
@@ -21,7 +22,6 @@ from runtime.delegates.gpu.choose.tuning import Budget
 from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.preparing import prepared
 from runtime.delegates.gpu.settings.options import Options
-from runtime.delegates.profile import KernelTime
 from runtime.delegates.storage import Storage
 from runtime.errors import DeadlineError, DelegateError, InvocationError
 

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from runtime.delegates.abilities import Conformance, Primed
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
-from runtime.delegates.conformance import Conformance
 from runtime.delegates.gpu.alternatives import unit_refusal
 from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
@@ -31,7 +31,6 @@ from runtime.delegates.gpu.priming import prime
 from runtime.delegates.gpu.settings.choices import written
 from runtime.delegates.gpu.settings.options import parse_options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, knowing_bytes, meaning, settled
-from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from runtime.delegates.abilities import Primed
 from runtime.delegates.base import Partition
 from runtime.delegates.gpu.alternatives import lowered
 from runtime.delegates.gpu.backends.base import Backend, KeepingBackend
@@ -18,7 +19,6 @@ from runtime.delegates.gpu.keep.own_files import own_digest
 from runtime.delegates.gpu.keep.progress import announced
 from runtime.delegates.gpu.layout.source import Function, Source, assemble_functions, function_of
 from runtime.delegates.gpu.settings.options import Options
-from runtime.delegates.priming import Primed
 from runtime.errors import DelegateError
 
 _KIND: Final = "primed"

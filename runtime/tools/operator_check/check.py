@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from runtime.api.interpreter import Interpreter
+from runtime.delegates.abilities import Checkable, Conformance
 from runtime.delegates.base import Array, PartitionDelegate
-from runtime.delegates.conformance import Checkable, Conformance
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError, FarmRuntimeError, UnsupportedPrecisionError
 from runtime.judge.agreement import Expected, OutputFacts, judge

@@ -55,8 +55,9 @@ def test_a_process_is_not_its_own_neighbour():
         pass
     window = Window.between(before, Counters.now(CPUS), len(CPUS))
     assert window.foreign_s is not None
-    # Whatever else runs on this machine, the 0.4 s that this process computed are not counted as foreign.
-    assert window.foreign_s <= window.wall_s * len(CPUS) - 0.4 + window.rounding_s
+    # Whatever else runs on this machine, the 0.4 s that this process computed are not counted as foreign. The
+    # tenth of a second is for others that run between the counters' readings.
+    assert window.foreign_s <= window.wall_s * len(CPUS) - 0.3 + window.rounding_s
 
 
 def window(**counted: object) -> Window:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from agent.processes import cgroup
 from agent.processes.descendants import marker_of, processes_of
-from agent.processes.supervisor import Launch, Runner
+from agent.processes.supervisor import LOG_FILE, Launch, Runner, start
 from tests import needs
 from tests.agent.embedded_agent import PATIENCE_S, alive, eventually
 
@@ -64,11 +65,34 @@ def test_another_agent_finds_and_buries_what_the_first_left(hidden):
     assert not alive(pid)
 
 
-def test_without_a_group_nothing_is_found_and_nothing_fails(tmp_path):
-    cgroup.enter(tmp_path / "no-group")
+def test_without_a_group_nothing_is_found_and_nothing_fails():
     assert cgroup.members("never-began") == set()
     cgroup.kill("never-began")
     cgroup.remove("never-began")
+
+
+def test_a_process_that_cannot_enter_its_group_starts_all_the_same(tmp_path):
+    command = [sys.executable, "-S", "-c", ""]
+    launch = Launch(command, dict(os.environ), tmp_path, group=tmp_path / "no-group")
+    assert start(launch).wait(PATIENCE_S) == 0
+
+
+def test_a_process_that_nothing_would_count_does_not_start(tmp_path):
+    launch = Launch([sys.executable], dict(os.environ), tmp_path, counted_group=tmp_path / "no-group")
+    with pytest.raises(subprocess.SubprocessError):
+        start(launch)
+    assert "sandbox: " in (tmp_path / LOG_FILE).read_text()
+
+
+def test_only_groups_that_no_process_is_about_to_enter_are_swept(monkeypatch):
+    made = cgroup.create("swept")
+    if made is None:
+        needs.absent("no control groups of version 2 that this user may divide")
+    cgroup.sweep()
+    assert made.exists()
+    monkeypatch.setattr(cgroup, "_YOUNG_S", 0.0)
+    cgroup.sweep()
+    assert not made.exists()
 
 
 def test_a_group_is_killed_as_a_whole_by_the_kernel(hidden):

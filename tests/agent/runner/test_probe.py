@@ -23,7 +23,7 @@ from agent.wire.messages import (
     PROTOCOL_VERSION,
     WRONG_OPERATORS_FACT,
 )
-from runtime.delegates.conformance import Conformance
+from runtime.delegates.abilities import Conformance
 from runtime.delegates.cpu import DESCRIPTOR as CPU_DESCRIPTOR
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.gpu import DESCRIPTOR as GPU_DESCRIPTOR

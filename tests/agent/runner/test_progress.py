@@ -3,7 +3,7 @@
 import logging
 
 from agent.attempt.files import read_progress, write_progress
-from agent.runner.progress import told
+from agent.runner.turns.measure import told
 from runtime.delegates.gpu.keep import progress
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from runtime.api.compiled_model import CompiledModel, HardwareAccelerator, Options
 from runtime.api.interpreter import Interpreter, load_delegate
 from runtime.api.tensor_buffer import TensorBuffer
+from runtime.delegates.abilities import KernelTime
 from runtime.delegates.base import Unsupported
-from runtime.delegates.profile import KernelTime
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.plan.profile import StepTime, model_profile

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.api.interpreter import Interpreter
-from runtime.delegates.conformance import Conformance
+from runtime.delegates.abilities import Conformance
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.keep import kept_conformance
 from runtime.delegates.gpu.layout import source

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from runtime.delegates.conformance import Conformance
+from runtime.delegates.abilities import Conformance
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.keep.own_files import own_digest

@@ -13,8 +13,8 @@ from tests.needs import absent
 if find_spec("wgpu") is None:
     absent("the extra webgpu is not installed")
 
-from runtime.delegates.gpu.backends.webgpu.wgsl.faults import OutsideSubsetError
 from runtime.delegates.gpu.backends.webgpu.wgsl.module import translate
+from runtime.delegates.gpu.backends.webgpu.wgsl.parse import OutsideSubsetError
 from runtime.delegates.gpu.layout.source import portable_source
 from runtime.errors import DelegateError, DeviceError
 

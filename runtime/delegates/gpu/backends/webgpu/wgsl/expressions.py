@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pycparser import c_ast
 
 from runtime.delegates.gpu.backends.webgpu.wgsl import builtins
-from runtime.delegates.gpu.backends.webgpu.wgsl.faults import OutsideSubsetError
+from runtime.delegates.gpu.backends.webgpu.wgsl.parse import OutsideSubsetError
 from runtime.delegates.gpu.backends.webgpu.wgsl.places import (
     Accesses,
     InBuffer,

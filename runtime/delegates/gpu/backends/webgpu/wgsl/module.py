@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from pycparser import c_ast
 
-from runtime.delegates.gpu.backends.webgpu.wgsl.faults import OutsideSubsetError
-from runtime.delegates.gpu.backends.webgpu.wgsl.parse import Parsed, parse
+from runtime.delegates.gpu.backends.webgpu.wgsl.parse import OutsideSubsetError, Parsed, parse
 from runtime.delegates.gpu.backends.webgpu.wgsl.places import Accesses, Variable, recast
 from runtime.delegates.gpu.backends.webgpu.wgsl.prelude import FUNCTIONS, ORDERED, PRELUDE
 from runtime.delegates.gpu.backends.webgpu.wgsl.scope import Scope, Writer, named

@@ -22,6 +22,15 @@ _C_TYPES = frozenset(
 """Types that the parser knows without a declaration."""
 
 
+class OutsideSubsetError(DelegateError):
+    """A kernel has what the portable subset of OpenCL C does not; the text names file, line and construct."""
+
+    def __init__(self, coordinate: object, what: str) -> None:
+        file, line = getattr(coordinate, "file", ""), getattr(coordinate, "line", 0)
+        place = f"{file}:{line}" if file else "a kernel"
+        super().__init__(f"gpu delegate: {place}: {what} is outside the portable subset of OpenCL C")
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """The functions of a text by name, and its further names of types."""

@@ -7,8 +7,7 @@ from pycparser import c_ast
 
 from runtime.delegates.gpu.backends.webgpu.wgsl import builtins
 from runtime.delegates.gpu.backends.webgpu.wgsl.expressions import Expressions
-from runtime.delegates.gpu.backends.webgpu.wgsl.faults import OutsideSubsetError
-from runtime.delegates.gpu.backends.webgpu.wgsl.parse import LOCAL
+from runtime.delegates.gpu.backends.webgpu.wgsl.parse import LOCAL, OutsideSubsetError
 from runtime.delegates.gpu.backends.webgpu.wgsl.places import Place, Variable, advanced
 from runtime.delegates.gpu.backends.webgpu.wgsl.scope import named
 from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
