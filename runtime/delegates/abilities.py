@@ -1,4 +1,4 @@
-"""Abilities that a delegate may have besides running a model: to be checked, to compile ahead, to time kernels.
+"""The abilities a delegate may have besides running a model: checks, compiling ahead, and times of kernels.
 
 `runtime.tools.operator_check` compares every operator of a delegate with the CPU path on one device; what
 differs there is not delegated to that device any more. `runtime.tools.priming` lets a delegate compile what
