@@ -7,6 +7,7 @@ at most as long as others ran at all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,6 +20,10 @@ from agent.machine.disturbance import MOST_FOREIGN, MOST_STEAL
 MOST_TAKEN: Final = 0.05
 """Share of a slice that others may take before its round is repeated. Chosen: so few of its invokes do not
 move a median; at 2 % every fourth round of a quiet machine was repeated for the kernel's own housekeeping."""
+
+
+_WHOLE: Final = 0.99
+"""Largest share that others are taken to have had: it makes the factor 100, at which no verdict stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class Round:
 
 
 def taken(rounds: Sequence[Round], name: str) -> float:
-    """Return the share of an arm's slices in these rounds that others took: its allowance b."""
+    """Return the share of an arm's slices in these rounds that others took."""
     slices = [one.slices[name] for one in rounds if name in one.slices]
     wall_s = sum(one.wall_s for one in slices)
     if wall_s <= 0.0:
@@ -89,6 +94,14 @@ def taken(rounds: Sequence[Round], name: str) -> float:
     # Of one round all of it may have met this arm; of several its slices have their share.
     met_s = foreign_s if len(slices) == 1 else foreign_s * wall_s / window.wall_s
     return lost + min(waited_s, met_s) / wall_s
+
+
+def allowance(rounds: Sequence[Round], name: str) -> float:
+    """Return the allowance b of an arm: the logarithm of the factor by which others can have slowed it.
+
+    Of a slice of which they took the share s the arm had 1 - s: it took up to 1 / (1 - s) as long.
+    """
+    return -math.log1p(-min(taken(rounds, name), _WHOLE))
 
 
 def whole(windows: Iterable[Window]) -> Window:

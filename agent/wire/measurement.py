@@ -295,12 +295,12 @@ class Quality(Wire):
 
     `void`: why the integrity of the measurement is broken, the gravest first; empty where it is whole.
     `doubts`: why its grade is at best fair.
-    `allowance`: the share of the kept rounds that others took, a logarithm as small as a share. Of `rounds`
-    in `blocks`, `repeated` were disturbed and measured once more; of the blocks,
-    `repeated_blocks`. `alternating`: whether the arms of a block
-    were alive together and took turns by slices. `stopped`: why no further block was measured; `cancelled`:
-    its attempt was, and it has less than was asked for. `facts`: observations that change nothing. `seen`:
-    the signals that were watched; `unseen`: those that this machine does not have, each with the reason.
+    `allowance`: the logarithm of the factor by which others can have slowed the kept rounds: of the share s
+    that they took, -ln(1 - s). Of `rounds` in `blocks`, `repeated` were disturbed and measured once more; of
+    the blocks, `repeated_blocks`. `alternating`: whether the arms of a block were alive together and took
+    turns by slices. `stopped`: why no further block was measured; `cancelled`: its attempt was, and it has
+    less than was asked for. `facts`: observations that change nothing. `seen`: the signals that were
+    watched; `unseen`: those that this machine does not have, each with the reason.
     """
 
     void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
@@ -386,8 +386,8 @@ class Ratio(Wire):
     where it ran. `median`: the
     geometric mean over blocks of the ratio of the two medians, with its 95 % t interval, null below three
     blocks. The orders within the blocks follow from `seed`. `tunings`: where the blocks have several, it is
-    the mean over those of their blocks, and the interval is over them; else 1. `allowance`: the share of the
-    kept rounds that others took from either side. `spread`: how the interval narrows with more blocks
+    the mean over those of their blocks, and the interval is over them; else 1. `allowance`: as of
+    `Quality`, of the side from which others took more. `spread`: how the interval narrows with more blocks
     (`runtime.common.statistics.Estimate`).
     """
 
@@ -407,7 +407,7 @@ class BlockFigure(Wire):
     """One block of a cell, as its blocks are pooled.
 
     `p50_ns`: the median of an invoke. `log_ratio`: the natural logarithm of the baseline's time over it, null
-    where no baseline ran in the block. `allowance`: the share of the kept rounds that others took. Of its
+    where no baseline ran in the block. `allowance`: as of `Quality`. Of its
     `rounds`, `repeated` were disturbed and measured once more; `again`: so was the whole block, and this is
     its second measurement. `tuning`: blocks of one number share what the
     delegate chose by timing; numbers of a result count on where blocks are added to it.

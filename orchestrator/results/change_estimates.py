@@ -35,8 +35,9 @@ NO_SESSIONS = (
 class Estimate:
     """The first's time over the second's with its 95 % interval, and the probability under no difference.
 
-    `allowance`: the share that others took from either side. `stored`: the ratio of the blocks, None for an
-    unpaired one. `why_open`: why no verdict can be given, empty where the interval decides.
+    `allowance`: the logarithm of what others can have slowed either side by. `stored`: the ratio of
+    the blocks, None for an unpaired one. `why_open`: why no verdict can be given, empty where the interval
+    decides.
     """
 
     ratio: float

@@ -6,6 +6,7 @@ graded by its ratio, in which the state of the machine cancels; its p50 has a gr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from agent.wire.measurement import Measurement
@@ -72,5 +73,7 @@ def _graded(m: Figures, void: str | None, half: float | None, allowance: float) 
     if doubt:
         return Graded(found, half, allowance, doubt)
     if allowance > (half or 0.0):
-        return Graded(found, half, allowance, f"others took {allowance:.1%} of the time of the rounds")
+        return Graded(
+            found, half, allowance, f"others took {-math.expm1(-allowance):.1%} of the time of the rounds"
+        )
     return Graded(found, half, allowance, "" if m.quality is None else next(iter(m.quality.facts), ""))

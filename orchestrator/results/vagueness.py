@@ -110,7 +110,7 @@ def _found(
         if needed == "known":
             needed = 2 * blocks
         if needed is None:
-            taken = f"others took {graded.allowance:.1%} of the time of its rounds"
+            taken = f"others took {-math.expm1(-graded.allowance):.1%} of the time of its rounds"
             yield Beyond(cell, f"no number of blocks is enough: {taken}")
         elif not blocks:
             yield Beyond(cell, "an older release measured it, and kept no blocks")

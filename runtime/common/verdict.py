@@ -1,8 +1,8 @@
 """Grades a figure and judges a ratio: one grade, one verdict, for every reader.
 
-A figure is known to H = h + b: h is the half width of its interval, b (the *allowance*) the share of the
-timed rounds that others took although no round was disturbed enough to be repeated. Both are natural
-logarithms, so that 0.03 is 3 %. Ratios are the baseline's time over the own one: above 1 is faster.
+A figure is known to H = h + b: h is the half width of its interval, b (the *allowance*) the factor by
+which others can have slowed the timed rounds, although no round was disturbed enough to be repeated. Both are
+natural logarithms, so that 0.03 is 3 %. Ratios are the baseline's time over the own one: above 1 is faster.
 """
 
 import math

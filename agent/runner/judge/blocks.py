@@ -55,7 +55,7 @@ def block_figures(
     """Return the figures of an arm's blocks in their order, with their ratios over the baseline's.
 
     The ratio of a block is the median, over its rounds, of the logarithm of the ratio of two slices' medians.
-    `allowances`: the share of each block's kept rounds that others took from the arm.
+    `allowances`: of each block, the logarithm of what others can have slowed the arm by.
     """
     theirs = {samples.index: slice_medians(samples) for samples in _timed(base)}
     found: list[BlockFigure] = []
@@ -124,7 +124,7 @@ def ratio_units(blocks: Sequence[BlockFigure]) -> list[float]:
 
 
 def allowance_of(blocks: Sequence[BlockFigure]) -> float:
-    """Return the share that others took of the kept rounds of all blocks."""
+    """Return the allowance of all blocks: the mean over their kept rounds."""
     rounds = sum(block.rounds for block in blocks)
     return sum(block.allowance * block.rounds for block in blocks) / rounds if rounds else 0.0
 
@@ -135,7 +135,7 @@ def paired_ratio(
     """Return the baseline's time over the own one; None where no block has both.
 
     `note` says in what the two differ beside the delegate, and stands beside the baseline's name.
-    `allowance`: the share that others took from either side.
+    `allowance`: that of the side from which others took more.
     """
     compared = [block for block in blocks if block.log_ratio is not None]
     if not compared:

@@ -36,9 +36,9 @@ class ArmState:
     """An arm that is alive, as its blocks have it: natural logarithms of its units, blocks or tunings.
 
     `times`: of its p50s. `ratios`: of the baseline's time over its own, from the blocks that have both; empty
-    for the baseline. Both come from `runtime.common.statistics.units`. `allowance`: the share of the kept
-    rounds that others took, for a ratio from either side. `stopped`: why it stopped after an earlier block.
-    `until_decided`: whether a verdict ends it; else its target alone does.
+    for the baseline. Both come from `runtime.common.statistics.units`. `allowance`: as of
+    `agent.wire.measurement.Quality`, for a ratio of the side that is worse off. `stopped`: why
+    it stopped after an earlier block. `until_decided`: whether a verdict ends it; else its target alone does.
     """
 
     times: Sequence[float]

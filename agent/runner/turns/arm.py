@@ -22,7 +22,7 @@ from agent.attempt.files import (
     write_progress,
 )
 from agent.machine.publishable import why_not_published
-from agent.machine.rounds import Round, taken
+from agent.machine.rounds import Round, allowance
 from agent.processes.environment import for_runner, own_caches
 from agent.runner.failures import failure_of
 from agent.runner.judge.blocks import added, block_figures
@@ -95,7 +95,7 @@ class Arm:
 
     def blocks(self, base: Arm | None = None) -> list[BlockFigure]:
         """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""
-        allowances = {number: taken(kept, self.name) for number, kept in self.rounds.items()}
+        allowances = {number: allowance(kept, self.name) for number, kept in self.rounds.items()}
         base_reports = () if base is None else base.reports
         return added(self.earlier, block_figures(self.reports, base_reports, allowances))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from agent.machine.counters import Window
-from agent.machine.rounds import Round, SliceUse, taken
+from agent.machine.rounds import Round, SliceUse, allowance, taken
 
 QUIET = {"from_s": 0.0, "wall_s": 1.0, "cpus": 2, "asleep_s": 0.0, "foreign_s": 0.0, "steal_s": 0.0,
          "throttled_s": 0.0, "waiting_s": 0.0, "swapped_in": 0}  # fmt: skip
@@ -54,6 +56,12 @@ def test_the_allowance_is_the_share_that_others_took_of_all_slices():
     assert taken(rounds, "cpu") == 0.0
     assert taken(rounds, "absent") == 0.0
     assert taken([], "gpu") == 0.0
+
+
+@pytest.mark.parametrize(("waited_s", "factor"), [(0.0, 1.0), (0.015, 1.031), (0.25, 2.0), (0.5, 100.0)])
+def test_the_allowance_is_what_others_can_have_slowed_an_arm_by(waited_s, factor):
+    rounds = [one_round({"foreign_s": None}, gpu=use(0.5, waited_s)) for _ in range(3)]
+    assert math.exp(allowance(rounds, "gpu")) == pytest.approx(factor, abs=0.002)
 
 
 def test_many_cpus_do_not_make_a_quiet_machine_a_busy_one():

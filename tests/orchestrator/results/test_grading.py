@@ -30,7 +30,7 @@ def ratio(interval: tuple[float, float] | None, allowance: float = 0.0) -> Ratio
     [
         ((1.99, 2.01), None, "good", ""),
         ((1.99, 2.01), Quality(facts=("autocorrelated",)), "good", ""),
-        ((1.99, 2.01), Quality(allowance=0.04), "fair", "others took 4.0% of the time of the rounds"),
+        ((1.99, 2.01), Quality(allowance=0.04), "fair", "others took 3.9% of the time of the rounds"),
         ((1.9, 2.1), Quality(facts=("autocorrelated", "drift")), "fair", "autocorrelated"),
         ((1.9, 2.1), Quality(), "fair", ""),
         ((1.5, 2.5), Quality(), "noisy", ""),
