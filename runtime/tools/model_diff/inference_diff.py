@@ -79,12 +79,12 @@ def main(arguments: Sequence[str]) -> int:
         with clear_errors(file), readable_model(file) as (path, model):
             request = Request(_setting(values), "litert", values["num_runs"], 0, {})
             found = difference(model, path, request)
+            for line in litert_lines(found):
+                typer.echo(visible(line))
             if values["output_file_path"]:
                 Path(values["output_file_path"]).write_bytes(evaluation_metrics(found))
     except typer.Exit as end:
         return end.exit_code
-    for line in litert_lines(found):
-        typer.echo(visible(line))
     return 0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from runtime.delegates.base import Array
 from runtime.delegates.descriptor import OptionValue
 from runtime.delegates.registry import delegate_descriptor
+from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import OutputFacts
 from runtime.measure.inputs import InputRule
 from runtime.measure.loading import Opener, output_facts
@@ -26,6 +27,9 @@ _BOOLEANS: Final[Mapping[str, bool]] = {
     "0": False,
 }
 """Spellings of an option that is true or false."""
+
+_NUMBERS: Final = "fiub"
+"""Kinds of numpy's types whose values have a difference."""
 
 Detail = Mapping[str, Any]
 """An input, as LiteRT's `get_input_details` describes it: `name`, `shape`, `dtype`, `quantization`."""
@@ -88,9 +92,12 @@ class LocalModel:
     """A model in this process."""
 
     def __init__(self, setting: Setting, path: Path, rules: Mapping[str, InputRule]) -> None:
-        """Open it. Raises what `Opener` raises."""
+        """Open it. Raises what `Opener` raises; `FarmRuntimeError` for outputs that are no numbers."""
         self._opened = Opener.prepare(setting.kind, setting.options).open(str(path), rules)
         self._model: Any = self._opened.model
+        for detail in self._model.get_output_details():
+            if np.dtype(detail["dtype"]).kind not in _NUMBERS:
+                raise FarmRuntimeError(f"output {str(detail['name'])!r} holds no numbers to compare")
         self.inputs: Sequence[Detail] = self._model.get_input_details()
         self.facts: Sequence[OutputFacts] = output_facts(self._model)
         self.settings: Mapping[str, str] = dict(self._opened.describe())

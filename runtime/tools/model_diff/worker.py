@@ -64,10 +64,11 @@ class _WorkerModel:
         self._kind = setting.kind
         self._home = tempfile.TemporaryDirectory(prefix="diff-")
         self._folder = Path(self._home.name)
+        environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
         with (self._folder / _WORDS).open("wb") as words:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
                 [sys.executable, "-P", "-m", __name__, str(self._folder)],
-                env={key: os.environ[key] for key in _ENVIRONMENT if key in os.environ},
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=words,

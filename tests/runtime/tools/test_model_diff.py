@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runtime.delegates.cpu import CPU
+from runtime.errors import FarmRuntimeError
 from runtime.measure.inputs import InputRule, InputSpecNeededError
 from runtime.model.reader import load_model
 from runtime.model.schema import BuiltinOperator as Op
@@ -231,7 +232,7 @@ def test_a_broken_delegate_is_outside_the_rule(
 
 def test_fp16_is_judged_by_its_own_rule(tmp_path: Path) -> None:
     found = found_in(network(tmp_path), Setting("gpu", {**GPU, "precision": "fp16"}))
-    assert "fp16" in found.rule
+    assert "4 honest runs explain (fp16)" in found.rule
     assert found.judgement.verdict == "pass"
 
 
@@ -271,6 +272,38 @@ def test_a_quantised_input_and_another_shape_reach_both_settings(tmp_path: Path)
     found = found_in(file_of(tmp_path, b.write([y])), cpu(), "builtin-ref", t0=InputRule(shape=(6, 4)))
     assert found.inputs[0].shape == (6, 4)
     assert found.judgement.verdict == "pass"
+
+
+def test_values_that_are_no_numbers_are_counted(tmp_path: Path) -> None:
+    b = Builder()
+    x, y = b.input(np.float32, (4, 50)), b.tensor(np.float32, (4, 50))
+    b.operator(Op.LOG, [x], [y])
+    (output,) = found_in(file_of(tmp_path, b.write([y])), cpu()).outputs
+    assert 300 < output.judgement.nonfinite < 700
+    assert output.judgement.verdict == "pass"
+    assert np.isnan(output.error.average)
+
+
+def test_a_state_goes_on_in_both_settings(tmp_path: Path) -> None:
+    b = Builder()
+    x, y = b.input(np.float32, (2, 6)), b.tensor(np.float32, (2, 4))
+    rng = np.random.default_rng(1)
+    weights = [b.constant(rng.normal(0, 0.5, shape).astype(np.float32)) for shape in ((4, 6), (4, 4), (4,))]
+    state = b.tensor(np.float32, (2, 4), is_variable=True)
+    b.operator(Op.RNN, [x, *weights, state], [y], {"fused_activation_function": 4})
+    found = found_in(file_of(tmp_path, b.write([y])), cpu())
+    assert found.judgement.verdict == "pass"
+    assert found.judgement.max_abs is not None
+    assert found.judgement.max_abs < 1e-5
+
+
+def test_texts_have_no_difference(tmp_path: Path) -> None:
+    b = Builder()
+    x, y = b.input(np.float32, (2,)), b.tensor(np.float32, (2,))
+    text = b.constant(np.array([b"a", b"b"], np.object_))
+    b.operator(Op.ABS, [x], [y])
+    with pytest.raises(FarmRuntimeError, match="holds no numbers"):
+        found_in(file_of(tmp_path, b.write([y, text])), cpu())
 
 
 def test_a_runtime_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
