@@ -106,25 +106,36 @@ def _natural(
     values = natural(generator, shape) if dtype.kind == "f" or _is_quantised(detail) else None
     if values is None:
         return _value(generator, detail, shape, rule)
-    if dtype.kind == "f":
-        low, high = _range(rule, -1.0, 1.0)
-        return (low + (high - low) * values).astype(dtype)
-    low, high = _integer_range(detail, dtype, rule)
-    return np.rint(low + (high - low) * values).astype(dtype)
+    low, high = value_range(detail, rule)
+    values = low + (high - low) * values
+    return (values if dtype.kind == "f" else np.rint(values)).astype(dtype)
 
 
 def _value(
     generator: np.random.Generator, detail: Mapping[str, Any], shape: tuple[int, ...], rule: InputRule
 ) -> Array:
     dtype = np.dtype(detail["dtype"])
+    low, high = value_range(detail, rule)
     if dtype.kind == "f":
-        low, high = _range(rule, -1.0, 1.0)
         return (low + (high - low) * generator.random(shape)).astype(dtype)
     if dtype.kind == "b":
         return generator.random(shape) < 0.5
+    return generator.integers(int(low), int(high), size=shape, dtype=dtype, endpoint=True)
+
+
+def value_range(detail: Mapping[str, Any], rule: InputRule) -> tuple[float, float]:
+    """Return the bounds of an input's values; integers may be equal to the upper one.
+
+    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for bounds that do not
+    fit the type.
+    """
+    dtype = np.dtype(detail["dtype"])
+    if dtype.kind == "f":
+        return _range(rule, -1.0, 1.0)
+    if dtype.kind == "b":
+        return 0.0, 1.0
     if dtype.kind in "iu":
-        low, high = _integer_range(detail, dtype, rule)
-        return generator.integers(int(low), int(high), size=shape, dtype=dtype, endpoint=True)
+        return _integer_range(detail, dtype, rule)
     raise InputSpecNeededError(
         f"input {detail['name']!r} has type {dtype}, which cannot be filled with random values"
     )
