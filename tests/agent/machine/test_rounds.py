@@ -58,6 +58,13 @@ def test_the_allowance_is_the_share_that_others_took_of_all_slices():
     assert taken([], "gpu") == 0.0
 
 
+def test_what_the_hypervisor_withheld_was_taken_from_every_arm():
+    stolen = one_round({"steal_s": 0.4}, gpu=use(0.5, 0.0), cpu=use(0.5, 0.0))
+    share = stolen.window.surely_stolen_s / 2
+    assert share > 0.15
+    assert taken([stolen], "gpu") == taken([stolen], "cpu") == pytest.approx(share)
+
+
 @pytest.mark.parametrize(("waited_s", "factor"), [(0.0, 1.0), (0.015, 1.031), (0.25, 2.0), (0.5, 100.0)])
 def test_the_allowance_is_what_others_can_have_slowed_an_arm_by(waited_s, factor):
     rounds = [one_round({"foreign_s": None}, gpu=use(0.5, waited_s)) for _ in range(3)]
