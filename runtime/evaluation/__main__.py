@@ -1,0 +1,22 @@
+"""`python -m runtime.evaluation TOOL --NAME=VALUE…`: names that nothing on the path shadows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from runtime.evaluation import benchmark_model
+
+TOOLS = {"benchmark_model": benchmark_model.main}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the tool that the first word names; return its exit code."""
+    if not words or words[0] not in TOOLS:
+        sys.stderr.write(f"usage: python -m runtime.evaluation {{{','.join(TOOLS)}}} --NAME=VALUE…\n")
+        return 2
+    return TOOLS[words[0]](words[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

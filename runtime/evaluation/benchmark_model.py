@@ -1,0 +1,207 @@
+"""`benchmark_model`: LiteRT's tool with its flags, stop rule and lines, on any registered delegate."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from runtime.delegates.base import Array, CountsMemory
+from runtime.errors import FarmRuntimeError
+from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo, parse, usage
+from runtime.evaluation.inputs import InputSettings
+from runtime.evaluation.loop import NS_PER_US, Pace, Statistics, StopRule, run_loop
+from runtime.evaluation.report import MB, Timings, delegate_line, document, phase_line, summary_lines
+from runtime.measure.loading import NotDelegatedError, Opened, Opener
+from runtime.measure.memory import peak_bytes, reset_peak
+
+USAGE: Final = 2
+"""Exit code of a wrong call or a file that cannot be used, as everywhere in the farm."""
+
+_TITLES: Final = {"gpu": "GPU", "litert": "XNNPACK"}
+"""LiteRT's names of delegates in its lines; others have their own."""
+
+Write = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A delegate and its options; `is_explicit` where a flag chose it."""
+
+    kind: str
+    options: dict[str, str | int]
+    is_explicit: bool
+
+    @classmethod
+    def of(cls, flags: Flags) -> Choice:
+        """Read the flags of delegates. Raises `FlagError` where they choose two."""
+        kinds = [flags.text("delegate")] if flags.text("delegate") else []
+        kinds += ["gpu"] if flags.is_set("use_gpu") else []
+        kinds += ["litert"] if flags.is_set("use_xnnpack") else []
+        if len(set(kinds)) > 1:
+            raise FlagError(f"the flags choose {' and '.join(kinds)}; choose one delegate")
+        kind = kinds[0] if kinds else "cpu"
+        options: dict[str, str | int] = {}
+        for part in filter(None, flags.text("delegate_options").split(";")):
+            name, colon, value = part.partition(":")
+            if not colon or not name:
+                raise FlagError(f"--delegate_options: {part!r} is not of the form NAME:VALUE")
+            options[name] = value
+        if flags.integer("num_threads") > 0:
+            options.setdefault("threads", flags.integer("num_threads"))
+        if kind == "gpu":
+            if "gpu_precision_loss_allowed" in flags.explicit:
+                allowed = flags.is_set("gpu_precision_loss_allowed")
+                options.setdefault("precision", "fp16" if allowed else "fp32")
+            for name in ("max_delegated_partitions", "min_nodes_per_partition"):
+                if flags.integer(name) > 0:
+                    options.setdefault(name, flags.integer(name))
+        return cls(kind, options, bool(kinds))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the tool on the words of a command line, by default this process's; return its exit code."""
+    given = list(sys.argv[1:] if words is None else words)
+    table = benchmark_flags()
+
+    def write(line: str) -> None:
+        typer.echo("".join(c if c.isprintable() or c == "\t" else "?" for c in line))
+
+    if any(word in {"--help", "-h", "--help=true"} for word in given):
+        write("usage: benchmark_model --graph=FILE [--NAME=VALUE…]")
+        for line in usage(table):
+            write(line)
+        return 0 if "-h" in given or "--help" in given else 1
+    try:
+        benchmark(parse(given, table), write)
+    except OSError as error:
+        typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
+        return USAGE
+    except FarmRuntimeError as error:
+        typer.echo(f"error: {error}", err=True)
+        return USAGE
+    return 0
+
+
+def benchmark(flags: Flags, write: Write) -> None:
+    """Measure one model and write LiteRT's lines. Raises the runtime's errors and `OSError`."""
+    before = peak_bytes()
+    graph = flags.text("graph")
+    if not graph:
+        raise FlagError("--graph=FILE is missing")
+    settings, choice = InputSettings.of(flags), Choice.of(flags)
+    size = Path(graph).stat().st_size
+    for line in echo(flags, benchmark_flags()):
+        write(line)
+    has_peak = flags.is_set("report_peak_memory_footprint") and reset_peak()
+    before = min(before, peak_bytes()) if has_peak else before
+    started = time.perf_counter_ns()
+    opened = _open(graph, choice, settings, flags, write)
+    init_us = (time.perf_counter_ns() - started) // NS_PER_US
+    init_bytes = max(0, peak_bytes() - before)
+    write(f"The input model file size (MB): {size / MB:g}")
+    write(f"Initialized session in {init_us / 1000:g}ms.")
+    model: Any = opened.model
+    if flags.is_set("list_signatures"):
+        for key, entry in model.get_signature_list().items():
+            write(f"Signature {key}: {', '.join(entry['inputs'])} -> {', '.join(entry['outputs'])}")
+        return
+    details = model.get_input_details()
+    values = settings.values(details)
+    warmup, regular = _phases(flags, model, [int(d["index"]) for d in details], values, write)
+    delegate: object = opened.delegate
+    found = Timings(
+        init_us=init_us,
+        warmup=warmup,
+        regular=regular,
+        model_bytes=size,
+        input_bytes=sum(value.nbytes for value in values),
+        init_bytes=init_bytes,
+        overall_bytes=max(0, peak_bytes() - before),
+        peak_bytes=peak_bytes() if flags.is_set("report_peak_memory_footprint") else None,
+        device_bytes=delegate.device_bytes if isinstance(delegate, CountsMemory) else None,
+    )
+    for line in summary_lines(found):
+        write(line)
+    _write_files(flags, model, found)
+
+
+def _open(graph: str, choice: Choice, settings: InputSettings, flags: Flags, write: Write) -> Opened:
+    """Open the model; the interpreter alone runs one of which the delegate takes nothing, as in LiteRT."""
+    title = _TITLES.get(choice.kind, choice.kind)
+    refused: NotDelegatedError | None = None
+    try:
+        opened = Opener.prepare(choice.kind, choice.options).open(graph, settings.rules())
+    except NotDelegatedError as error:
+        refused = error
+        opened = Opener.prepare("cpu", {}).open(graph, settings.rules())
+    report = opened.delegation if refused is None else refused.delegation
+    must_be_whole = flags.is_set("require_full_delegation")
+    if must_be_whole and (choice.kind == "cpu" or (report and report.delegated_ops < report.total_ops)):
+        raise FarmRuntimeError("Disallowed CPU fallback detected.")
+    write(f"Loaded model {graph}")
+    if choice.is_explicit and choice.kind != "cpu":
+        write(f"Created TensorFlow Lite delegate for {title}.")
+        # A peer without a report runs the whole file.
+        counts = (report.delegated_ops, report.total_ops, report.partitions) if report else (1, 1, 1)
+        write(delegate_line(title, *counts))
+    return opened
+
+
+def _phases(
+    flags: Flags, model: Any, indices: Sequence[int], values: Sequence[Array], write: Write
+) -> tuple[Statistics, Statistics]:
+    def prepare() -> None:
+        for index, value in zip(indices, values, strict=True):
+            model.set_tensor(index, value)
+
+    pace = Pace(flags.number("run_delay"), flags.number("run_frequency"))
+    found = []
+    for runs, seconds in (("warmup_runs", "warmup_min_secs"), ("num_runs", "min_secs")):
+        rule = StopRule(flags.integer(runs), flags.number(seconds), flags.number("max_secs"))
+        if flags.is_set("dry_run"):
+            rule = StopRule(0, -1.0, rule.max_secs)
+        write(phase_line(rule))
+        found.append(Statistics(run_loop(rule, pace, prepare, model.invoke)))
+        write(found[-1].line())
+    return found[0], found[1]
+
+
+def _write_files(flags: Flags, model: Any, found: Timings) -> None:
+    if flags.text("result_file_path"):
+        text = json.dumps(document(flags.text("benchmark_name"), found), indent=1)
+        Path(flags.text("result_file_path")).write_text(text + "\n", encoding="utf-8")
+    if flags.text("output_filepath"):
+        arrays = [model.get_tensor(detail["index"]) for detail in model.get_output_details()]
+        Path(flags.text("output_filepath")).write_bytes(b"".join(array.tobytes() for array in arrays))
+
+
+class _Bench(TyperGroup):
+    """Takes LiteRT's words as they are: `farm bench FILE --NAME=VALUE…`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep all words; the tool's own parser reads them."""
+        ctx.meta["words"] = [f"--graph={args[0]}", *args[1:]] if args and args[0][:1] != "-" else list(args)
+        return []
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the tool and end with its exit code."""
+        ctx.exit(main(ctx.meta["words"]))
+
+
+def bench_verb() -> typer.Typer:
+    """`farm bench FILE`."""
+    app = typer.Typer(cls=_Bench, help="Benchmark a model as LiteRT's benchmark_model does.")
+    app.callback(invoke_without_command=True)(lambda: None)
+    return app
+
+
+if __name__ == "__main__":
+    sys.exit(main())

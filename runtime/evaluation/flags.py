@@ -1,0 +1,145 @@
+"""LiteRT's flags, `--name=value` strictly; the flags themselves are data beside this module."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from runtime.errors import FarmRuntimeError
+
+Value = bool | int | float | str
+
+BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+"""LiteRT's only forms of a boolean."""
+
+_TABLE: Final = Path(__file__).with_name("benchmark_model_flags.txt")
+_COLUMNS: Final = 5
+"""Columns of the table: name, type, default, use, label."""
+
+
+class FlagError(FarmRuntimeError, ValueError):
+    """A word of the command line cannot be used; the text says which and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. `use` is `used`, `accepted` (it has no effect) or the reason for refusing other values."""
+
+    name: str
+    type: str
+    default: Value
+    use: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The values of all flags; `explicit` are the names on the command line, in their order."""
+
+    values: Mapping[str, Value]
+    explicit: tuple[str, ...]
+
+    def text(self, name: str) -> str:
+        """Return a flag of type string."""
+        return str(self.values[name])
+
+    def number(self, name: str) -> float:
+        """Return a flag of type int or float."""
+        return float(self.values[name])
+
+    def integer(self, name: str) -> int:
+        """Return a flag of type int."""
+        return int(self.values[name])
+
+    def is_set(self, name: str) -> bool:
+        """Return a flag of type bool."""
+        return bool(self.values[name])
+
+
+def flag_table(path: Path) -> Mapping[str, Flag]:
+    """Read a table of flags. Raises `ValueError` for a line that is no row."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) != _COLUMNS:
+            raise ValueError(f"{path}: not a row of {_COLUMNS} cells: {line!r}")
+        name, kind, default, use, label = cells
+        found[name] = Flag(name, kind, _value(name, kind, default), use, label)
+    return found
+
+
+@cache
+def benchmark_flags() -> Mapping[str, Flag]:
+    """Return the flags of `benchmark_model`, in the order in which they are echoed."""
+    return flag_table(_TABLE)
+
+
+def parse(words: Sequence[str], table: Mapping[str, Flag]) -> Flags:
+    """Return the values of all flags of the table; the last of equal flags wins, as in LiteRT.
+
+    Raises `FlagError` for a word of another form, an unknown flag (with the nearest known one), a value of
+    another type, and a value whose effect does not exist here.
+    """
+    values = {name: flag.default for name, flag in table.items()}
+    explicit: dict[str, None] = {}
+    for word in words:
+        name, equals, text = word.removeprefix("--").partition("=")
+        if not word.startswith("--"):
+            raise FlagError(f"{word!r} is not of the form --NAME=VALUE")
+        flag = table.get(name)
+        if flag is None:
+            near = difflib.get_close_matches(name, table, n=1)
+            raise FlagError(f"no flag --{name}" + (f"; did you mean --{near[0]}?" if near else ""))
+        if not equals:
+            raise FlagError(f"--{name} needs a value: --{name}={'true' if flag.type == 'bool' else 'VALUE'}")
+        value = _value(name, flag.type, text)
+        if flag.use not in {"used", "accepted"} and value != flag.default:
+            raise FlagError(f"--{name}={text} is not offered: {flag.use}")
+        values[name] = value
+        explicit.pop(name, None)
+        explicit[name] = None
+    return Flags(values, tuple(explicit))
+
+
+def echo(flags: Flags, table: Mapping[str, Flag]) -> Iterator[str]:
+    """Yield `Label: [value]` for each explicit flag, all with `verbose`, whose own line comes first."""
+    for name, flag in table.items():
+        if name == "verbose" or flags.is_set("verbose") or name in flags.explicit:
+            value = flags.values[name]
+            shown = int(value) if isinstance(value, bool) else value
+            yield f"{flag.label}: [{shown:g}]" if isinstance(shown, float) else f"{flag.label}: [{shown}]"
+
+
+def usage(table: Mapping[str, Flag]) -> Iterator[str]:
+    """Yield a line for each flag."""
+    for flag in table.values():
+        default = str(flag.default).lower() if isinstance(flag.default, bool) else flag.default
+        note = (
+            "" if flag.use == "used" else " (no effect here)" if flag.use == "accepted" else f" ({flag.use})"
+        )
+        yield f"  --{flag.name}={default}\t{flag.type}\t{flag.label}{note}"
+
+
+def _value(name: str, kind: str, text: str) -> Value:
+    if kind == "bool":
+        if text not in BOOLEANS:
+            raise FlagError(f"--{name}={text}: a boolean is one of true, false, 1 and 0")
+        return BOOLEANS[text]
+    try:
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            number = float(text)
+            if math.isfinite(number):
+                return number
+            raise ValueError(text)
+    except ValueError as error:
+        raise FlagError(f"--{name}={text}: not a number of type {kind}") from error
+    return text

@@ -1,0 +1,131 @@
+"""The lines and the result of `benchmark_model`, in the forms that parsers of LiteRT's output read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from runtime.evaluation.loop import Statistics, StopRule
+from runtime.measure.memory import resident_bytes
+
+MIB: Final = 2**20
+"""Bytes of LiteRT's MB of memory."""
+
+MB: Final = 1e6
+"""Bytes of LiteRT's MB of a file."""
+
+_STATUS: Final = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """One benchmark: times in microseconds, memory in bytes as growth of the peak since the tool began."""
+
+    init_us: int
+    warmup: Statistics
+    regular: Statistics
+    model_bytes: int
+    input_bytes: int
+    init_bytes: int
+    overall_bytes: int
+    peak_bytes: int | None
+    device_bytes: int | None
+
+
+def delegate_line(title: str, delegated: int, total: int, partitions: int) -> str:
+    """Return LiteRT's line on a delegate that was asked for."""
+    if not delegated:
+        return (
+            f"Though {title} delegate is explicitly applied, the model graph will not be executed by the "
+            "delegate."
+        )
+    if delegated == total and partitions == 1:
+        return (
+            f"Explicitly applied {title} delegate, and the model graph will be completely executed by the "
+            "delegate."
+        )
+    return (
+        f"Explicitly applied {title} delegate, and the model graph will be partially executed by the "
+        f"delegate w/ {partitions} delegate kernels."
+    )
+
+
+def phase_line(rule: StopRule) -> str:
+    """Return the line in front of the runs of a phase."""
+    return (
+        f"Running benchmark for at least {rule.min_runs} iterations and at least {rule.min_secs:g} seconds "
+        f"but terminate if exceeding {rule.max_secs:g} seconds."
+    )
+
+
+def summary_lines(found: Timings) -> Iterator[str]:
+    """Yield the summary and the memory. The peak never falls and has no bytes of a GPU, which follow it."""
+    first = found.warmup.samples[0] if found.warmup.samples else 0
+    yield (
+        f"Inference timings in us: Init: {found.init_us}, First inference: {first}, "
+        f"Warmup (avg): {found.warmup.avg:g}, Inference (avg): {found.regular.avg:g}"
+    )
+    yield (
+        "Note: as the benchmark tool itself affects memory footprint, the following is only APPROXIMATE to "
+        "the actual memory footprint of the model at runtime. Take the information at your discretion."
+    )
+    yield (
+        f"Memory footprint delta from the start of the tool (MB): init={found.init_bytes / MIB:g} "
+        f"overall={found.overall_bytes / MIB:g}"
+    )
+    yield f"Resident memory now (MB): {resident_bytes() / MIB:g}"
+    if found.device_bytes is not None:
+        yield f"Memory of the model on its device (MB): {found.device_bytes / MIB:g}"
+    if found.peak_bytes is not None:
+        yield f"Overall peak memory footprint (MB) via periodic monitoring: {found.peak_bytes / MIB:g}"
+        yield from _status_lines()
+
+
+def _status_lines() -> Iterator[str]:
+    kib = {
+        name: int(rest.split()[0])
+        for name, _, rest in (line.partition(":") for line in _STATUS.read_text().splitlines())
+        if name in {"VmRSS", "RssAnon", "RssFile", "RssShmem"}
+    }
+    shared = kib.get("RssFile", 0) + kib.get("RssShmem", 0)
+    yield "Memory status at the end of exeution:"  # LiteRT's spelling, which parsers look for
+    yield f"- VmRSS              : {kib.get('VmRSS', 0) / 1024:g} MB"
+    yield f"+ RssAnnon           : {kib.get('RssAnon', 0) / 1024:g} MB"
+    yield f"+ RssFile + RssShmem : {shared / 1024:g} MB"
+
+
+def document(name: str, found: Timings) -> dict[str, Any]:
+    """Return LiteRT's `BenchmarkResult` by its names of fields."""
+    regular, warmup = found.regular, found.warmup
+    samples: Sequence[int] = regular.samples or (0,)
+    first = warmup.samples[0] if warmup.samples else 0
+    microseconds = {
+        "avg": regular.avg,
+        "min": min(samples),
+        "max": max(samples),
+        "stddev": regular.std,
+        "median": regular.percentile(50),
+        "p5": regular.percentile(5),
+        "p95": regular.percentile(95),
+        "init": found.init_us,
+        "first_inference": first,
+        "average_warm_up": warmup.avg,
+    }
+    throughput = found.input_bytes / regular.avg if regular.avg else 0.0  # bytes in a microsecond are MB/s
+    return {
+        "name": name,
+        "latency_metrics": {f"{key}_ms": value / 1000 for key, value in microseconds.items()},
+        "memory_metrics": {
+            "init_footprint_kb": found.init_bytes // 1024,
+            "overall_footprint_kb": found.overall_bytes // 1024,
+            "peak_mem_mb": None if found.peak_bytes is None else found.peak_bytes / MIB,
+        },
+        "misc_metrics": {
+            "model_size_mb": found.model_bytes / MB,
+            "num_runs": len(regular.samples),
+            "num_warmup_runs": len(warmup.samples),
+            "model_throughput_in_mb_per_sec": throughput,
+        },
+    }
