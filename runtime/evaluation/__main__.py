@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from runtime.evaluation import benchmark_model
+from runtime.evaluation import benchmark_model, inference_diff
 
-TOOLS = {"benchmark_model": benchmark_model.main}
+TOOLS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
+    "benchmark_model": benchmark_model.main,
+    "inference_diff": inference_diff.main,
+}
 
 
 def main(words: Sequence[str]) -> int:

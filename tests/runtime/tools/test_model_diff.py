@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 from runtime.delegates.cpu import CPU
 from runtime.errors import FarmRuntimeError
+from runtime.evaluation.inference_diff import main
 from runtime.measure.inputs import InputRule, InputSpecNeededError
 from runtime.model.reader import load_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.tools.model_diff import comparing
 from runtime.tools.model_diff.comparing import Difference, Request, batches, difference, mean_error
 from runtime.tools.model_diff.gaussian import GaussianInputs
-from runtime.tools.model_diff.inference_diff import main
 from runtime.tools.model_diff.metrics import evaluation_metrics
 from runtime.tools.model_diff.printed import document, litert_lines
 from runtime.tools.model_diff.running import Setting
@@ -402,7 +402,7 @@ def test_inference_diff_is_a_program_that_prints_litert_s_lines(tmp_path: Path) 
     file, metrics = network(tmp_path), tmp_path / "metrics.pb"
     ran = subprocess.run(
         [
-            sys.executable, "-P", "-m", "runtime.tools.model_diff.inference_diff",
+            sys.executable, "-P", "-m", "runtime.evaluation.inference_diff",
             f"--model_file={file}", "--num_runs=3", f"--output_file_path={metrics}", "--delegate=cpu",
         ],
         capture_output=True, text=True, check=False,
