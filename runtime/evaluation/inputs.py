@@ -69,6 +69,8 @@ class InputSettings:
             return (low + (high - low) * generator.random(shape)).astype(dtype)
         if dtype.kind in "iub":
             low, high = self.ranges.get(name, _RANGES.get(dtype.name, (0, 99)))
+            if low != int(low) or high != int(high):
+                raise FlagError(f"--input_layer_value_range: {low:g},{high:g} for {name!r}, which is {dtype}")
             if dtype.kind != "b" and not np.iinfo(dtype).min <= low <= high <= np.iinfo(dtype).max:
                 raise FlagError(f"--input_layer_value_range: {low:g},{high:g} does not fit {name!r}, {dtype}")
             return generator.integers(int(low), int(high), size=shape, endpoint=True).astype(dtype)

@@ -32,15 +32,27 @@ def graph(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    "flag", [(), ("--use_gpu=true",), ("--use_xnnpack=true", "--num_threads=1")], ids=str
-)
-def test_lines_are_litert_s_in_order(graph, capsys, flag):
+DELEGATED = {
+    "cpu": ((), ""),
+    "gpu": (
+        ("--use_gpu=true", "--delegate_options=cost_aware_partitioning:false"),
+        (
+            r"Created TensorFlow Lite delegate for GPU\.\nExplicitly applied GPU delegate, and the model graph "
+            r"will be completely executed by the delegate\.\n"
+        ),
+    ),
+    "litert": (
+        ("--use_xnnpack=true", "--num_threads=1"),
+        r"Created TensorFlow Lite delegate for XNNPACK\.\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DELEGATED)
+def test_lines_are_litert_s_in_order(graph, capsys, kind):
+    flag, delegated = DELEGATED[kind]
     assert main([f"--graph={graph}", *QUICK, *flag]) == 0
     text = capsys.readouterr().out
-    delegated = (
-        r"Created TensorFlow Lite delegate for \w+\.\n(Explicitly applied|Though) .*\n" if flag else ""
-    )
     phase = (
         r"Running benchmark for at least {} iterations and at least 0 seconds but "
         r"terminate if exceeding 150 seconds\.\n"
@@ -75,6 +87,11 @@ BAD = {
     "two delegates": (["--graph=G", "--use_gpu=true", "--use_xnnpack=true"], "choose one delegate"),
     "unknown delegate": (["--graph=G", "--delegate=gpuu"], "did you mean 'gpu'?"),
     "fallback": (["--graph=G", "--require_full_delegation=true"], "Disallowed CPU fallback detected."),
+    "prefix": (["--output_prefix=x"], "use --benchmark_name"),
+    "unknown coverage": (
+        ["--graph=G", "--use_xnnpack=true", "--require_full_delegation=true"],
+        "litert does not tell what it runs",
+    ),
     "profile": (["--enable_op_profiling=true"], "farm model profile"),
 }
 
