@@ -37,8 +37,8 @@ DELEGATED = {
     "gpu": (
         ("--use_gpu=true", "--delegate_options=cost_aware_partitioning:false"),
         (
-            r"Created TensorFlow Lite delegate for GPU\.\nExplicitly applied GPU delegate, and the model graph "
-            r"will be completely executed by the delegate\.\n"
+            r"Created TensorFlow Lite delegate for GPU\.\nExplicitly applied GPU delegate, and the model "
+            r"graph will be completely executed by the delegate\.\n"
         ),
     ),
     "litert": (
