@@ -59,7 +59,7 @@ def without_flock() -> None:
     from agent.attempt import lease, running
 
     def granted(_folder: Any, exclusion_group: str) -> Any:
-        return lease.Lease(exclusion_group, (os.open(os.devnull, os.O_RDONLY),))
+        return lease.Lease(exclusion_group, (), (os.open(os.devnull, os.O_RDONLY),))
 
     for module in (lease, running):
         assert callable(module.try_lease)
