@@ -21,7 +21,7 @@ SECTIONS: Final = {
         "import",
         "site",
     ),
-    "Look": ("status", "watch", "why", "logs", "model", "skeleton", "zoo"),
+    "Look": ("status", "watch", "why", "logs", "model", "bench", "skeleton", "zoo"),
     "Queue": ("cancel", "pause", "resume", "retry", "priority"),
     "Lab": ("serve", "agents", "devices", "lock", "keys", "users"),
     "Maintain": ("doctor", "db", "version"),
@@ -31,7 +31,7 @@ SECTIONS: Final = {
 _START: Final = "Start here: farm submit --model my.tflite, or farm submit models.yaml"
 
 SYNONYMS: Final = {
-    "run": "submit", "bench": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",
+    "run": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",
     "list": "status", "ls": "status", "ps": "status", "queue": "status", "jobs": "status",
     "report": "results", "table": "results", "export": "results", "diff": "compare", "regress": "compare",
     "html": "site build", "web": "site build", "publish": "site build",
@@ -40,7 +40,8 @@ SYNONYMS: Final = {
     "check": "doctor", "health": "doctor", "log": "logs", "tail": "logs", "inspect": "model info",
     "info": "model info", "plan": "model plan", "profile": "model profile", "models": "zoo",
     "prime": "model prime", "precompile": "model prime", "warmup": "model prime",
-    "inference_diff": "model diff", "lint": "validate", "hosts": "agents list", "gpus": "devices",
+    "inference_diff": "model diff", "benchmark_model": "bench",
+    "lint": "validate", "hosts": "agents list", "gpus": "devices",
 }  # fmt: skip
 """Words that users of other tools try, with the verb of that meaning here."""
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from runtime.delegates.base import Array, CountsMemory
 from runtime.errors import FarmRuntimeError
@@ -188,26 +187,6 @@ def _write_files(flags: Flags, model: Any, found: Timings) -> None:
     if flags.text("output_filepath"):
         arrays = [model.get_tensor(detail["index"]) for detail in model.get_output_details()]
         Path(flags.text("output_filepath")).write_bytes(b"".join(array.tobytes() for array in arrays))
-
-
-class _Bench(TyperGroup):
-    """Takes LiteRT's words as they are: `farm bench FILE --NAME=VALUE…`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep all words; the tool's own parser reads them."""
-        ctx.meta["words"] = [f"--graph={args[0]}", *args[1:]] if args and args[0][:1] != "-" else list(args)
-        return []
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the tool and end with its exit code."""
-        ctx.exit(main(ctx.meta["words"]))
-
-
-def bench_verb() -> typer.Typer:
-    """`farm bench FILE`."""
-    app = typer.Typer(cls=_Bench, help="Benchmark a model as LiteRT's benchmark_model does.")
-    app.callback(invoke_without_command=True)(lambda: None)
-    return app
 
 
 if __name__ == "__main__":

@@ -63,6 +63,8 @@ ELSEWHERE = {
     "python -m tests.*": "checks or attacks for minutes",
     "python -m benchmarks.*": "measures or judges for hours",
     "python -m orchestrator.results.metrics_table *": "tests/orchestrator/results/test_metrics.py",
+    "python -m runtime.evaluation benchmark_model *": "tests/runtime/evaluation/test_benchmark_model.py",
+    "python -m runtime.evaluation inference_diff*": "tests/runtime/tools/test_model_diff.py",
     "python -m runtime.tools.operator_table *": "writes a page of this checkout, which a test compares",
 }
 """What is not run here, and why; where a file stands, it runs the command or what that does."""

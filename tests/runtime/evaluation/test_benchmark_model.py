@@ -11,10 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from runtime.evaluation.__main__ import main as tools
-from runtime.evaluation.benchmark_model import bench_verb, main
+from runtime.evaluation.benchmark_model import main
 from runtime.evaluation.flags import FlagError, benchmark_flags, parse
 from runtime.evaluation.loop import Pace, Statistics, StopRule, run_loop
 from runtime.evaluation.report import delegate_line
+from runtime.evaluation.verb import bench_verb
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Arg, Out, one_operator
 
