@@ -12,7 +12,7 @@ from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.detail_lines import init_lines, spread_lines, sustained_lines, throughput_line
 from orchestrator.results.grading import grade_of, p50_grade
-from orchestrator.results.metrics import P50, PEAK_MEMORY, in_section
+from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.wording import first_line, grouped
@@ -168,14 +168,20 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
         return
     if missing(cell) is None:
         graded, own = grade_of(cell), p50_grade(cell)
-        yield "p50", _median(cell)
+        yield leading(cell).label, _median(cell)
         more = (
             "" if own is None or stored_ratio(cell) is None else f"; the p50 alone {wording.short_grade(own)}"
         )
         yield "grade", "" if graded is None else f"{wording.grade_text(graded)}{more}"
     about = first_line(m.accuracy.rule or m.accuracy.note, _LONGEST)
     yield "accuracy", f"{accuracy_text(m)}  {about}".rstrip()
-    yield "delegation", _delegation(m)
+    if cell.imported is None:
+        yield "delegation", _delegation(m)
+    else:
+        yield (
+            "told",
+            ", ".join(f"{name} {value}" for name, value in m.settings.items() if name != "processes"),
+        )
     if cell.struck_out:
         yield "find", _bisection(cell)
     else:
@@ -201,7 +207,9 @@ def _verdict(cell: CellRecord) -> str:
 def _median(cell: CellRecord) -> str:
     times = cell.measurement.latency_ms if cell.measurement is not None else None
     interval = None if times is None else times.ci95
-    return P50.full_text(cell) + ("" if interval is None else f"  95 % interval {text.interval(interval)}")
+    return leading(cell).full_text(cell) + (
+        "" if interval is None else f"  95 % interval {text.interval(interval)}"
+    )
 
 
 def _delegation(m: Measurement) -> str:

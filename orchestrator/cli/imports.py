@@ -32,14 +32,16 @@ def import_results(
     """Show results of other tools beside the farm's own.
 
     Reads what benchmark_model prints and its result file (--result_file_path), what litert-benchmark prints
-    and its JSON, and profiles of Qualcomm AI Hub. They are flagged as imported in every form, with the tool
-    and the SHA-256 of the file; they are never reused, and no verdict or budget judges by them. All files are
-    imported, or none.
+    and its JSON, profiles of Qualcomm AI Hub, what LiteRT's evaluation tools print (Inference Diff, Top-k
+    accuracies, mAP), and tables with the columns model, status and ms. They are flagged as imported in every
+    form, with the tool and the SHA-256 of the file; they are never reused, and no verdict or budget judges by
+    them. All files are imported, or none.
 
     Examples:
       farm import bench.log --device pixel-8
       farm import report.json profile.json --campaign phones
       farm import run1.log run2.log --model-id mobilenet_v2 --delegate gpu
+      farm import compatibility.csv --device galaxy-s24 --delegate gpu
     """
     with open_farm() as farm:
         taken = farm.importing.take(files, campaign, Names(model_id, delegate, device))

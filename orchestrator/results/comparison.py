@@ -11,7 +11,7 @@ from orchestrator.results import metrics
 from orchestrator.results.format import half_width, percent, ratio, ratio_interval
 from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
-from orchestrator.results.metrics import CI95, P50
+from orchestrator.results.metrics import CI95, P50, leading
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, speedup, stored_ratio
 from orchestrator.results.wording import SIGNS, WORDS, grade_text
@@ -107,12 +107,15 @@ def latency(cell: CellRecord) -> str:
     """Write `3.21 ±0.07 ms`, the median and half its 95 % interval.
 
     Where the interval is wide, both its ends and a sign in front: `≈ 3.21 ms [1.20 - 8.61]`; where there is
-    none, the median alone.
+    none, the median alone; `mean 3.21 ms` where another tool told no median.
     """
     if cell.measurement is None or cell.struck_out:
         return ""
     p50, interval = P50.read(cell), CI95.read(cell)
     if p50 is None:
+        lead = leading(cell)
+        if lead is not P50:
+            return f"{lead.label} {lead.full_text(cell)}"
         return f"no {P50.label}: {P50.why_none(cell.measurement)}"
     median = P50.text(p50)
     if interval is None:

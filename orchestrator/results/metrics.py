@@ -13,6 +13,7 @@ from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.metric import Better, Metric, Section, measured
 from orchestrator.results.pass_metrics import SUSTAINED, THROUGHPUT
+from orchestrator.results.records import CellRecord
 
 
 def _time(
@@ -143,6 +144,15 @@ P50 = _latency(
     "each slice's median; that of a cell is their geometric mean, from six blocks on without the fifth of "
     "them at either end.",
 )
+MEAN = _latency("mean", "mean", "Mean over the processes of each one's mean of the same invokes.")
+
+
+def leading(cell: CellRecord) -> Metric:
+    """Return the figure that stands for a cell: p50, or the mean where another tool told no median."""
+    only_mean = cell.imported is not None and P50.read(cell) is None and MEAN.read(cell) is not None
+    return MEAN if only_mean else P50
+
+
 CI95 = _latency(
     "ci95",
     "95 % interval",
@@ -241,7 +251,7 @@ METRICS: tuple[Metric, ...] = (
     CI95,
     _tail("p90", 90),
     _tail("p99", 99),
-    _latency("mean", "mean", "Mean over the processes of each one's mean of the same invokes."),
+    MEAN,
     _latency(
         "first_warm",
         "first, warm",

@@ -6,7 +6,7 @@ from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
-from orchestrator.results.metrics import CI95, P50, in_section
+from orchestrator.results.metrics import CI95, P50, in_section, leading
 from orchestrator.results.records import AttemptRecord, CellRecord, void_reason
 from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
 from orchestrator.results.wording import (
@@ -158,18 +158,20 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
     """Return the view of a cell in a table; `baseline` is the cell over which its speed-up is taken."""
     m = cell.measurement
     counted = counted_latency(cell)
-    p50 = P50.read(cell)
+    lead = leading(cell)
+    time = lead.read(cell)
+    said = "" if lead is P50 else f"{lead.label} "
     return CellView(
         href=links.cell_page(cell.cell_id),
         column=column_name(cell.delegate, cell.device),
         delegate=delegate_name(cell.delegate),
         device=device_id(cell.device),
         status=cell_status(cell),
-        p50=None if p50 is None else P50.text(p50),
+        p50=None if time is None else said + lead.text(time),
         unit=P50.unit,
         interval=None if counted is None or counted.ci95 is None else CI95.text(counted.ci95),
-        why_no_p50="" if m is None or p50 is not None else P50.why_none(m),
-        struck_out=p50 is not None and counted is None,
+        why_no_p50="" if m is None or time is not None else P50.why_none(m),
+        struck_out=time is not None and counted is None,
         bar=bar,
         speedup=_speedup_view(speedup(cell, baseline)),
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,

@@ -28,14 +28,18 @@ LEVEL = "imported"
 
 @dataclass(frozen=True, slots=True)
 class ImportedCell:
-    """One result with its names. `facts`: its origin, as `orchestrator.results.records` names them."""
+    """One result with its names. `facts`: its origin, as `orchestrator.results.records` names them.
+
+    Without a `measurement` it failed, for the `reason`.
+    """
 
     model: str
     delegate: str
     kind: str
     device: str
-    measurement: Measurement
+    measurement: Measurement | None
     facts: dict[str, str]
+    reason: str = ""
 
 
 def find(turn: Turn, content: str) -> str | None:
@@ -109,6 +113,9 @@ def _add_cell(
     key = digest({"imported": imported.facts, "position": position})
     device = device_id(imported.device)
     attempt_id = identity.attempt_id()
+    state, attempted, code = CellState.DONE, AttemptState.DONE, ReasonCode.COMPLETED
+    if imported.measurement is None:
+        state, attempted, code = CellState.FAILED, AttemptState.FAILED, ReasonCode.RUNNER_ERROR
     cell = tables.Cell(
         cell_id=identity.cell_id(campaign.campaign_id, key),
         campaign_no=campaign.no or 0,
@@ -125,9 +132,9 @@ def _add_cell(
         plan=MeasurePlan(min_blocks=1, max_blocks=1).model_dump(mode="json"),
         inputs={},
         soft_limit_s=0.0,
-        state=CellState.DONE.value,
-        reason_code=ReasonCode.COMPLETED.value,
-        reason_text="",
+        state=state.value,
+        reason_code=code.value,
+        reason_text=imported.reason,
         ended_at=now,
         shown_attempt_id=attempt_id,
         line=device,
@@ -137,7 +144,7 @@ def _add_cell(
     turn.flush()
     attempt = tables.Attempt(
         attempt_id=attempt_id, cell_id=cell.cell_id, attempt_no=1, device_id=device, exclusion_group=device,
-        epoch=0, state=AttemptState.DONE.value, reason_code=ReasonCode.COMPLETED.value, dispatched_at=now,
+        epoch=0, state=attempted.value, reason_code=code.value, dispatched_at=now,
         ended_at=now,
     )  # fmt: skip
     turn.add(attempt)
@@ -148,10 +155,10 @@ def _add_cell(
             cell_id=cell.cell_id,
             device_id=device,
             epoch=0,
-            status=CellState.DONE.value,
-            reason_code=ReasonCode.COMPLETED.value,
-            reason_text="",
-            measurement=imported.measurement.model_dump_json(),
+            status=state.value,
+            reason_code=code.value,
+            reason_text=imported.reason,
+            measurement=None if imported.measurement is None else imported.measurement.model_dump_json(),
             environment_id=environment,
             facts=imported.facts,
             log_tail="",

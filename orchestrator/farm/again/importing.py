@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,16 +72,23 @@ def _cells(file: Path, names: Names) -> Iterator[imports.ImportedCell]:
         found = read_results(content)
     except NotReadableError as error:
         raise UsageError(f"{file}: {error}") from error
-    for number, result in enumerate(found):
+    alike: Counter[tuple[str | None, str, str | None]] = Counter()
+    for result in found:
+        same = result.model, result.delegate, result.device
+        alike[same] += 1
         said = f"imported: {result.tool}, file {file.name}, sha256 {sha256[:12]}; not measured by this farm"
-        measurement = result.measurement.model_copy(update={"warnings": (said,)})
-        suffix = f"-{number + 1}" if len(found) > 1 else ""
+        # Several runs of one model in a log are columns of their own.
+        suffix = f"-{alike[same]}" if alike[same] > 1 else ""
+        measurement = result.measurement
+        if measurement is not None:
+            measurement = measurement.model_copy(update={"warnings": (said,)})
         yield imports.ImportedCell(
             model=_bounded(names.model or result.model or file.stem),
             delegate=_bounded(names.delegate or f"{result.tool}-{result.delegate}") + suffix,
             kind=result.tool,
             device=re.sub(r"[^A-Za-z0-9._-]+", "-", names.device or result.device or _NO_DEVICE)[:100],
             measurement=measurement,
+            reason=f"{result.status}; {said}" if measurement is None else "",
             facts={IMPORTED_TOOL: result.tool, IMPORTED_FILE: file.name, IMPORTED_SHA256: sha256},
         )
 

@@ -11,7 +11,7 @@ from orchestrator.results.answer.headline import title_of
 from orchestrator.results.answer.legend import legend, noted
 from orchestrator.results.format import visible
 from orchestrator.results.metric import Metric
-from orchestrator.results.metrics import P50
+from orchestrator.results.metrics import P50, leading
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.results.wording import SIGNS, Footnotes, factor_text
@@ -54,6 +54,9 @@ def sentences(placed: Placed) -> tuple[headline.Sentence, ...]:
     if placed.contenders and placed.baseline is not None:
         ratios = {names[key]: placed.ratios_of(key) for key in placed.contenders}
         said = headline.verdicts(visible(placed.baseline), ratios)
+    elif any(leading(cell) is not P50 for own in placed.columns.values() for cell in own.values()):
+        # Means of other tools and medians are no rivals.
+        said = ()
     else:
         said = headline.fastest(medians)
     return tuple(filter(None, (said, headline.first_starts(starts))))

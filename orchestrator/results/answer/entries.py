@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from orchestrator.results import format as text
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.metric import Metric
-from orchestrator.results.metrics import P50
+from orchestrator.results.metrics import P50, leading
 from orchestrator.results.records import CellRecord, void_reason
 from orchestrator.results.speedups import Baselines, MeanSpeedUp, SpeedUp, mean_speedup, speedup
 from orchestrator.results.wording import SIGNS, Footnotes, has_no_result, known_percent, ratio_text
@@ -47,6 +47,7 @@ def missing(cell: CellRecord, metric: Metric = P50) -> Missing | None:
     # What another tool measured is never compared, and a figure all the same.
     if cell.imported is None and (void := void_reason(cell)) is not None:
         return Missing("void", void)
+    metric = leading(cell) if metric is P50 else metric
     if metric.read(cell) is None:
         return Missing(f"no {metric.label}", metric.why_none(cell.measurement))
     return None
@@ -78,16 +79,17 @@ def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Met
 
 
 def _time(cell: CellRecord) -> str:
-    """Write the median with the signs of what is to be known of it."""
+    """Write the median, or the mean by that name, with the signs of what is to be known of it."""
     graded, m = p50_grade(cell), cell.measurement
-    p50 = P50.read(cell)
+    lead = leading(cell)
     signs = [
         IMPORTED if cell.imported is not None else "",
         NOT_JUDGED if m is not None and m.accuracy.verdict is None and cell.imported is None else "",
         PARTLY if m is not None and m.delegation is not None and m.delegation.status != "full" else "",
         AGAIN if cell.again else "",
     ]
-    return _sure(text.known(p50, _known_to(graded)), graded) + "".join(signs)
+    said = "" if lead is P50 else f"{lead.label} "
+    return said + _sure(text.known(lead.read(cell), _known_to(graded)), graded) + "".join(signs)
 
 
 def _sure(figure: str, graded: Graded | None) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.results.imports import benchmark_model, result_message
+from orchestrator.results.imports import benchmark_model, evaluation_logs, result_message, table
 from orchestrator.results.imports.reports import (
     LITERT_BENCHMARK,
     Figures,
@@ -25,8 +25,6 @@ _ROW: Final = re.compile(r"([A-Z][a-z]+(?: (?:\([a-z0-9]+\)|[a-z]+))?):\s+(\S+)(
 _LOGGED: Final = re.compile(r"\b(Model|Accelerators|Num threads):\s+(\S.*)$")
 """Both for lines without blanks around them: no two parts that repeat can take the same characters, so that
 the time grows with the length of a line, not with its square."""
-
-_UNKNOWN: Final = "unknown"
 
 
 def is_printed_block(text: str) -> bool:
@@ -72,7 +70,7 @@ def _result(rows: dict[str, tuple[str, str | None]], logged: dict[str, str]) -> 
     return ImportedResult(
         LITERT_BENCHMARK,
         None if model is None else PurePosixPath(model.replace("\\", "/")).name,
-        "+".join(logged.get("Accelerators", _UNKNOWN).lower().split(" | ")),
+        "+".join(logged.get("Accelerators", evaluation_logs.UNKNOWN).lower().split(" | ")),
         None,
         figures.measurement(),
     )
@@ -95,10 +93,21 @@ limit lets one file fill the memory."""
 
 _EXPECTED: Final = (
     "expected a log of benchmark_model, its result file (--result_file_path), what litert-benchmark prints, "
-    "its JSON (--result_json), or an AI Hub profile"
+    "its JSON (--result_json), an AI Hub profile, the list of an evaluation tool (Inference Diff, Top-k, "
+    "mAP), or a table with the columns model, status and ms"
 )
 _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 """Characters that no log has; ESC, of colours, is one that logs do have."""
+
+
+_FORMS: Final[Sequence[tuple[Callable[[str], bool], Callable[[str], Iterator[ImportedResult]]]]] = (
+    (benchmark_model.is_log, benchmark_model.read_log),
+    (result_message.is_text_message, result_message.read_text_message),
+    (is_printed_block, read_printed_blocks),
+    (evaluation_logs.is_log, evaluation_logs.read_log),
+    (table.is_table, table.read_table),
+)
+"""What tells each form of text, and reads it."""
 
 
 def read_results(content: bytes) -> list[ImportedResult]:
@@ -125,12 +134,9 @@ def _read(content: bytes) -> list[ImportedResult]:
             if isinstance(error, NotReadableError):
                 raise
             raise NotReadableError(f"the JSON is damaged or cut off: {error}; {_EXPECTED}") from error
-    if benchmark_model.is_log(text):
-        return list(benchmark_model.read_log(text))
-    if result_message.is_text_message(text):
-        return list(result_message.read_text_message(text))
-    if is_printed_block(text):
-        return list(read_printed_blocks(text))
+    for recognises, read in _FORMS:
+        if recognises(text):
+            return list(read(text))
     if text.lstrip().lower().startswith("node type,"):
         raise NotReadableError(f"an operator profile has no inference time; {_EXPECTED}")
     raise NotReadableError(f"no tool's output that is known; {_EXPECTED}")

@@ -25,14 +25,16 @@ class NotReadableError(ValueError):
 class ImportedResult:
     """One run of another tool. `model` and `device` are None where the file does not name them.
 
-    `delegate`: how the model was run, as far as the file tells; `settings`: what else it says.
+    `delegate`: how the model was run, as far as the file tells. `measurement` is None where the model did not
+    run, of which `status` then is the file's word.
     """
 
     tool: str
     model: str | None
     delegate: str
     device: str | None
-    measurement: Measurement
+    measurement: Measurement | None
+    status: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.orchestrator.cli.conftest import Shell
-from tests.orchestrator.results.test_imports import AI_HUB, LOG
+from tests.orchestrator.results.test_imports import AI_HUB, LOG, OLD, TABLE, TOP_K
 
 FILES = {"bench.log": LOG, "profile.json": json.dumps(AI_HUB)}
 
@@ -60,6 +60,27 @@ def test_no_verdict_is_given_over_them_and_they_cannot_be_run_again(imported: Sh
     assert "was imported from bench.log" in imported.farm("repro", "mobilenet phones").err
     assert "imported" not in imported.farm("devices").out
     assert imported.farm("retry", "phones").out == "phones: no cell to retry\n"
+
+
+def test_a_mean_is_shown_as_a_mean_and_a_row_without_a_time_as_its_status(imported: Shell) -> None:
+    files = {"old.log": OLD, "compat.md": TABLE, "ranks.txt": TOP_K}
+    for name, text in files.items():
+        imported.write(name, text)
+    assert imported.farm("import", *files, "--campaign", "means").code == 0
+    table = imported.farm("results", "means").out
+    assert "mean 250°" in table
+    assert "no p50" not in table
+    assert "Nothing was measured" not in table
+    assert "failed; imported: table, file compat.md" in table
+    every = imported.farm("results", "means", "-v").out
+    assert "mean 250 ms" in every
+    shown = imported.farm("show", "ranks").out
+    assert "mean        76.6 ms" in shown
+    assert "told        top1 0.733333, top10 0.96" in shown
+    assert "whole model" not in shown
+    rows = {row["model"]: row for row in imported.farm("results", "means", "--json").json()}
+    assert (rows["alexnet"]["latency_ms"]["mean"], rows["alexnet"]["latency_ms"]["p50"]) == (12.3, None)
+    assert (rows["odd"]["status"], rows["odd"]["imported"]["file"]) == ("failed", "compat.md")
 
 
 def test_hostile_and_endless_names_are_one_short_line_each_in_a_pipe_too(imported: Shell) -> None:

@@ -144,6 +144,74 @@ def test_a_log_of_an_old_release_has_a_mean_alone_and_several_runs_are_several_r
     assert [r.model for r in read_results((OLD + LOG).encode())] == ["m.tflite", "mobilenet_v2.tflite"]
 
 
+DIFF = """\
+INFO: Evaluated: 100%
+Num evaluation runs: 50
+Reference run latency: avg=84364.2(us), std_dev=12525(us)
+Test run latency: avg=7281.64(us), std_dev=2089(us)
+OutputDiff[0]: avg_error=1.96277e-05, std_dev=6.95767e-06
+OutputDiff[1]: avg_error=0.5, std_dev=0.1
+"""
+TOP_K = """\
+Num evaluation runs: 300
+Preprocessing latency: avg=13772.5(us), std_dev=11398(us)
+Inference latency: avg=76578.4(us), std_dev=14836(us)
+Top-1 Accuracy: 0.733333
+Top-10 Accuracy: 0.96
+"""
+MAP = """\
+Num evaluation runs: 300
+Inference latency: avg=74977.5(us), std_dev=2371(us)
+Average Precision [IOU Threshold=0.5]: 0.349581
+Average Precision [IOU Threshold=0.95]: 0.02
+Overall mAP: 0.206576
+"""
+TABLE = """\
+| Model | Status | Galaxy S24 (ms) |
+|---|:--:|--:|
+| alexnet | fully delegated | 12.3 |
+| distil-whisper | partially delegated | 205 ms |
+| odd | failed | - |
+"""
+
+
+def test_the_lists_of_the_evaluation_tools_are_read_with_their_means() -> None:
+    found = one(DIFF)
+    latency, accuracy = found.measurement.latency_ms, found.measurement.accuracy
+    assert (found.tool, latency.mean, latency.p50, found.measurement.samples) == (
+        "inference-diff", 7.28164, None, 50,
+    )  # fmt: skip
+    assert found.measurement.settings["reference_run_ms"] == "84.3642"
+    assert [output.mean_abs for output in accuracy.outputs] == [1.96277e-05, 0.5]
+    assert (accuracy.mean_abs, accuracy.verdict) == (0.5, None)
+    ranks = one(TOP_K)
+    assert ranks.measurement.labelled is not None
+    assert (ranks.measurement.labelled.right, ranks.measurement.labelled.share) == (220, 0.733333)
+    assert (ranks.measurement.settings["top1"], ranks.measurement.settings["top10"]) == ("0.733333", "0.96")
+    detected = one(MAP)
+    assert detected.measurement.latency_ms.mean == 74.9775
+    assert detected.measurement.settings == {
+        "processes": "1", "AP@0.5": "0.349581", "AP@0.95": "0.02", "mAP": "0.206576",
+    }  # fmt: skip
+    assert [r.tool for r in read_results((DIFF + TOP_K).encode())] == [
+        "inference-diff",
+        "image-classification",
+    ]
+
+
+@pytest.mark.parametrize("separator", ["|", ",", ";", "\t"])
+def test_a_table_of_model_status_and_ms_is_read_in_any_form(separator: str) -> None:
+    rows = [line.strip("|").split("|") for line in TABLE.splitlines() if "--" not in line]
+    text = TABLE if separator == "|" else "\n".join(separator.join(c.strip() for c in row) for row in rows)
+    full, partial, failed = read_results(text.encode())
+    assert full.measurement is not None
+    assert partial.measurement is not None
+    assert (full.model, full.measurement.latency_ms.mean) == ("alexnet", 12.3)
+    assert full.measurement.settings["status"] == "fully delegated"
+    assert partial.measurement.latency_ms.mean == 205
+    assert (failed.model, failed.measurement, failed.status) == ("odd", None, "failed")
+
+
 @pytest.mark.parametrize("content", [MESSAGE.encode(), BINARY], ids=["text", "binary"])
 def test_a_result_message_is_read_in_both_forms(content: bytes) -> None:
     (found,) = read_results(content)
@@ -231,6 +299,13 @@ def test_reports_in_json_are_read() -> None:
         (b'{"latency": {"num_runs": 5, "avg_ms": -1}}', "a time of -1.0 ms"),
         (b'{"latency": {"num_runs": 0, "avg_ms": 1}}', "0 runs"),
         (b'{"execution_summary": {}}', "execution_summary has no inference time"),
+        (b"Num evaluation runs: 50\nTest run latency: avg=5(us), std_dev=0(us)\n", "the list is cut off"),
+        (DIFF.replace("Test run", "Run").encode(), "no line 'Test run latency: avg=...(us)'"),
+        (DIFF[DIFF.index("Ref") :].encode(), "it begins with 'Num evaluation runs: 50'"),
+        (TOP_K.replace("0.96", "9.6").encode(), "an accuracy that is not between 0 and 1"),
+        (TABLE.replace("12.3", "fast").encode(), "row 2 of the table: 'fast' is not a time in ms"),
+        (TABLE.replace("| 12.3 ", "").encode(), "row 2 of the table has 2 cells, its heading 3"),
+        (b"model,status,ms\n", "the table has no rows"),
     ],
 )
 def test_another_file_says_in_one_line_what_was_expected(content: bytes, words: str) -> None:
@@ -263,6 +338,9 @@ _LONG = 200_000
         MESSAGE.replace("num_runs: 60", "num_runs: 1e999"),
         MESSAGE.replace("peak_mem_mb: 3.5", "peak_mem_mb: 1e999"),
         LOG.replace("overall=64", f"overall={'9' * 400}"),
+        f"Num evaluation runs: 5\nOutputDiff[{'9' * _LONG}\nTop-1 Accuracy: {'9' * _LONG}",
+        f"model,status,ms{' ' * _LONG}\n{'|' * _LONG}",
+        f"|model|status|{'ms ' * _LONG}|\n{'|-' * _LONG}",
     ],
 )
 def test_a_hostile_file_is_refused_at_once(text: str) -> None:
