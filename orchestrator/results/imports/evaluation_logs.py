@@ -30,7 +30,7 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(slots=True)
 class _Run:
-    """What the lines of one evaluation said; `items` by output, k or IoU threshold, as they were printed."""
+    """The figures in the lines of one evaluation; `items` by output, k or IoU threshold, as printed."""
 
     runs: int
     latency_us: dict[str, float]

@@ -107,7 +107,7 @@ _FORMS: Final[Sequence[tuple[Callable[[str], bool], Callable[[str], Iterator[Imp
     (evaluation_logs.is_log, evaluation_logs.read_log),
     (table.is_table, table.read_table),
 )
-"""What tells each form of text, and reads it."""
+"""The recognition and the reader of each form of text."""
 
 
 def read_results(content: bytes) -> list[ImportedResult]:
