@@ -45,14 +45,15 @@ _SCHEMES = ("zoo:", "https:", "pypi:", "npm:")
 class How:
     """The settings of a model's measurement.
 
-    `options`: of the delegate, such as `threads`. `inputs`: as the key `inputs` of `models.yaml`. `device`: a
-    device id or glob, needed where several host the delegate. `force`: no earlier result is reused. `note`
-    receives a line for each slow step.
+    `options`: of the delegate, such as `threads`. `inputs`, `signature`: as these keys of `models.yaml`.
+    `device`: a device id or glob, needed where several host the delegate. `force`: no earlier result is
+    reused. `note` receives a line for each slow step.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
     options: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    signature: str | None = None
     device: str | None = None
     force: bool = False
     note: Callable[[str], None] = lambda _: None
@@ -180,6 +181,8 @@ def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str,
     """Return the campaign as a file would have it, so that the same rules and messages hold."""
     name = Path(str(model).removeprefix("zoo:")).stem or "model"
     entry = {"id": name, "source": _source(model), **accuracy}
+    if how.signature is not None:
+        entry["signature"] = how.signature
     document: dict[str, Any] = {
         "version": 1,
         "campaign": name,

@@ -52,6 +52,7 @@ class ModelEntry:
     `.tflite` file that it yields. `platform` and `python` choose the wheel of a `pypi:` source.
     `inputs` maps an input's name to its data; `soft_limit_s` bounds one attempt, in seconds, and
     `queue_limit_s` its cells' time in the queue (None: no limit). `reuse`: in place of the campaign's rule.
+    `signature`: the key of the one whose graph is measured in place of the first graph.
     `place`: line and column of the source in the campaign file, from 1; None without a file.
     """
 
@@ -67,6 +68,7 @@ class ModelEntry:
     queue_limit_s: float | None = None
     reuse: str | None = None
     retry: RetryEntry | None = None
+    signature: str | None = None
     place: tuple[int, int] | None = field(default=None, compare=False)
 
 

@@ -166,6 +166,7 @@ class _Builder:
                 reuse=model.reuse,
                 retry=RetryEntry(**retry) if retry else None,
                 data=_data(model.accuracy) if model.accuracy else None,
+                signature=model.signature,
                 place=(source.line + 1, source.column + 1),
             )
 

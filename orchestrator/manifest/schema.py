@@ -344,7 +344,7 @@ class Defaults(Keys):
 class Model(Keys):
     """One model: its source, and what is different for it."""
 
-    refused: ClassVar[Mapping[str, str]] = {"task": LATER, "signature": LATER, "gate": LATER}
+    refused: ClassVar[Mapping[str, str]] = {"task": LATER, "gate": LATER}
 
     id: Annotated[str, Text(limit=120, numeric=True)] = required(
         "The model's name in tables, pages and rules."
@@ -359,6 +359,10 @@ class Model(Keys):
     python: (
         Annotated[str, Text(r"3\.\d{1,2}", "expected a Python version such as 3.11", numeric=True)] | None
     ) = key("Which wheel of a pypi: source, by its Python version.")
+    signature: Annotated[str, Text(limit=200, numeric=True)] | None = key(
+        "The signature whose graph is measured, by its key; left out: the first graph. Names of inputs and "
+        "outputs are the signature's."
+    )
     measure: Measure | None = key("How long this model is measured; overrides `defaults`.")
     inputs: Annotated[dict[str, Input], Entries(MAX_INPUTS)] = key(
         "Shapes and values of inputs, by their names.", {}

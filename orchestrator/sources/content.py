@@ -43,9 +43,8 @@ def origins_of(campaign: Campaign, files: Mapping[str, str]) -> dict[str, ModelO
 
 def _source(entry: ModelEntry) -> str:
     """Return the source as the user wrote it, a file of the command line as a campaign file would name it."""
-    if entry.place is None:
-        return f"./{Path(entry.source).name}"
-    return without_credentials(entry.source)
+    source = f"./{Path(entry.source).name}" if entry.place is None else without_credentials(entry.source)
+    return source if entry.signature is None else f"{source} (signature {entry.signature})"
 
 
 def _licences() -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from orchestrator.errors import UsageError
 from orchestrator.sources.content import Requirement
 from orchestrator.sources.pypi import recall, remember
 from orchestrator.sources.store import Store, StoredFile, too_large, wrong_hash
+from runtime.model.signatures import signature_file
 from runtime.model.skeleton import is_skeleton, restore_skeleton
 
 SKELETON_SUFFIX = ".skel"
@@ -98,6 +99,18 @@ def store_skeleton(path: Path, store: Store, expected_sha256: str | None, requir
     found = store.put(io.BytesIO(model), shown, expected_sha256, require)
     remember(store, key, found)
     return found
+
+
+def store_signature(store: Store, file: StoredFile, key: str, shown: str) -> StoredFile:
+    """Store the model whose first graph is that of a signature of `file`.
+
+    Raises `UsageError` for an unknown signature, and for a file that the reader refuses.
+    """
+    try:
+        content = signature_file(store.path(file.sha256).read_bytes(), key)
+    except ValueError as error:
+        raise UsageError(f"{shown}: signature {key!r}: {error}") from error
+    return store.put(io.BytesIO(content), shown)
 
 
 def _read_skeleton(path: Path) -> tuple[bytes, str]:

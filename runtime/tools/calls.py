@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 USAGE: Final = 2
 """Exit code for a wrong call or a file that cannot be used, the same as Click's and the farm's."""
+
+SignatureKey = Annotated[
+    str | None,
+    typer.Option(
+        "--signature", metavar="KEY", help="Take this signature's graph; by default the first graph."
+    ),
+]
+"""The option by which a verb takes another graph of the file than the first one."""
 
 
 def rules_of(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:

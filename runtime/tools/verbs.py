@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from runtime.tools.calls import USAGE, clear_errors, options_of, refuse, rules_of, visible
+from runtime.tools.calls import USAGE, SignatureKey, clear_errors, options_of, refuse, rules_of, visible
 from runtime.tools.model_bisect import verb as bisect_verb
 from runtime.tools.model_diff import verb as diff_verb
 
@@ -126,6 +126,7 @@ def plan(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Choose kernels as kept times of earlier starts say.")
     ] = False,
+    signature: SignatureKey = None,
     as_json: Json = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz.")] = False,
 ) -> int:
@@ -140,7 +141,7 @@ def plan(
     if as_json and as_dot:
         refuse("--json and --dot are two forms of one plan; give one of them")
     options = options_of(option or [], threads)
-    with clear_errors(file), readable_model(file) as (_, model):
+    with clear_errors(file), readable_model(file, signature) as (_, model):
         planner = model_plan.planner_of(delegate, options, device_class, is_tuned=tuned)
         found = model_plan.model_plan(model, planner)
         if as_json:
@@ -174,6 +175,7 @@ def profile(
         typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=_MOST_ROUNDS, help="Runs of each pass.")] = 10,
+    signature: SignatureKey = None,
     as_json: Json = False,
 ) -> int:
     """Run a model and show what its kernels and operators take.
@@ -187,7 +189,7 @@ def profile(
     options = options_of(option or [], threads)
     rules = rules_of(input_ or [], shape or [])
     further = [_delegate(text) for text in then or []]
-    with clear_errors(file), readable_model(file) as (path, _):
+    with clear_errors(file), readable_model(file, signature) as (path, _):
         found = model_profile.profile_file(path, delegate, options, rules, rounds, further)
         if as_json:
             typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from runtime.tools.calls import clear_errors, options_of, rules_of, visible
+from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected, Suspect
@@ -41,6 +41,7 @@ def bisect(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the wrong operators; bisected by default.")
     ] = None,
+    signature: SignatureKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> int:
     """Find the first operator that a delegate computes wrongly.
@@ -54,7 +55,7 @@ def bisect(
     from runtime.tools.model_info.source import readable_model
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
-    with clear_errors(file), readable_model(file) as (path, model):
+    with clear_errors(file), readable_model(file, signature) as (path, model):
         details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
         pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
         found = search.bisect(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from runtime.tools.calls import clear_errors, options_of, rules_of, visible
+from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected
@@ -53,6 +53,7 @@ def diff(
         bool,
         typer.Option("--per-operator", help="Add each operator's own error, run alone on the first set."),
     ] = False,
+    signature: SignatureKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> int:
     """Compare a delegate's outputs with a reference's, as LiteRT's Inference Diff does.
@@ -67,7 +68,7 @@ def diff(
     from runtime.tools.model_info.source import readable_model
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
-    with clear_errors(file), readable_model(file) as (path, model):
+    with clear_errors(file), readable_model(file, signature) as (path, model):
         request = comparing.Request(Setting.of(delegate, options), reference, runs, seed, rules)
         found = comparing.difference(model, path, request, _progress(runs))
         bisected = (

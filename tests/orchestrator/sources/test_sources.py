@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from orchestrator.manifest import ModelEntry
 from orchestrator.sources import check_all, resolve, resolve_all
 from orchestrator.sources.store import Store
 from orchestrator.sources.zoo import zoo_folder, zoo_models
+from runtime.model.reader import load_model
 from tests.needs import REPOSITORY
+from tests.runtime.api.test_interpreter_api import two_signatures
 
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(200))
 OTHER = b"\x1c\x00\x00\x00TFL3" + bytes(200)
@@ -104,6 +107,23 @@ DEMO = {
     "torchvision_mobilenet_v2__static_int8",
 }
 PERMISSIVE = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT", "CC-BY-4.0"}
+
+
+def test_a_signature_is_stored_as_a_model_of_its_own_whose_names_are_its_own(
+    tmp_path: Path, store: Store
+) -> None:
+    content = two_signatures()
+    (tmp_path / "m.tflite").write_bytes(content)
+    entry = ModelEntry("m", "m.tflite", sha256=sha256(content), signature="alone")
+    found = resolve(entry, store, tmp_path)
+    assert found.problem is None
+    assert found.sha256 != sha256(content), "the pin is of the file, the stored model is the graph's"
+    (graph, *_) = load_model(store.path(found.sha256)).subgraphs
+    assert [graph.tensors[index].name for index in graph.inputs] == ["value"]
+    with pytest.raises(
+        UsageError, match=r"m\.tflite: signature 'x': no signature 'x'; the model has pair, alone"
+    ):
+        resolve(replace(entry, signature="x"), store, tmp_path)
 
 
 def test_the_zoo_lists_every_skeleton_with_its_source_and_a_permissive_licence() -> None:
