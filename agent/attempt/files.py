@@ -29,6 +29,7 @@ from agent.processes.supervisor import LOG_FILE
 from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
 from agent.wire.measurement import Delegation, LabelledScore, Measurement, ProcessSamples
 from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
+from agent.wire.profile import Profile
 from runtime.common.durable import write_atomically
 
 JOB_FILE: Final = "job.json"
@@ -189,6 +190,14 @@ class ThroughputReport(PassReport):
     runs: Count = 0
     wall_ns: Integer = 0
     why_not: Text = ""
+
+
+class ProfileReport(PassReport):
+    """The report of the process that timed each kernel and operator by itself."""
+
+    name = "profile"
+    who = "the profiling process"
+    found: Profile | None = None
 
 
 class RunnerResult(Wire):

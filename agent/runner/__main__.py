@@ -1,4 +1,4 @@
-"""The runner's nine modes, each a process of its own.
+"""The runner's ten modes, each a process of its own.
 
 python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JSON on stdout
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
@@ -8,6 +8,7 @@ python -m agent.runner --measure JOB.json FOLDER INDEX TUNING DESCRIPTOR
 python -m agent.runner --labelled JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --sustained JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --throughput JOB.json FOLDER DESCRIPTOR
+python -m agent.runner --profile JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --sensors JOB.json...           read the sensors of the jobs' devices until SIGTERM
 """
 
@@ -39,9 +40,12 @@ def main(arguments: list[str]) -> int:
         case ["--measure", job, folder, *numbers] if len(numbers) == 3 and all(map(str.isdecimal, numbers)):
             measure = import_module("agent.runner.turns.measure").measure_process
             measure(Path(job), Path(folder), *map(int, numbers))
-        case [("--labelled" | "--sustained" | "--throughput") as mode, job, folder, number] if (
-            number.isdecimal()
-        ):
+        case [
+            ("--labelled" | "--sustained" | "--throughput" | "--profile") as mode,
+            job,
+            folder,
+            number,
+        ] if number.isdecimal():
             name = mode.removeprefix("--")
             run_pass = getattr(import_module(f"agent.runner.passes.{name}"), f"{name}_process")
             run_pass(Path(job), Path(folder), int(number))

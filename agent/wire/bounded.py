@@ -36,6 +36,9 @@ MAX_EPOCHS: Final = 4096
 MAX_FALLBACKS: Final = 8192
 """Most operators of which a delegation report says why they stayed on the CPU. A report with a reason of
 100 characters each is 1.4 MB then, below the limit of a result (2 MiB); its counts cover all operators."""
+MAX_PROFILED: Final = 2048
+"""Most operators, and most kernels, that a profile lists. Some 250 bytes each leave room for the fallbacks in
+a result (2 MiB); of more, the slowest are listed, and the profile says how many are left out."""
 MAX_WARNINGS: Final = 1024
 """Most warnings of one measurement. Each of up to 40 processes raises a handful."""
 MAX_RANK: Final = 32

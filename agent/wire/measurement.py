@@ -30,6 +30,7 @@ from agent.wire.bounded import (
     Text,
     Wire,
 )
+from agent.wire.profile import Profile
 
 
 class Fallback(Wire):
@@ -449,7 +450,7 @@ class Measurement(Wire):
 
     `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
-    nothing by timing. `sustained` and `throughput` are null unless asked for.
+    nothing by timing. `sustained`, `throughput` and `profile` are null unless asked for.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
     what it is made of, in the order of measurement; empty in results from before they were kept.
     """
@@ -475,4 +476,5 @@ class Measurement(Wire):
     device: DeviceTime = DeviceTime()
     sustained: Sustained | None = None
     throughput: Throughput | None = None
+    profile: Profile | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)

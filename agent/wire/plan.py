@@ -1,7 +1,7 @@
 """The plan of a cell's measurement: its counts, its labelled data, the data of its inputs."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -23,6 +23,11 @@ from agent.wire.bounded import (
     Small,
     Wire,
 )
+from agent.wire.profile import ProfileDetail
+
+PROFILE_S: Final = 10.0
+"""Seconds of the runs of a profile, about: a slower model gets fewer rounds. Chosen: ten rounds of a model of
+half a second, which runs twice in each."""
 
 
 class LabelledData(Wire):
@@ -62,7 +67,8 @@ class MeasurePlan(Wire):
     blocks have as many rounds as the variances of the first ones make worthwhile.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
-    another one keeps several runs in flight. `outputs`: the kinds of outputs.
+    another one keeps several runs in flight. `profile`: what a further one times one by one. `outputs`: the
+    kinds of outputs.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
@@ -79,6 +85,7 @@ class MeasurePlan(Wire):
     labelled: LabelledData | None = None
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
+    profile: ProfileDetail | None = None
     outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=MAX_OUTPUTS)
 
     @property
@@ -102,8 +109,9 @@ class MeasurePlan(Wire):
     @property
     def passes_s(self) -> tuple[float, ...]:
         """Seconds of each pass that a process makes once everything is timed."""
-        sustained = () if self.sustained_s is None else (self.sustained_s,)
-        return sustained if self.throughput is None else (*sustained, self.throughput.seconds)
+        profile = None if self.profile is None else PROFILE_S
+        counted = None if self.throughput is None else self.throughput.seconds
+        return tuple(seconds for seconds in (profile, self.sustained_s, counted) if seconds is not None)
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -120,6 +128,8 @@ class MeasurePlan(Wire):
             del fields["sustained_s"]
         if self.throughput is None:
             del fields["throughput"]
+        if self.profile is None:
+            del fields["profile"]
         if not self.outputs:
             del fields["outputs"]
         return fields

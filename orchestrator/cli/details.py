@@ -13,6 +13,7 @@ from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.detail_lines import init_lines, spread_lines, sustained_lines, throughput_line
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
+from orchestrator.results.profiles import profile_line
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.wording import first_line, grouped
@@ -74,6 +75,8 @@ def _figures(cell: CellRecord) -> Iterator[str]:
     yield from (_line(name, said) for name, said in init_lines(cell))
     if (counted := throughput_line(cell)) is not None:
         yield _line("throughput", counted)
+    if (timed := profile_line(cell)) is not None:
+        yield _line("profile", timed)
     yield from (_line(name, said) for name, said in sustained_lines(cell))
     if cell.measurement is not None:
         yield from (_line(name, said) for name, said in spread_lines(cell.measurement))

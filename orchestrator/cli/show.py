@@ -12,6 +12,9 @@ from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results.export import cell_document, manifest_json
+from orchestrator.results.profiles import profile_heading, profile_of
+from orchestrator.results.records import CellRecord
+from runtime.common.profile import Form, written
 
 
 def show(
@@ -27,21 +30,32 @@ def show(
         bool,
         typer.Option("--all", "-a", help="Also print every figure, fallback, setting, attempt and sample."),
     ] = False,
+    profile: Annotated[
+        Form | None,
+        typer.Option(
+            "--profile",
+            help="Print its profile: as text, as LiteRT's tables or csv, or as a flame graph for a browser.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Show one cell in ten lines, or with --all in full.
 
     The ten lines say what was measured and how, its verdict, grade, accuracy, delegation, start and memory.
+    A profile is there where the campaign asked for one, by `measure: {profile: kernels}`.
 
     Examples:
       farm show iris gpu
       farm show 3f2a
       farm show nightly --manifest
+      farm show iris gpu --profile flame > iris.html
     """
     with open_farm() as farm:
         if manifest:
             return _manifest(farm, " ".join(cell), as_json)
         record = farm.reading.cell(" ".join(cell))
+        if profile is not None:
+            return _profile(record, profile)
         processes = farm.reading.samples(record) if everything or as_json else []
     if as_json:
         output.raw(cell_document(record, processes))
@@ -49,6 +63,15 @@ def show(
         output.line(brief_text(record))
         if everything:
             output.line("\n" + cell_text(record, processes))
+    return OK
+
+
+def _profile(cell: CellRecord, form: Form) -> int:
+    found = profile_of(cell)
+    if isinstance(found, str):
+        raise UsageError(f"cell {cell.cell_id} has no profile: {found}")
+    for line in written(found, profile_heading(cell), form):
+        output.raw(f"{line}\n")
     return OK
 
 

@@ -199,7 +199,6 @@ class Measure(Keys):
 
     refused: ClassVar[Mapping[str, str]] = {
         "timing": LATER,
-        "profile": LATER,
         "processes": "was replaced; write `blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process",
         "timed": "was replaced; write `rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take "
         "turns by slices",
@@ -228,6 +227,9 @@ class Measure(Keys):
     throughput: Throughput | None = key(
         "A pass that counts the runs finished in a second while several are in flight."
     )
+    profile: (
+        Annotated[Literal["none", "ops", "kernels"], Choice(("none", "ops", "kernels"), "profile")] | None
+    ) = key("A pass that times each operator by itself, or each kernel too.")
 
 
 class Limits(Keys):

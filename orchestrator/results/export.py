@@ -319,6 +319,7 @@ def cell_document(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
             "samples_sha256": None if m is None else m.samples_sha256,
             "environment": cell.environment,
             "facts": cell.facts,
+            "profile": None if m is None or m.profile is None else m.profile.model_dump(mode="json"),
             "attempts": [_attempt(a) for a in cell.attempts],
             "processes": [p.model_dump(mode="json") for p in processes],
         },

@@ -18,6 +18,7 @@ from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
 from orchestrator.results.metrics import CI95, P50
+from orchestrator.results.profiles import profile_heading, profile_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines
 from orchestrator.results.wording import grouped
@@ -32,6 +33,7 @@ from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
 from orchestrator.site.pages import Facts
 from orchestrator.site.publish import replaced_folder
+from runtime.common.profile import ModelProfile, written
 
 SITE_FORMAT = 1
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
@@ -95,6 +97,9 @@ class _Writer:
         original = self._archive.origin(cell)
         page = cell_page(campaign, cell, baseline, original, processes, note)
         self._page(links.cell_page(cell.cell_id), "cell", page=page)
+        if isinstance(profile := profile_of(cell), ModelProfile):
+            flame = "\n".join(written(profile, profile_heading(cell), "flame"))
+            self._file(links.flame_page(cell.cell_id), flame)
         if original is None:
             self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
 

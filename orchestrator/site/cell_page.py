@@ -11,6 +11,7 @@ from orchestrator.results import format as text
 from orchestrator.results.detail_lines import count_pair, spread_lines, stage_pairs, throughput_line
 from orchestrator.results.metric import Metric, Section
 from orchestrator.results.metrics import in_section
+from orchestrator.results.profiles import profile_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.results.wording import Footnotes
@@ -19,6 +20,7 @@ from orchestrator.site.figures import figure, setting_rows
 from orchestrator.site.pages import Facts, Figure
 from orchestrator.site.plots import histogram, process_name, scatter
 from orchestrator.site.sustained_plot import sustained_view
+from runtime.common.profile import written
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -58,6 +60,7 @@ def cell_page(
         "accuracy": () if m is None else accuracy_facts(cell, m),
         "spread": () if m is None else _spread(m),
         "throughput": throughput_line(cell),
+        "profile": _profile(cell),
         "sustained": sustained_view(cell),
         "scatter": scatter(processes, None if counted is None else counted.p50),
         "histogram": histogram(processes),
@@ -68,6 +71,14 @@ def cell_page(
         "settings": () if m is None else setting_rows(m.settings),
         "spec": _spec(cell),
     }
+
+
+def _profile(cell: CellRecord) -> tuple[str, str] | None:
+    """Return the profile as text and empty, or empty and why there is none; None if it was not asked for."""
+    if cell.measurement is None or cell.measurement.profile is None:
+        return None
+    found = profile_of(cell)
+    return ("", found) if isinstance(found, str) else ("\n".join(written(found, cell.model, "text")), "")
 
 
 def _figures(section: Section, cell: CellRecord, notes: Footnotes) -> tuple[tuple[Metric, Figure], ...]:

@@ -45,6 +45,11 @@ def cell_data(cell_id: str) -> str:
     return f"data/cells/{slug(cell_id)}.json"
 
 
+def flame_page(cell_id: str) -> str:
+    """Return the flame graph of a cell's profile: a page that stands alone, to be sent to others."""
+    return f"data/flames/{slug(cell_id)}.html"
+
+
 def campaign_data(campaign_id: str, suffix: str) -> str:
     """Return the file of a campaign's results, `suffix` json or csv."""
     return f"data/{slug(campaign_id)}.{suffix}"

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from runtime.common.profile import ModelProfile
 from runtime.common.stages import stage
 from runtime.delegates.asynchrony import NotStarted, RunSlot
 from runtime.delegates.base import PartitionDelegate
@@ -32,7 +33,7 @@ from runtime.model.reader import load_model, read_model
 from runtime.ops.support.registry import CustomRegistrar, custom_operator
 from runtime.ops.support.value import Array, Shape, constant_array
 from runtime.plan.calls import check_operators
-from runtime.plan.profile import ModelProfile, StepTime, model_profile
+from runtime.plan.profile import StepTime, model_profile
 from runtime.plan.program import Program
 from runtime.plan.subgraph import PlannedSubgraph
 

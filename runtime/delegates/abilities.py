@@ -3,13 +3,15 @@
 `runtime.tools.operator_check` compares every operator of a delegate with the CPU path on one device; what
 differs there is not delegated to that device any more. `runtime.tools.priming` lets a delegate compile what
 given models need on its device: nothing is packed, timed or run, and a model that is opened later finds its
-kernels. `runtime.plan.profile` reads the time of each kernel of one run.
+kernels. `runtime.plan.profile` reads the time of each kernel of one run, `runtime.measure.profile` the peaks
+of the device.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from runtime.common.profile import Peaks
 from runtime.delegates.base import Array, Partition
 
 
@@ -88,3 +90,11 @@ class ProfiledPartition(Protocol):
 
         Such a run takes longer than `invoke`, and the sum of its times is not what `invoke` takes.
         """
+
+
+@runtime_checkable
+class HasPeaks(Protocol):
+    """A delegate that measures how fast its device computes and moves data at best."""
+
+    def peaks(self) -> Peaks:
+        """Run two small programs, some tenths of a second. Raises `DelegateError` where it cannot."""

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import typer
 
+from runtime.common.litert_statistics import Statistics
 from runtime.delegates.base import Array, CountsMemory
 from runtime.errors import FarmRuntimeError
 from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo, parse, usage
 from runtime.evaluation.inputs import InputSettings
-from runtime.evaluation.loop import NS_PER_US, Pace, Statistics, StopRule, run_loop
+from runtime.evaluation.loop import NS_PER_US, Pace, StopRule, run_loop
 from runtime.evaluation.report import MB, Timings, delegate_line, document, phase_line, summary_lines
 from runtime.measure.loading import NotDelegatedError, Opened, Opener
 from runtime.measure.memory import peak_bytes, reset_peak

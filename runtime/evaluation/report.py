@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from runtime.evaluation.loop import Statistics, StopRule
+from runtime.common.litert_statistics import Statistics
+from runtime.evaluation.loop import StopRule
 from runtime.measure.memory import resident_bytes
 
 MIB: Final = 2**20

@@ -54,6 +54,7 @@ def model_verbs() -> typer.Typer:
         epilog=_examples(
             "farm model profile my.tflite",
             "farm model profile my.tflite --delegate cpu --rounds 30 --json",
+            "farm model profile my.tflite --format flame > flame.html",
             "farm model profile bert.tflite --threads 2 --input ids=0..999 --shape ids=1,128",
         ),
     )(profile)
@@ -176,13 +177,18 @@ def profile(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=_MOST_ROUNDS, help="Runs of each pass.")] = 10,
     signature: SignatureKey = None,
+    form: Annotated[
+        Literal["text", "tables", "csv", "flame"],
+        typer.Option("--format", help="tables and csv: LiteRT's; flame: a page for a browser."),
+    ] = "text",
     as_json: Json = False,
 ) -> int:
     """Run a model and show what its kernels and operators take.
 
     A pass of its own: every kernel is run by itself and waited for, so the sum is not the latency of a run,
-    which is measured before and printed beside it.
+    which is measured before and printed beside it. Rates are compared with measured peaks of the device.
     """
+    from runtime.common import profile as forms
     from runtime.tools import model_profile
     from runtime.tools.model_info.source import readable_model
 
@@ -194,8 +200,11 @@ def profile(
         if as_json:
             typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))
         else:
-            for line in model_profile.lines(found, file.name):
-                typer.echo(visible(line))
+            keys = (key for key in ("device", "precision", "tuning") if key in found.settings)
+            told = ", ".join(f"{key} {found.settings[key]}" for key in keys)
+            heading = f"{file.name} on {found.delegate}: {told}"
+            for line in forms.written(found.profile, heading, form):
+                typer.echo(line if form == "flame" else "\t".join(map(visible, line.split("\t"))))
     return 0
 
 

@@ -204,3 +204,16 @@ def test_the_site_of_a_real_campaign_shows_its_results(campaign, visit, tmp_path
     timed = page.locator("#samples svg path.dots:not(.warm)").last.get_attribute("d")
     assert timed.count("h0") >= 12, "the last process; the first one is cold and not timed"
     assert page.locator("#environment dd").count() > 5
+
+
+def test_a_flame_graph_opens_and_a_click_enlarges_a_frame(site, visit):
+    farm = demo_farm()
+    cells = farm.cells(farm.campaign_list[0].campaign_id)
+    cell = next(one for one in cells if one.delegate == "gpu" and one.status == "done")
+    visit.open(site / links.flame_page(cell.cell_id))
+    frames = visit.page.locator(".frame > button")
+    names = frames.all_inner_texts()
+    assert names[0] == "one run"
+    assert "7 CONV_2D" in names
+    frames.last.click()
+    assert visit.page.locator("#about").inner_text().startswith(names[-1])

@@ -25,6 +25,7 @@ KERNELS_WITHOUT_OPERATORS = {
     "called_probe": "the function with which calls by address are tried",
     "enqueued": "the entry of one function that is a kernel",
     "grouped": "the entry of one function of work-groups",
+    "peaks": "what a device reaches at best",
     "portable": "in front of every kernel of work-groups: functions in their subset of C",
     "portable_opencl": "in front of the same: the macros of the subset in OpenCL C",
     "webgpu": "in front of every kernel that is translated for WebGPU: words of OpenCL C",

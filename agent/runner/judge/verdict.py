@@ -32,6 +32,7 @@ from agent.wire.measurement import (
     Variation,
 )
 from agent.wire.messages import Device, Reason, ReasonCode, Status
+from agent.wire.profile import Profile
 from runtime.common.statistics import estimate
 from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
@@ -93,6 +94,7 @@ class Figures(TypedDict, total=False):
     energy: Energy
     ratio: Ratio | None
     throughput: Throughput
+    profile: Profile
     sustained: Sustained
     labelled: LabelledScore
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from agent.attempt.files import RunnerResult, SustainedReport, ThroughputReport
+from agent.attempt.files import ProfileReport, RunnerResult, SustainedReport, ThroughputReport
 from agent.runner.judge.verdict import scored, with_figures
+from agent.runner.passes.profile import profile_of
 from agent.runner.passes.sustained import sustained
 from agent.runner.passes.telemetry import Telemetry
 from agent.runner.passes.throughput import throughput
@@ -26,6 +27,12 @@ def later_steps(arm: Arm, sensors: Telemetry) -> Iterator[Callable[[RunnerResult
         counted = arm.children.run_pass(ThroughputReport, arm.environments[0])
         return with_figures(result, throughput=throughput(counted, plan.throughput))
 
+    def one_by_one(result: RunnerResult) -> RunnerResult:
+        if plan.profile is None or result.measurement is None:
+            return result
+        report = arm.children.run_pass(ProfileReport, arm.environments[0])
+        return with_figures(result, profile=profile_of(report, plan.profile))
+
     def without_pause(result: RunnerResult) -> RunnerResult:
         if result.status is not Status.DONE:
             return result
@@ -36,6 +43,8 @@ def later_steps(arm: Arm, sensors: Telemetry) -> Iterator[Callable[[RunnerResult
         return
     if plan.throughput is not None:
         yield in_flight
+    if plan.profile is not None:
+        yield one_by_one
     if plan.sustained_s is not None:
         yield without_pause
     if plan.labelled is not None:

@@ -184,7 +184,9 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
         least = max(cell.plan.min_blocks, ROBUST_UNITS)
         blocks = {"min_blocks": least, "max_blocks": max(cell.plan.max_blocks, least)}
         # What follows the timed processes is no part of a comparison by turns.
-        plan = cell.plan.model_copy(update={**blocks, "sustained_s": None, "throughput": None})
+        plan = cell.plan.model_copy(
+            update={**blocks, "sustained_s": None, "throughput": None, "profile": None}
+        )
         inputs = {name: input_block(spec) for name, spec in cell.inputs.items()}
         entry = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
         yield entry | {"measure": measure_block(plan)} | ({"inputs": inputs} if inputs else {})

@@ -11,11 +11,13 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from runtime.common.profile import Peaks
 from runtime.delegates.abilities import Conformance, Primed
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.alternatives import unit_refusal
 from runtime.delegates.gpu.backends.choice import open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks
 from runtime.delegates.gpu.choose.tuning import Budget
 from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.graph.graph import Custom
@@ -129,6 +131,12 @@ class GpuDelegate(Offer):
         if not isinstance(self._backend, OpenClBackend):
             raise DelegateError(f"gpu delegate: the backend {self.options.backend} keeps no kernels")
         return prime(name, partitions, self._backend, self.options, self.way_of_partition)
+
+    def peaks(self) -> Peaks:
+        """See `runtime.delegates.abilities.HasPeaks`."""
+        if not isinstance(self._backend, OpenClBackend):
+            raise DelegateError(f"gpu delegate: the backend {self.options.backend} measures no peaks")
+        return measure_peaks(self._backend.opened)
 
     @property
     def opencl_context(self) -> Any:

@@ -1,7 +1,6 @@
-"""`farm model profile`: times the kernels and operators of a model, as text or JSON."""
+"""`farm model profile`: times the kernels and operators of a model."""
 
 from runtime.tools.model_profile.document import SCHEMA, document
-from runtime.tools.model_profile.measuring import Profiled, profile_file
-from runtime.tools.model_profile.text import lines
+from runtime.tools.model_profile.measuring import profile_file
 
-__all__ = ["SCHEMA", "Profiled", "document", "lines", "profile_file"]
+__all__ = ["SCHEMA", "document", "profile_file"]

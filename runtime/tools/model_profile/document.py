@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any, Final
 
-from runtime.tools.model_profile.measuring import Profiled
+from runtime.measure.profile import Profiled
 
 SCHEMA: Final = 1
 """The version of the document. It grows where a field goes or changes its meaning; readers of an older
@@ -25,6 +25,10 @@ def document(found: Profiled, file: str) -> dict[str, Any]:
         "run_ns": profile.run_ns,
         "sum_ns": profile.sum_ns,
         "caution": profile.caution,
+        "sums_ns": list(profile.sums_ns),
+        "stages_ns": dict(profile.stages_ns),
+        "peaks": None if profile.peaks is None else asdict(profile.peaks),
+        "no_peaks": profile.no_peaks,
         "rows": rows,
         "operators": [asdict(operator) for operator in profile.operators],
         "types": [asdict(one) for one in profile.types],

@@ -1,27 +1,17 @@
-"""Opens a model on a delegate, fills its inputs as a measurement does, and profiles it."""
+"""Profiles the model in a file, on one delegate or on several that share it."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError
-from runtime.measure.inputs import InputRule, make_pool
+from runtime.measure.inputs import InputRule
 from runtime.measure.loading import Opener
-from runtime.plan.profile import ModelProfile
-
-
-@dataclass(frozen=True, slots=True)
-class Profiled:
-    """A profile with the delegate's effective settings."""
-
-    delegate: str
-    settings: Mapping[str, str]
-    profile: ModelProfile
+from runtime.measure.profile import Profiled, profile_model
 
 
 def profile_file(
@@ -40,19 +30,9 @@ def profile_file(
     `InputSpecNeededError` for an input that needs a rule; and what the runtime raises.
     """
     opener = Opener.prepare(delegate, options, [_partition_delegate(*one) for one in further])
-    if hasattr(opener.factory, "load"):
-        raise DelegateError(f"delegate {delegate!r} runs whole models and tells nothing of what is in a run")
-    opened = opener.open(str(path), rules)
-    model = opened.model
-    assert isinstance(model, Interpreter)
-    details = model.get_input_details()
-    pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
-    for detail, values in zip(details, pool.sets[0], strict=True):
-        model.set_tensor(int(detail["index"]), values)
-    found = model.profile(rounds)
-    settings = dict(opened.describe())
-    model.close()
-    return Profiled(", ".join((delegate, *(name for name, _ in further))), settings, found)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = profile_model(opener, str(path), sha256, rules, rounds)
+    return replace(found, delegate=", ".join((delegate, *(name for name, _ in further))))
 
 
 def _partition_delegate(name: str, options: Mapping[str, Any]) -> PartitionDelegate:

@@ -56,8 +56,12 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     device = opencl_device(agent) if delegate == "gpu" else "host-cpu"
     # Further processes, which everybody need not wait for here.
     asked = {
-        "gpu": {"sustained_s": 0.4, "throughput": ThroughputPlan(in_flight=3, seconds=0.2)},
-        "litert": {"throughput": ThroughputPlan(in_flight=3, seconds=0.2)},
+        "gpu": {
+            "sustained_s": 0.4,
+            "throughput": ThroughputPlan(in_flight=3, seconds=0.2),
+            "profile": "kernels",
+        },
+        "litert": {"throughput": ThroughputPlan(in_flight=3, seconds=0.2), "profile": "ops"},
     }
     plan = THREE.model_copy(update=asked.get(delegate, {}))
     result = measured(agent, job(stored, delegate, device, plan=plan))
@@ -114,8 +118,25 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
         unread = any(part.clock_mhz is None for part in sustained.slices)
         assert unread == bool(sustained.clock_note), "a missing clock has its reason"
         lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
-        assert [life.what for life in lives[-2:]] == ["throughput", "sustained"], "all is timed by then"
+        assert [life.what for life in lives[-3:]] == ["throughput", "profile", "sustained"], (
+            "all is timed by then"
+        )
         assert any(phase.startswith("sustained: part 1 of") for phase in phases), phases
+    profile = found.profile
+    assert (profile is None) == (delegate == "cpu"), "only where it is asked for"
+    if delegate == "gpu":
+        assert (profile.detail, profile.missing, profile.left_out) == ("kernels", {}, 0)
+        assert profile.rows
+        assert {row.place for row in profile.rows} == {"kernel"}
+        assert sum(one.time_ns for one in profile.operators) == pytest.approx(
+            sum(row.time_ns for row in profile.rows)
+        )
+        assert profile.peaks.gflops > 0.1
+        assert profile.peaks.gigabytes > 0.1
+        assert {"parse", "compile"} <= set(profile.stages_ns)
+    elif delegate == "litert":
+        assert (profile.detail, profile.operators) == ("ops", ())
+        assert "runs whole models" in profile.missing["profile"]
     throughput = found.throughput
     assert (throughput is None) == (delegate == "cpu"), "only where it is asked for"
     if delegate == "gpu":

@@ -45,8 +45,8 @@ MISTAKES = {
     ),
     "notify_nobody": (added("notify: {}"), "7:9: missing key 'url'"),
     "measure_key_of_a_later_version": (
-        model("measure: {profile: true}"),
-        "4:41: key 'profile' is not supported by this version",
+        model("measure: {timing: true}"),
+        "4:41: key 'timing' is not supported by this version",
     ),
     "measure_key_of_an_earlier_version": (
         model("measure: {processes: 3}"),
@@ -65,6 +65,10 @@ MISTAKES = {
         "4:41: key 'batch' does not belong here; " + BATCH_IS_A_SHAPE,
     ),
     "sustained_for_no_time": (model("measure: {sustained: {}}"), "4:52: missing key 'minutes'"),
+    "profile_of_another_kind": (
+        model("measure: {profile: kernel}"),
+        "4:50: unknown profile 'kernel', did you mean 'kernels'?",
+    ),
     "throughput_without_seconds": (
         model("measure: {throughput: {in_flight: 4}}"),
         "4:53: missing key 'seconds'",

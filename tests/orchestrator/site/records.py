@@ -32,6 +32,7 @@ from agent.wire.measurement import (
     baseline_id,
 )
 from agent.wire.messages import Reason, ReasonCode, environment_id
+from agent.wire.profile import Profile, ProfiledOperator, ProfiledRow
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
 from runtime.model.facts import ModelFacts
@@ -204,6 +205,17 @@ SUSTAINED = Sustained(
     ),
     end_over_start=6.1 / 5.3,
 )
+_TIMES = {"time_ns": 4e6, "first_ns": 5e6, "mean_ns": 4e6}
+PROFILE = Profile(
+    detail="kernels", rounds=10, run_ns=4.5e6, sums_ns=(5_000_000,),
+    operators=(ProfiledOperator(
+        index=7, name="CONV_2D", tensors="<i>x</i>", place="kernel", is_divided=False, **_TIMES
+    ),),
+    rows=(ProfiledRow(
+        step=0, place="kernel", name="f32_gemm", label="", operators=(7,), flops=9, bytes=9, **_TIMES
+    ),),
+    missing={"peaks": "not asked"},
+)  # fmt: skip
 THROUGHPUT = Throughput(in_flight=4, seconds=10.01, runs=2290, per_second=2290 / 10.01)
 
 
@@ -231,6 +243,7 @@ def measurement(
         else DeviceTime(missing={"busy": "no queue", "queue_delay": "no queue"}),
         sustained=SUSTAINED if delegate == "gpu" else None,
         throughput=THROUGHPUT if delegate == "gpu" else None,
+        profile=PROFILE if delegate == "gpu" else None,
         installed=Installed(bytes=61_000_000 if delegate == "litert" else 5_100_000),
         variation=VARIATION,
         quality=QUALITY,

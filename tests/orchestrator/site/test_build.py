@@ -37,7 +37,8 @@ def site(tmp_path_factory) -> Path:
 
 
 def _pages(site: Path) -> list[Path]:
-    return sorted(site.rglob("*.html"))
+    """All pages but those that stand alone, with their own script and style in them."""
+    return sorted(path for path in site.rglob("*.html") if path.parent.name != "flames")
 
 
 def _cell(model: str, delegate: str):
@@ -161,6 +162,18 @@ def test_a_throughput_is_one_line_of_its_cell_page_and_on_no_other(site):
     assert "228.8 runs/s, 4 in flight (2 290 runs in 10.01 s)" in page.text
     for model, delegate in (("torchvision_resnet18", "cpu"), ("struck", "gpu")):
         assert "runs/s" not in _cell_page(site, model, delegate).text
+
+
+def test_a_profile_is_on_its_cell_page_with_a_flame_graph_beside_it(site):
+    cell = _cell("torchvision_resnet18", "gpu")
+    page = _cell_page(site, "torchvision_resnet18", "gpu")
+    assert "f32_gemm" in page.text
+    assert links.flame_page(cell.cell_id) in str(page.elements)
+    flame = (site / links.flame_page(cell.cell_id)).read_text(encoding="utf-8")
+    assert "7 CONV_2D" in flame
+    assert "<i>" not in flame
+    assert "f32_gemm" not in _cell_page(site, "torchvision_resnet18", "cpu").text
+    assert not (site / links.flame_page(_cell("torchvision_resnet18", "cpu").cell_id)).exists()
 
 
 def test_fallbacks_with_operator_and_reason_are_in_the_matrix(site):

@@ -10,10 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from runtime.common.litert_statistics import Statistics
 from runtime.evaluation.__main__ import main as tools
 from runtime.evaluation.benchmark_model import main
 from runtime.evaluation.flags import FlagError, benchmark_flags, parse
-from runtime.evaluation.loop import Pace, Statistics, StopRule, run_loop
+from runtime.evaluation.loop import Pace, StopRule, run_loop
 from runtime.evaluation.report import delegate_line
 from runtime.evaluation.verb import bench_verb
 from runtime.model.schema import BuiltinOperator as Op

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from timeit import timeit
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from runtime.api.interpreter import Interpreter, load_delegate
 from runtime.api.tensor_buffer import TensorBuffer
 from runtime.delegates.abilities import KernelTime
 from runtime.delegates.base import Unsupported
+from runtime.measure.profile import processor_peaks
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.plan.blas import one_blas_thread
 from runtime.plan.profile import StepTime, model_profile
 from runtime.tools.model_plan import model_plan, planner_of
 from runtime.tools.verbs import model_verbs
@@ -221,7 +224,7 @@ def test_the_command_prints_text_of_100_columns_and_json_as_the_manual_says(tmp_
     assert [line for line in text.stdout.splitlines() if len(line) > 100] == []
     assert "is not the latency of a run" in text.stdout
     found = json.loads(asked(path, "--delegate", "cpu", "--rounds", "1", "--json").stdout)
-    names = {*found, *found["rows"][0], *found["operators"][0], *found["types"][0]}
+    names = {*found, *found["rows"][0], *found["operators"][0], *found["types"][0], *found["peaks"]}
     manual = (REPOSITORY / "docs" / "model-profile.md").read_text(encoding="utf-8")
     rows = [line for line in manual[manual.index("## The document") :].splitlines() if line.startswith("| `")]
     told = set(re.findall(r"`(\w+)`", "\n".join(rows)))
@@ -246,6 +249,32 @@ def test_what_cannot_be_profiled_ends_with_2_and_one_line(tmp_path, arguments, s
     assert (told.exit_code, told.stdout) == (2, "")
     assert said in told.stderr
     assert len(told.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", ["tables", "csv", "flame"])
+def test_the_command_writes_litert_s_tables_and_a_flame_graph(tmp_path, form):
+    path = tmp_path / "net.tflite"
+    path.write_bytes(small_network())
+    found = asked(path, "--delegate", "cpu", "--rounds", "1", "--format", form)
+    assert found.exit_code == 0, found.output
+    begin, operator = {
+        "tables": ("Profiling Info for Benchmark Initialization:", "\tCONV_2D\t"),
+        "csv": ("Profiling Info for Benchmark Initialization:", "CONV_2D, "),
+        "flame": ("<!doctype html>", "0 CONV_2D"),
+    }[form]
+    assert found.stdout.startswith(begin)
+    assert operator in found.stdout.replace(" " * 33, "")
+    assert asked(path, "--format", "xml").exit_code == 2
+
+
+def test_peaks_grow_with_neither_the_model_nor_its_inputs_and_bound_large_products():
+    """A product of 768 rows reaches most of what the peak says, so neither is off by a factor."""
+    peaks = processor_peaks(1)
+    square = np.ones((768, 768), np.float32)
+    with one_blas_thread():
+        times = [timeit(lambda: square @ square, number=1) for _ in range(5)]
+    assert 0.2 < peaks.gflops * 1e9 * min(times) / (2 * 768**3) < 5
+    assert 0.5 < peaks.gigabytes < 2000
 
 
 def test_an_input_of_indices_asks_for_its_range_and_takes_it(tmp_path):

@@ -1,0 +1,80 @@
+"""Runs the process that times each kernel and operator by itself, after everything is timed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from agent.attempt.files import AttemptFile, ProfileReport
+from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.passes.process_frame import Tell, send_report
+from agent.wire.bounded import MAX_PROFILED
+from agent.wire.plan import PROFILE_S
+from agent.wire.profile import MeasuredPeaks, Profile, ProfileDetail, ProfiledOperator, ProfiledRow
+from runtime.common.profile import ModelProfile, OperatorTime, ProfileRow
+from runtime.errors import DelegateError
+from runtime.measure.profile import profile_model
+
+_ROUNDS: Final = 10
+"""Rounds of a profile, as of `farm model profile`: a few disturbed ones do not move a median of ten."""
+
+T = TypeVar("T", OperatorTime, ProfileRow)
+
+
+def profile_process(job_file: Path, folder: Path, descriptor: int) -> None:
+    """Profile in this process and send: the profile or the failure."""
+    send_report(ProfileReport, job_file, folder, descriptor, _profiled)
+
+
+def _profiled(attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
+    job = attempt.job
+    assert job.plan.profile is not None
+    tell("profile")
+    opener = opener_as_timed(attempt, folder)
+    try:
+        rules = input_rules(job.inputs)
+        found = profile_model(opener, attempt.model_path, job.model_sha256, rules, _ROUNDS, PROFILE_S)
+    except DelegateError as error:
+        return ProfileReport(found=Profile(detail=job.plan.profile, missing={"profile": str(error)}))
+    return ProfileReport(found=wire_profile(found.profile, job.plan.profile))
+
+
+def wire_profile(found: ModelProfile, detail: ProfileDetail) -> Profile:
+    """Return a profile as a result holds it: of too many operators or rows, the slowest."""
+    ran = [one for one in found.operators if one.place != "none"]
+    operators, rows = _slowest(ran), _slowest(found.rows if detail == "kernels" else ())
+    left = [one for one in ran if one not in operators]
+    return Profile(
+        detail=detail,
+        rounds=found.rounds,
+        run_ns=found.run_ns,
+        sums_ns=found.sums_ns,
+        stages_ns=dict(found.stages_ns),
+        operators=tuple(ProfiledOperator(**_fields(one)) for one in operators),
+        rows=tuple(ProfiledRow(**_fields(row)) for row in rows),
+        peaks=None if found.peaks is None else MeasuredPeaks(**asdict(found.peaks)),
+        left_out=len(left),
+        left_out_ns=sum(one.time_ns for one in left),
+        missing={} if found.peaks is not None else {"peaks": found.no_peaks},
+    )
+
+
+def _slowest(ones: list[T] | tuple[T, ...]) -> list[T]:
+    """Return the slowest that a profile may list, in their own order."""
+    if len(ones) <= MAX_PROFILED:
+        return list(ones)
+    least = sorted((one.time_ns for one in ones), reverse=True)[MAX_PROFILED - 1]
+    return [one for one in ones if one.time_ns >= least][:MAX_PROFILED]
+
+
+def _fields(one: OperatorTime | ProfileRow) -> dict[str, Any]:
+    return {name: value for name, value in asdict(one).items() if name != "share"}
+
+
+def profile_of(report: ProfileReport, detail: ProfileDetail) -> Profile:
+    """Build the pass's result: the profile, or why there is none."""
+    if report.found is not None and report.failure is None:
+        return report.found
+    why = "it reported nothing" if report.failure is None else report.failure.reason.text
+    return Profile(detail=detail, missing={"profile": why})

@@ -1,0 +1,51 @@
+"""A cell's profile in its forms: those of `farm model profile`, from what the result holds."""
+
+from __future__ import annotations
+
+from agent.wire.profile import Profile
+from orchestrator.results.records import CellRecord
+from runtime.common.profile import ModelProfile, OperatorTime, Peaks, ProfileRow
+
+
+def profile_line(cell: CellRecord) -> str | None:
+    """Return the slowest operators in a line, or why there is no profile; None if none was asked for."""
+    found = None if cell.measurement is None else cell.measurement.profile
+    if found is None:
+        return None
+    if not found.operators:
+        return f"none: {_why_none(found)}"
+    slowest = sorted(model_profile(found).operators, key=lambda one: -one.time_ns)[:3]
+    named = ", ".join(f"{one.index} {one.name} {one.share:.0%}" for one in slowest)
+    return f"{found.detail}, {found.rounds} rounds; slowest: {named}"
+
+
+def profile_of(cell: CellRecord) -> ModelProfile | str:
+    """Return a cell's profile, or why it has none."""
+    found = None if cell.measurement is None else cell.measurement.profile
+    if found is None:
+        return "it was not asked for; write `measure: {profile: kernels}` in models.yaml"
+    return model_profile(found) if found.operators else _why_none(found)
+
+
+def profile_heading(cell: CellRecord) -> str:
+    """Return what a profile is of."""
+    return f"{cell.model} on {cell.delegate}, {cell.device_name or cell.device}"
+
+
+def model_profile(found: Profile) -> ModelProfile:
+    """Return the profile of a result as its forms read it; shares are of all that ran."""
+    total = (sum(one.time_ns for one in found.operators) + found.left_out_ns) or 1.0
+    return ModelProfile(
+        found.rounds,
+        found.run_ns,
+        found.sums_ns,
+        tuple(ProfileRow(**row.model_dump(), share=row.time_ns / total) for row in found.rows),
+        tuple(OperatorTime(**one.model_dump(), share=one.time_ns / total) for one in found.operators),
+        found.stages_ns,
+        None if found.peaks is None else Peaks(**found.peaks.model_dump()),
+        found.missing.get("peaks", ""),
+    )
+
+
+def _why_none(found: Profile) -> str:
+    return found.missing.get("profile", "no operator ran by itself")
