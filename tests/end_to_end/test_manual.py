@@ -63,6 +63,7 @@ ELSEWHERE = {
     "python -m tests.*": "checks or attacks for minutes",
     "python -m benchmarks.*": "measures or judges for hours",
     "python -m orchestrator.results.metrics_table *": "tests/orchestrator/results/test_metrics.py",
+    "farm show iris gpu --profile text": "tests/orchestrator/cli/test_submit.py",
     "python -m runtime.evaluation benchmark_model *": "tests/runtime/evaluation/test_benchmark_model.py",
     "python -m runtime.evaluation inference_diff*": "tests/runtime/tools/test_model_diff.py",
     "python -m runtime.tools.operator_table *": "writes a page of this checkout, which a test compares",

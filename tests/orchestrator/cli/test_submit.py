@@ -25,7 +25,7 @@ level: quick
 defaults:
   measure: {warmup: {runs: 1, min_seconds: 0}, blocks: 1, rounds: 3, slice: {seconds: 0.01}}
 models:
-  - {id: good, source: good.tflite}
+  - {id: good, source: good.tflite, measure: {profile: kernels}}
   - {id: "<b>[red]café", source: wide.tflite}
 delegates:
   cpu: {kind: cpu, threads: 1}
@@ -193,6 +193,28 @@ def test_a_cell_is_shown_in_full(measured: Shell) -> None:
     assert sum(kept) == found["result"]["samples"]
     missing = measured.farm("show", "zzzz")
     assert (missing.code, missing.out) == (2, "")
+
+
+def test_a_profile_is_shown_in_every_form_and_a_missing_one_says_why(measured: Shell) -> None:
+    begins = {
+        "text": "good on cpu, ",
+        "tables": "Profiling Info for Benchmark Initialization:\n",
+        "csv": "Profiling Info for Benchmark Initialization:\n",
+        "flame": "<!doctype html>\n",
+    }
+    for form, begin in begins.items():
+        shown = measured.farm("show", "good", "cpu", "--profile", form)
+        assert shown.code == 0, shown.err
+        assert shown.out.startswith(begin)
+    assert "GFLOP/s in fp32" in measured.farm("show", "good", "cpu", "--profile", "text").out
+    found = measured.farm("show", "good", "cpu", "--json").json()["profile"]
+    assert (found["detail"], len(found["operators"])) == ("kernels", 1)
+    assert "profile           kernels, " in measured.farm("show", "good", "cpu", "--all").out
+    whole = measured.farm("show", "good", "litert", "--profile", "text")
+    assert (whole.code, whole.out) == (2, "")
+    assert "runs whole models" in whole.err
+    unasked = measured.farm("show", "café", "cpu", "--profile", "text")
+    assert "measure: {profile: kernels}" in unasked.err
 
 
 def test_a_cell_and_a_campaign_are_named_by_words(measured: Shell) -> None:

@@ -67,7 +67,7 @@ MISTAKES = {
     "sustained_for_no_time": (model("measure: {sustained: {}}"), "4:52: missing key 'minutes'"),
     "profile_of_another_kind": (
         model("measure: {profile: kernel}"),
-        "4:50: unknown profile 'kernel', did you mean 'kernels'?",
+        "4:50: unknown profile 'kernel'; did you mean 'kernels'?",
     ),
     "throughput_without_seconds": (
         model("measure: {throughput: {in_flight: 4}}"),
