@@ -39,6 +39,14 @@ def read_map(data: bytes) -> dict[str, Any]:
     return root
 
 
+def number(options: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    """Return the number under a name. Raises `ModelFormatError` where there is none, nor a default."""
+    value = options.get(name, default)
+    if not isinstance(value, int | float):
+        raise ModelFormatError(f"option {name} is {value!r}, not a number")
+    return value
+
+
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data

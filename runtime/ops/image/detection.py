@@ -5,13 +5,12 @@ Outputs, all float32: boxes [1, M, 4] (ymin, xmin, ymax, xmax), classes [1, M], 
 Formulas and order of ties are those of LiteRT's `kernels/detection_postprocess.cc`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from runtime.model.flexbuffer import read_map
+from runtime.model.flexbuffer import number, read_map
 from runtime.ops.image.non_max_suppression import overlaps
 from runtime.ops.support import Array, Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.registry import custom_operator
@@ -36,17 +35,17 @@ class Settings:
 
 
 def settings(op: OpContext) -> Settings:
-    """Read the operator's options. Raises `ShapeError` where one is missing or out of range."""
+    """Read the operator's options. Raises `ModelError` where one is missing or out of range."""
     options = read_map(op.operator.custom_options)
     found = Settings(
-        max_detections=int(_number(op, options, "max_detections")),
-        max_classes=int(_number(op, options, "max_classes_per_detection")),
-        per_class=int(_number(op, options, "detections_per_class", 100)),
-        regular=bool(_number(op, options, "use_regular_nms", 0)),
-        score_threshold=float(_number(op, options, "nms_score_threshold")),
-        iou_threshold=float(_number(op, options, "nms_iou_threshold")),
-        num_classes=int(_number(op, options, "num_classes")),
-        scales=tuple(float(_number(op, options, f"{c}_scale")) for c in "yxhw"),  # type: ignore[arg-type]  # four
+        max_detections=int(number(options, "max_detections")),
+        max_classes=int(number(options, "max_classes_per_detection")),
+        per_class=int(number(options, "detections_per_class", 100)),
+        regular=bool(number(options, "use_regular_nms", 0)),
+        score_threshold=float(number(options, "nms_score_threshold")),
+        iou_threshold=float(number(options, "nms_iou_threshold")),
+        num_classes=int(number(options, "num_classes")),
+        scales=tuple(float(number(options, f"{c}_scale")) for c in "yxhw"),  # type: ignore[arg-type]  # four
     )
     counts = (found.max_detections, found.max_classes, found.per_class, found.num_classes)
     if min(counts) < 1 or found.max_detections * found.max_classes > MAX_DETECTIONS:
@@ -54,13 +53,6 @@ def settings(op: OpContext) -> Settings:
     if not 0 < found.iou_threshold <= 1:
         raise op.error(f"nms_iou_threshold {found.iou_threshold} is not in (0, 1]")
     return found
-
-
-def _number(op: OpContext, options: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    value = options.get(name, default)
-    if not isinstance(value, int | float):
-        raise op.error(f"option {name} is {value!r}, not a number")
-    return value
 
 
 def _shapes(op: OpContext) -> tuple[Shape, ...]:

@@ -6,6 +6,7 @@ its tiles, gives other numbers. Operators with several kernels have a row for ea
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -40,6 +41,18 @@ _DEEP = {**_ONE, "stride_d": 1, "dilation_d_factor": 1, "padding": Padding.VALID
 _SAME = {"padding": Padding.SAME}
 _CUSTOM_SAME: Final = 1
 """SAME in the options of custom operators (TfLitePadding of LiteRT's builtin_op_data.h)."""
+
+_AROUND: Final = bytes.fromhex(
+    "6c6566745f726f746174696f6e5f6964780072696768745f726f746174696f6e5f696478006f75747075745f686569676874006f"
+    "75747075745f7769647468007363616c655f78007363616c655f79007375627365745f69647873000300020607613d3052251e17"
+    "070107010405040201140404040404042c0e2401"
+)
+"""The FlexBuffer of a crop of 5 by 4 pixels around the landmarks 0, 2 and 6, of the line from 1 to 4."""
+
+_SMALL_CROP: Final = bytes.fromhex(
+    "6f75747075745f686569676874006f75747075745f776964746800021c0f02010204050404042401"
+)
+"""The FlexBuffer that states the size of that crop alone."""
 
 
 def matrix() -> tuple[Row, ...]:
@@ -140,6 +153,13 @@ def _windows() -> Iterator[Row]:
     which = Operand(whole(1, 4, 3, 5, low=0, high=3).value.astype(np.float32) + np.float32(0.1))
     yield _custom("MaxUnpooling2D", (fed(1, 4, 3, 5), which), places, ((1, 8, 6, 5),))
     yield _custom("Resampler", (fed(1, 5, 6, 3), fed(1, 5, 6, 2, low=-1, high=6)), b"", ((1, 5, 6, 3),))
+    place = fed(1, 4, 4, low=-1, high=1)
+    for name, operands, options, shape in (
+        ("Landmarks2TransformMatrix", (fed(1, 7, 3),), _AROUND, (1, 4, 4)),
+        ("TransformTensorBilinear", (fed(1, 6, 7, 5), place), _SMALL_CROP, (1, 4, 5, 5)),
+        ("TransformLandmarks", (fed(1, 7, 3), place), b"", (1, 7, 3)),
+    ):
+        yield replace(_custom(name, operands, options, (shape,)), version=2)
     resize = {"align_corners": False, "half_pixel_centers": True}
     yield from (
         Row(op, (fed(1, 5, 6, 7), given([9, 11])), resize)

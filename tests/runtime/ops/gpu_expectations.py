@@ -41,7 +41,8 @@ TAKEN = frozenset({
 """Operators that have an OpenCL kernel, of float32 alone where no table below has them."""
 
 TAKEN_CUSTOM = frozenset({
-    "Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D", "Resampler",
+    "Convolution2DTransposeBias", "Landmarks2TransformMatrix", "MaxPoolingWithArgmax2D", "MaxUnpooling2D",
+    "Resampler", "TransformLandmarks", "TransformTensorBilinear",
 })  # fmt: skip
 """Custom operators that have an OpenCL kernel, by name."""
 

@@ -51,9 +51,12 @@ class Custom(Enum):
     """A custom operator that has kernels; its value is the name by which models call it."""
 
     CONVOLUTION_2D_TRANSPOSE_BIAS = "Convolution2DTransposeBias"
+    LANDMARKS_TO_TRANSFORM_MATRIX = "Landmarks2TransformMatrix"
     MAX_POOLING_WITH_ARGMAX_2D = "MaxPoolingWithArgmax2D"
     MAX_UNPOOLING_2D = "MaxUnpooling2D"
     RESAMPLER = "Resampler"
+    TRANSFORM_LANDMARKS = "TransformLandmarks"
+    TRANSFORM_TENSOR_BILINEAR = "TransformTensorBilinear"
 
 
 Kind: TypeAlias = BuiltinOperator | Custom

@@ -10,7 +10,7 @@ from flatbuffers import flexbuffers
 
 from runtime.api import interpreter as ours
 from runtime.api.interpreter import Interpreter
-from runtime.errors import InvocationError, ShapeError
+from runtime.errors import InvocationError, ModelError
 from runtime.model.schema import BuiltinOperator
 from tests.oracle import LiteRtError, call_in_litert
 from tests.runtime import scripts
@@ -123,5 +123,5 @@ def test_a_box_upside_down_is_an_error_of_the_run():
     ids=lambda v: str(v)[:20],
 )
 def test_options_that_do_not_fit_are_refused(options, text):
-    with pytest.raises(ShapeError, match=text):
+    with pytest.raises(ModelError, match=text):
         Interpreter(model_content=model(**options)).allocate_tensors()

@@ -1,0 +1,104 @@
+"""MediaPipe's custom operators on landmarks: a crop's matrix, the crop of an image, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import Custom, Kind, Node
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Candidate,
+    Context,
+    Family,
+    Instance,
+    Launch,
+    NodeSpec,
+    OperatorFacts,
+    PackedConstant,
+    instance_name,
+)
+from runtime.ops.image.landmarks import VERSION, Crop, crop_options
+
+_MATRIX, _CROP, _MOVED = (
+    Custom.LANDMARKS_TO_TRANSFORM_MATRIX,
+    Custom.TRANSFORM_TENSOR_BILINEAR,
+    Custom.TRANSFORM_LANDMARKS,
+)
+
+_PARTS: Mapping[Kind, str] = {_MATRIX: "matrix", _CROP: "crop", _MOVED: "moved"}
+"""Operator → the part of its kernel's name behind the family's."""
+
+_OPERATIONS = 8
+"""Operations for each number: of a mean of four pixels, or of turning a landmark."""
+
+
+def _supports(facts: OperatorFacts) -> Unsupported | None:
+    return None if facts.operator.version == VERSION else Unsupported(f"only version {VERSION} has a kernel")
+
+
+def _read(facts: OperatorFacts) -> NodeSpec:
+    is_matrix = facts.operator.name == _MATRIX.value
+    return NodeSpec(facts.operator.inputs, {"crop": crop_options(facts.operator)} if is_matrix else {})
+
+
+def _around(node: Node) -> tuple[PackedConstant, dict[str, int | float]]:
+    """Return the subset of the landmarks and the parameters of the matrix of a crop around it."""
+    crop: Crop = node.attributes["crop"]
+    name, count = f"landmarks{node.id}_subset", len(crop.subset)
+    subset = PackedConstant(name, count, lambda: np.array(crop.subset), ElementType.I32)
+    return subset, {
+        "COUNT": count,
+        "LEFT": crop.left,
+        "RIGHT": crop.right,
+        "ROTATION": crop.rotation,
+        "SCALE_X": crop.scale[0] / crop.size[0],
+        "SCALE_Y": crop.scale[1] / crop.size[1],
+        "HALF_X": crop.size[0] / 2,
+        "HALF_Y": crop.size[1] / 2,
+    }
+
+
+def lower(node: Node, context: Context) -> Sequence[Candidate]:
+    """One kernel; a unit is the whole matrix, a pixel of the crop, or a landmark."""
+    source, target = node.inputs[0], node.outputs[0]
+    if source is None:
+        raise ValueError(f"{node.op.name} lacks its input")
+    before, after = context.value(source), context.value(target)
+    numbers: dict[str, int | float] = {
+        "IN_STRIDE": context.layout(source).pixel_stride,
+        "OUT_STRIDE": context.layout(target).pixel_stride,
+    }
+    second: Argument
+    if node.op is _MATRIX:
+        second, more = _around(node)
+        numbers |= more
+    else:
+        matrix = node.inputs[1]
+        if matrix is None:
+            raise ValueError(f"{node.op.name} lacks its matrix")
+        second = context.pointer(matrix)
+        numbers["MATRIX_STRIDE"] = context.layout(matrix).pixel_stride
+    if node.op is _CROP:
+        _, height, width, channels = before.shape
+        numbers |= {"IN_H": height, "IN_W": width, "CHANNELS": channels, **divisor("OUT_W", after.shape[2])}
+    elif node.op is _MOVED:
+        numbers["DIMENSIONS"] = after.channels
+    part = _PARTS[node.op]
+    launch = Launch(
+        Instance(f"image/landmarks_{part}.cl", instance_name(f"landmarks_{part}"), (), parameters(**numbers)),
+        (context.pointer(source), second, target),
+        units=1 if node.op is _MATRIX else after.pixels,
+        label=f"{node.op.value} {'x'.join(map(str, after.shape))}",
+        sources=node.sources,
+        flops=_OPERATIONS * (before if node.op is _MATRIX else after).elements,
+        bytes=4 * (before.elements + after.elements),
+    )
+    return [Candidate("units", (launch,))]
+
+
+FAMILY = Family(operators=tuple(_PARTS), read=_read, lower=lower, supports=_supports)
