@@ -1,11 +1,10 @@
 """Labelled data: how many samples of known class a model gets right on one delegate."""
 
-import math
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,6 @@ LABELS: Final = "labels"
 SOLE_INPUT: Final = "inputs"
 LARGEST_BYTES: Final = 4 << 30
 """Bytes of a file's arrays together, unpacked. Chosen: a small archive could otherwise fill the memory."""
-
-_Z_975: Final = 1.959964
-"""97.5 % quantile of the normal distribution: the interval of a share is one of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +75,6 @@ def count_right(
         right += int(label) in _best_classes(model, best)
         on_sample(number + 1)
     return right
-
-
-def share_interval(right: int, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of the share of right answers to expect of other samples of the same kind.
-
-    Wilson's score interval (Wilson 1927, "Probable inference"): it holds for few samples too, and where all
-    or none are right. Raises `ValueError` unless 0 <= right <= count and count > 0.
-    """
-    if not 0 <= right <= count or not count:
-        raise ValueError(f"{right} right answers of {count}")
-    share, z2 = right / count, _Z_975**2
-    centre = share + z2 / (2 * count)
-    half = _Z_975 * math.sqrt(share * (1 - share) / count + z2 / (4 * count * count))
-    scale = 1 + z2 / count
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
-
-
-def judged_share(interval: tuple[float, float], at_least: float) -> Literal["pass", "fail", "inconclusive"]:
-    """Judge an interval of a share as budgets judge theirs: by the whole of it."""
-    low, high = interval
-    if low >= at_least:
-        return "pass"
-    return "fail" if high < at_least else "inconclusive"
 
 
 def _best_classes(model: LoadedModel, count: int) -> list[int]:

@@ -9,7 +9,8 @@ from agent.attempt.files import AttemptFile, LabelledReport
 from agent.runner.opening import input_rules, opener_of
 from agent.runner.passes.process_frame import Tell, send_report
 from agent.wire.measurement import LabelledScore
-from runtime.measure.labelled import count_right, judged_share, load_labelled, share_interval
+from runtime.measure.accuracy.intervals import judged_share, share_interval
+from runtime.measure.labelled import count_right, load_labelled
 
 BEST: Final = {"top1": 1, "top5": 5}
 """How many of the highest outputs a metric looks at: the right class must be among them."""

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from runtime.measure import labelled
+from runtime.measure.accuracy.intervals import judged_share, share_interval
 from runtime.measure.inputs import InputSpecNeededError
-from runtime.measure.labelled import count_right, judged_share, load_labelled, share_interval
+from runtime.measure.labelled import count_right, load_labelled
 from runtime.measure.loading import Opener
 from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType

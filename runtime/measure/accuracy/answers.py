@@ -1,0 +1,77 @@
+"""The answers to every sample in a file: a head, then one answer a line, so that a pass can go on later."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from runtime.measure.accuracy.errors import DataError
+from runtime.measure.accuracy.task import Answer
+
+
+class Answers:
+    """A file that is written to its end. `count`: the answers that it had already."""
+
+    def __init__(self, path: Path, head: Mapping[str, Any]) -> None:
+        """Open or begin the file. Raises `OSError`, and `DataError` for the answers to another question."""
+        self.count = 0
+        self._file: IO[bytes]
+        if path.exists() and path.stat().st_size:
+            if answers_head(path) != json.loads(json.dumps(head)):
+                raise DataError(
+                    f"{path}: holds the answers of another model, setting or data set; name another "
+                    "folder, or delete the file"
+                )
+            self._file = path.open("r+b")
+            # A line that an interruption cut is given again.
+            end = len(self._file.readline())
+            for line in self._file:
+                if not line.endswith(b"\n"):
+                    break
+                self.count, end = self.count + 1, end + len(line)
+            self._file.truncate(end)
+            self._file.seek(0, os.SEEK_END)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb")
+        self._write(head)
+
+    def add(self, answer: Answer) -> None:
+        """Write an answer."""
+        self._write(answer)
+        self.count += 1
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(value).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def answers_head(path: Path) -> dict[str, Any]:
+    """Return the head of a file. Raises `OSError`, and `DataError` for a file that has none."""
+    with path.open("rb") as file:
+        return _parsed(path, file.readline())
+
+
+def read_answers(path: Path) -> Iterator[Answer]:
+    """Yield the answers one after the other. Raises `OSError`, `DataError`."""
+    with path.open("rb") as file:
+        file.readline()
+        for line in file:
+            yield _parsed(path, line)
+
+
+def _parsed(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}: a line is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: a line is no answer")
+    return found
