@@ -40,7 +40,7 @@ SYNONYMS: Final = {
     "check": "doctor", "health": "doctor", "log": "logs", "tail": "logs", "inspect": "model info",
     "info": "model info", "plan": "model plan", "profile": "model profile", "models": "zoo",
     "prime": "model prime", "precompile": "model prime", "warmup": "model prime",
-    "inference_diff": "model diff", "benchmark_model": "bench",
+    "inference_diff": "model diff", "run_eval": "model eval", "benchmark_model": "bench",
     "lint": "validate", "hosts": "agents list", "gpus": "devices",
 }  # fmt: skip
 """Words that users of other tools try, with the verb of that meaning here."""

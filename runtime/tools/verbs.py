@@ -18,6 +18,7 @@ import typer
 from runtime.tools.calls import USAGE, SignatureKey, clear_errors, options_of, refuse, rules_of, visible
 from runtime.tools.model_bisect import verb as bisect_verb
 from runtime.tools.model_diff import verb as diff_verb
+from runtime.tools.model_eval import verb as eval_verb
 
 if TYPE_CHECKING:
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
@@ -68,6 +69,7 @@ def model_verbs() -> typer.Typer:
     )(prime)
     app.command("bisect", epilog=_examples(*bisect_verb.EXAMPLES))(bisect_verb.bisect)
     app.command("diff", epilog=_examples(*diff_verb.EXAMPLES))(diff_verb.diff)
+    app.command("eval", epilog=_examples(*eval_verb.EXAMPLES))(eval_verb.evaluate)
     return app
 
 

@@ -20,38 +20,42 @@ _INFERENCE_PROFILER: Final = 5
 
 def evaluation_metrics(found: Difference) -> bytes:
     """Return the message's bytes."""
-    profiler = _message(1, _latency(found.reference.latency)) + _message(2, _latency(found.test.latency))
+    profiler = message(1, latency(found.reference.latency)) + message(2, latency(found.test.latency))
     for one in found.outputs:
-        profiler += _message(3, _accuracy(one.error))
-    return _integer(1, found.runs) + _message(2, _message(_INFERENCE_PROFILER, profiler))
+        profiler += message(3, _accuracy(one.error))
+    return integer(1, found.runs) + message(2, message(_INFERENCE_PROFILER, profiler))
 
 
-def _latency(summary: Summary) -> bytes:
+def latency(summary: Summary) -> bytes:
+    """Return a `LatencyMetrics`."""
     whole = (summary.last, summary.largest, summary.smallest, summary.total)
-    fields = b"".join(_integer(number, int(value)) for number, value in enumerate(whole, 1))
+    fields = b"".join(integer(number, int(value)) for number, value in enumerate(whole, 1))
     average = _key(5, _EIGHT_BYTES) + struct.pack("<d", summary.average)
-    return fields + average + _integer(6, int(summary.deviation))
+    return fields + average + integer(6, int(summary.deviation))
 
 
 def _accuracy(summary: Summary) -> bytes:
     return (
-        _float(1, summary.largest)
-        + _float(2, summary.smallest)
+        real32(1, summary.largest)
+        + real32(2, summary.smallest)
         + _key(3, _EIGHT_BYTES)
         + struct.pack("<d", summary.average)
-        + _float(4, summary.deviation)
+        + real32(4, summary.deviation)
     )
 
 
-def _integer(number: int, value: int) -> bytes:
+def integer(number: int, value: int) -> bytes:
+    """Return a field that holds an integer of at least 0."""
     return _key(number, _VARINT) + _varint(value)
 
 
-def _float(number: int, value: float) -> bytes:
+def real32(number: int, value: float) -> bytes:
+    """Return a field that holds a float32."""
     return _key(number, _FOUR_BYTES) + struct.pack("<f", value)
 
 
-def _message(number: int, content: bytes) -> bytes:
+def message(number: int, content: bytes) -> bytes:
+    """Return a field that holds a message."""
     return _key(number, _MESSAGE) + _varint(len(content)) + content
 
 

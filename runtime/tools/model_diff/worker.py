@@ -33,7 +33,7 @@ _LIMIT_S: Final = 1800
 """Seconds that one request may take. Chosen: LiteRT's reference kernels need minutes for the largest
 networks."""
 
-_ENVIRONMENT: Final = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES")
+ENVIRONMENT: Final = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES")
 """Variables that a worker gets: programs, folders, and where drivers of devices are."""
 
 _INPUTS, _OUTPUTS, _WORDS = "inputs.npz", "outputs.npz", "stderr"
@@ -64,7 +64,7 @@ class _WorkerModel:
         self._kind = setting.kind
         self._home = tempfile.TemporaryDirectory(prefix="diff-")
         self._folder = Path(self._home.name)
-        environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
+        environment = {key: os.environ[key] for key in ENVIRONMENT if key in os.environ}
         with (self._folder / _WORDS).open("wb") as words:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
                 [sys.executable, "-P", "-m", __name__, str(self._folder)],

@@ -1,0 +1,1 @@
+"""`farm model eval`: the accuracy of models on labelled data, by delegates and variants."""

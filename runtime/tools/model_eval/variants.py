@@ -1,0 +1,151 @@
+"""Variants of a network, each a file and a setting, and what a data set says of each and of their pairs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import FarmRuntimeError
+from runtime.measure.accuracy.answers import read_answers
+from runtime.measure.accuracy.data import Data
+from runtime.measure.accuracy.intervals import Verdict, judged_drop
+from runtime.measure.accuracy.scores import Difference, Score, difference, scores
+from runtime.tools.model_diff.running import Setting
+from runtime.tools.model_eval.process import Passed, run_pass
+from runtime.tools.model_info.source import readable_model
+
+Progress = Callable[[str, int, int], None]
+"""Is told a variant's name, its answers so far and the number of samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A file under a setting; `name` stands for it in texts and in the name of its answers."""
+
+    name: str
+    file: Path
+    setting: Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The outcome of one variant: its pass and scores, or the reason why it has none.
+
+    `against`: its difference from the first variant, and the verdict on the drop that is allowed, if one is.
+    """
+
+    variant: Variant
+    size_bytes: int
+    passed: Passed | None = None
+    scores: tuple[Score, ...] = ()
+    why_not: str = ""
+    against: Difference | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def score(self) -> Score | None:
+        """Return the chief score."""
+        return self.scores[0] if self.scores else None
+
+
+def variants_of(files: Sequence[Path], settings: Sequence[tuple[str, Setting]]) -> tuple[Variant, ...]:
+    """Return every file under every setting; the file's name is left out where there is one."""
+    made = []
+    for file in files:
+        for text, setting in settings:
+            name = text if len(files) == 1 else file.stem if len(settings) == 1 else f"{file.stem} {text}"
+            made.append(Variant(name, file, setting))
+    return tuple(made)
+
+
+def evaluate_all(
+    variants: Sequence[Variant],
+    data: Data,
+    folder: Path,
+    max_drop: float | None,
+    told: Progress,
+) -> tuple[Found, ...]:
+    """Evaluate each variant; one that fails stands with its reason, the others go on. Raises `OSError`."""
+    found: list[Found] = []
+    for variant in variants:
+        try:
+            one = _evaluated(variant, data, folder, told)
+        except FarmRuntimeError as error:
+            found.append(Found(variant, variant.file.stat().st_size, why_not=str(error)))
+            continue
+        first = found[0] if found and found[0].passed is not None else None
+        found.append(one if first is None else _compared(first, one, max_drop))
+    return tuple(found)
+
+
+def _evaluated(variant: Variant, data: Data, folder: Path, told: Progress) -> Found:
+    with readable_model(variant.file) as (path, _):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        setting = variant.setting
+        identity = {
+            "model": digest,
+            "delegate": setting.kind,
+            "options": {name: str(value) for name, value in sorted(setting.options.items())},
+            "data": [_version(path) for path in (data.path, data.truth, data.labels)],
+            "mean": data.mean,
+            "std": data.std,
+        }
+        name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant.name)
+        answers = folder / f"{name}.jsonl"
+        passed = run_pass(
+            setting, path, data, answers, identity, lambda done, count: told(variant.name, done, count)
+        )
+    made = scores(passed.head, read_answers(answers))
+    chief = next((one for one in made if one.metric == data.metric), made[0])
+    ordered = (chief, *(one for one in made if one is not chief))
+    return Found(variant, variant.file.stat().st_size, passed, ordered)
+
+
+def _version(path: Path | None) -> list[str | int] | None:
+    """Return what changes with a file or a folder."""
+    if path is None:
+        return None
+    state = path.stat()
+    return [str(path.resolve()), state.st_size, state.st_mtime_ns]
+
+
+def _compared(first: Found, second: Found, max_drop: float | None) -> Found:
+    assert first.passed is not None
+    assert second.passed is not None
+    made = difference(
+        second.passed.head,
+        second.scores[0].metric,
+        read_answers(first.passed.answers),
+        read_answers(second.passed.answers),
+    )
+    verdict = None
+    if max_drop is not None and made.interval is not None:
+        verdict = judged_drop(made.interval, max_drop, higher_is_better=made.higher_is_better)
+    return Found(
+        second.variant, second.size_bytes, second.passed, second.scores, against=made, verdict=verdict
+    )
+
+
+def front(found: Sequence[Found]) -> tuple[Found, ...]:
+    """Return Pareto's front: variants that no other beats in accuracy, time, size and memory at once.
+
+    A variant without a figure, as of one whose answers were there already, is compared by the others.
+    """
+    scored = [one for one in found if one.score is not None]
+    return tuple(one for one in scored if not any(_beats(other, one) for other in scored))
+
+
+def _beats(a: Found, b: Found) -> bool:
+    pairs = [(x, y) for x, y in zip(_costs(a), _costs(b), strict=True) if x is not None and y is not None]
+    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
+
+
+def _costs(found: Found) -> tuple[float | None, ...]:
+    score, passed = found.score, found.passed
+    assert score is not None
+    assert passed is not None
+    sign = -1.0 if passed.head.get("higher_is_better", True) else 1.0
+    memory = None if passed.memory_bytes is None else float(passed.memory_bytes)
+    return sign * score.value, passed.median_us, float(found.size_bytes), memory

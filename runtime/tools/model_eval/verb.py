@@ -1,0 +1,136 @@
+"""`farm model eval`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from runtime.tools.calls import clear_errors, options_of, refuse, visible
+
+EXAMPLES: Final = (
+    "farm model eval my.tflite --data pictures.zip --truth labels_of_pictures.txt --labels labels.txt",
+    "farm model eval my.tflite --data pictures --delegate cpu --delegate gpu:precision=fp16 --max-drop 0.01",
+    "farm model eval ssd.tflite --data val2017 --truth instances_val2017.json --page ssd.html",
+    "farm model eval net.tflite net_int8.tflite --data tensors.npz --metric cosine --json",
+)
+
+_PROGRESS_S: Final = 5.0
+"""Seconds between two lines of progress. Chosen: rarer, and a long run looks dead."""
+
+
+def evaluate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The variants of a network.")],
+    data: Annotated[
+        Path, typer.Option(help="Pictures in a folder, .tar or .zip; or arrays in a .npz.", exists=True)
+    ],
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="A label a line in the order of the pictures' names; objects as COCO's instances (.json) or "
+            "LiteRT's text proto (.pbtxt); wanted outputs (.npz). Left out: ground_truth.txt or "
+            "instances.json beside the pictures."
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="The labels of the model's classes. Left out: labels.txt, or their numbers."),
+    ] = None,
+    delegate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[:OPTION=VALUE,...]", help="A delegate; repeatable. Default: litert, gpu."),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="The chief figure: top1 to top10; of a .npz with outputs mae, rmse, max_abs, "
+            "cosine or equal."
+        ),
+    ] = None,
+    class_offset: Annotated[
+        int, typer.Option(help="What is added to a detector's class to have the category's id; checked.")
+    ] = 1,
+    mean: Annotated[
+        str | None,
+        typer.Option(metavar="X[,X,X]", help="Mean of pixels; by default the metadata's or 127.5."),
+    ] = None,
+    std: Annotated[
+        str | None, typer.Option(metavar="X[,X,X]", help="Deviation of pixels; by default as the mean.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Samples at most; 0 is all.")] = 0,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(min=0, help="The drop from the first variant that is allowed, by the whole interval."),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the answers, from which a later call goes on. Default: FILE.eval here."),
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write a page of HTML here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> int:
+    """Evaluate models on labelled data: classification, detection or tensors, paired between delegates.
+
+    Every file runs on every delegate, each in a process of its own, on the same samples; the first is what
+    the others are compared with. Times are of this pass: compare speed with `farm submit`.
+    Exit code: 0 every variant has a score, 1 one has failed or drops by more than is allowed.
+    """
+    from runtime.measure.accuracy.data import Data
+    from runtime.tools.model_diff.running import Setting
+    from runtime.tools.model_eval import printed
+    from runtime.tools.model_eval.variants import evaluate_all, variants_of
+
+    with clear_errors(files[0]):
+        settings = []
+        for text in delegate or ["litert", "gpu"]:
+            kind, _, options = text.partition(":")
+            parts = [part for part in options.split(",") if part]
+            settings.append((text, Setting.of(kind, options_of(parts, None))))
+        asked = Data(
+            data,
+            truth,
+            labels,
+            metric,
+            class_offset,
+            _numbers("--mean", mean),
+            _numbers("--std", std),
+            samples,
+        )
+        folder = answers or Path(f"{files[0].stem}.eval")
+        found = evaluate_all(variants_of(files, settings), asked, folder, max_drop, _progress())
+        if page is not None:
+            page.write_text(printed.page(found, ", ".join(file.name for file in files), max_drop))
+    if as_json:
+        typer.echo(json.dumps(printed.document(found, max_drop), indent=1))
+    else:
+        for line in printed.lines(found, max_drop):
+            typer.echo(visible(line))
+    if any(one.why_not or one.verdict == "fail" for one in found):
+        raise typer.Exit(1)
+    return 0
+
+
+def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        refuse(f"{flag} {text!r} is not one number or three, as 123.7,116.3,103.5")
+
+
+def _progress() -> Callable[[str, int, int], None]:
+    """Return what prints how far a variant is."""
+    last = time.monotonic()
+
+    def show(name: str, done: int, count: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PROGRESS_S:
+            last = time.monotonic()
+            typer.echo(visible(f"{name}: {done} of {count} samples ..."), err=True)
+
+    return show
