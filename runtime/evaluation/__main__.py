@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from runtime.evaluation import benchmark_model, inference_diff
+from runtime.evaluation import benchmark_model, image_classification, inference_diff, object_detection
 
 TOOLS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "benchmark_model": benchmark_model.main,
+    "coco_object_detection_run_eval": object_detection.main,
+    "image_classification_run_eval": image_classification.main,
     "inference_diff": inference_diff.main,
 }
 

@@ -1,0 +1,67 @@
+"""`coco_object_detection_run_eval`: LiteRT's average precision of a detector, on any registered delegate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import chain
+
+from runtime.evaluation.flags import Flags
+from runtime.evaluation.run_eval import Lines, flags_of, required, run_tool, stage_metrics
+from runtime.measure.accuracy.answers import read_answers
+from runtime.measure.accuracy.average_precision import OVERLAPS
+from runtime.measure.accuracy.data import Data
+from runtime.measure.accuracy.scores import curves
+from runtime.measure.accuracy.task import Answer
+from runtime.tools.model_diff.metrics import message, real32
+from runtime.tools.model_eval.process import Passed
+
+_METRICS = 7
+"""Field of `ProcessMetrics` that holds the metrics of this tool."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the tool; return its exit code: 0, or 2 for a wrong call or a file that cannot be used."""
+    table = flags_of("object_detection")
+    return run_tool("coco_object_detection_run_eval", table, words, _data, _report)
+
+
+def _data(flags: Flags) -> Data:
+    return Data(
+        required(flags, "ground_truth_images_path"),
+        required(flags, "ground_truth_proto"),
+        required(flags, "model_output_labels"),
+    )
+
+
+def _report(passed: Passed, flags: Flags) -> tuple[Lines, bytes]:
+    """Return LiteRT's figures: a class that is found and has no object counts as 0."""
+    each = curves(read_answers(passed.answers)).precisions(absent_is_zero=True)
+    rows = each.mean(axis=1).tolist() if each.size else [0.0] * len(OVERLAPS)
+    overall = sum(rows) / len(rows)
+    pairs = list(zip(OVERLAPS, rows, strict=True))
+    single = b"".join(message(1, real32(1, overlap) + real32(2, value)) for overlap, value in pairs)
+    lines = (f"Average Precision [IOU Threshold={overlap:g}]: {value:g}" for overlap, value in pairs)
+    answers = read_answers(passed.answers) if flags.is_set("debug_mode") else ()
+    debug = chain.from_iterable(map(_debug_lines, answers))
+    metrics = stage_metrics(passed, single + real32(2, overall))
+    return chain(debug, lines, (f"Overall mAP: {overall:g}",)), message(_METRICS, metrics)
+
+
+def _debug_lines(answer: Answer) -> Lines:
+    width, height = answer["size"]
+    yield "=" * 54
+    yield f"Image: {answer['file']}"
+    for number, (category, score, _right, _ignored, x, y, w, h) in enumerate(answer["found"]):
+        yield f"Object [{number}]"
+        yield f"  Score: {score:g}"
+        yield f"  Class-ID: {category}"
+        yield "  Bounding Box:"
+        yield f"    Normalized Top: {y / height:g}"
+        yield f"    Normalized Bottom: {(y + h) / height:g}"
+        yield f"    Normalized Left: {x / width:g}"
+        yield f"    Normalized Right: {(x + w) / width:g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

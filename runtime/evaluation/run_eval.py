@@ -1,0 +1,117 @@
+"""What LiteRT's two `run_eval` tools share: flags, the delegate, the pass, its times."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import typer
+
+from runtime.errors import FarmRuntimeError
+from runtime.evaluation.benchmark_model import USAGE, Choice
+from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, parse, usage
+from runtime.measure.accuracy.data import Data
+from runtime.tools.model_diff.metrics import integer, latency, message
+from runtime.tools.model_diff.running import Setting
+from runtime.tools.model_diff.summaries import Summary
+from runtime.tools.model_eval.process import Passed, run_pass
+
+Lines = Iterator[str]
+Report = Callable[[Passed, Flags], tuple[Lines, bytes]]
+"""Makes the lines and the metrics of a pass."""
+
+
+@cache
+def flags_of(tool: str) -> Mapping[str, Flag]:
+    """Return the flags of a tool: its own, then those of delegates, which all tools have."""
+    shared = dict(benchmark_flags())
+    names = list(shared)
+    delegates = names[names.index("delegate") :]
+    own = flag_table(Path(__file__).with_name(f"{tool}_flags.txt"))
+    return {**own, **{name: shared[name] for name in delegates}}
+
+
+def run_tool(
+    name: str,
+    table: Mapping[str, Flag],
+    words: Sequence[str] | None,
+    data_of: Callable[[Flags], Data],
+    report: Report,
+) -> int:
+    """Run a tool on the words of a command line, by default this process's; return its exit code."""
+    given = list(sys.argv[1:] if words is None else words)
+    if any(word in {"--help", "-h"} for word in given):
+        typer.echo(f"usage: {name} --model_file=FILE [--NAME=VALUE…]")
+        for line in usage(table):
+            typer.echo(line)
+        return 0
+    try:
+        flags = parse(given, table)
+        for line in _evaluated(flags, data_of(flags), report):
+            typer.echo("".join(c if c.isprintable() else "?" for c in line))
+    except OSError as error:
+        typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
+        return USAGE
+    except FarmRuntimeError as error:
+        typer.echo(f"error: {error}", err=True)
+        return USAGE
+    return 0
+
+
+def required(flags: Flags, name: str) -> Path:
+    """Return the path that a flag names. Raises `FlagError` where there is none."""
+    if not flags.text(name):
+        raise FlagError(f"--{name}=PATH is missing")
+    return Path(flags.text(name))
+
+
+def _evaluated(flags: Flags, data: Data, report: Report) -> Lines:
+    with tempfile.TemporaryDirectory(prefix="run-eval-") as folder:
+        model, answers = required(flags, "model_file"), Path(folder) / "answers.jsonl"
+        passed = run_pass(_setting(flags), model, data, answers, {}, _progress())
+        lines, metrics = report(passed, flags)
+        yield f"Num evaluation runs: {passed.samples}"
+        for title, summary in (("Preprocessing", passed.preparing), ("Inference", passed.invoking)):
+            assert summary is not None
+            yield f"{title} latency: avg={summary.average:g}(us), std_dev={int(summary.deviation)}(us)"
+        yield from lines
+    if flags.text("output_file_path"):
+        stage = integer(1, passed.samples) + message(2, metrics)
+        Path(flags.text("output_file_path")).write_bytes(stage)
+
+
+def stage_metrics(passed: Passed, accuracy: bytes) -> bytes:
+    """Return the fields that the metrics of both tasks have: times, number of runs, then the accuracy."""
+    both: list[Summary] = [one for one in (passed.preparing, passed.invoking) if one is not None]
+    times = b"".join(message(number, latency(one)) for number, one in enumerate(both, 1))
+    return times + message(3, integer(1, passed.samples)) + message(4, accuracy)
+
+
+def _setting(flags: Flags) -> Setting:
+    """Return the delegate; the flag `delegate` goes before the others, and none is LiteRT with XNNPACK."""
+    name, table = flags.text("delegate"), benchmark_flags()
+    if f"use_{name}" in table and table[f"use_{name}"].use != "used":
+        raise FlagError(f"--delegate={name} is not offered: {table[f'use_{name}'].use}")
+    values = dict(flags.values) | {"num_threads": -1}
+    if name:
+        values |= {"delegate": {"xnnpack": "litert"}.get(name, name), "use_gpu": False, "use_xnnpack": False}
+    choice = Choice.of(Flags(values, flags.explicit))
+    kind = choice.kind if choice.is_explicit else "litert"
+    threads = {"threads": flags.integer("num_interpreter_threads")} if kind in ("cpu", "litert") else {}
+    return Setting.of(kind, threads | choice.options)
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Return what prints LiteRT's progress."""
+    last = -1
+
+    def told(done: int, count: int) -> None:
+        nonlocal last
+        if (percent := 100 * done // count) != last:
+            last = percent
+            typer.echo(f"Evaluated: {percent}%", err=True)
+
+    return told
