@@ -1,4 +1,4 @@
-"""What LiteRT's two `run_eval` tools share: flags, the delegate, the pass, its times."""
+"""The common part of LiteRT's two `run_eval` tools: flags, the delegate, the pass, its times."""
 
 from __future__ import annotations
 

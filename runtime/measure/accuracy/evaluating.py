@@ -27,7 +27,7 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a pass took: microseconds of each picture's preparation and of each invoke, and how much the
+    """The costs of a pass: microseconds of each sample's preparation and of each invoke, and how much the
     peak of the process's memory grew from in front of the model's start on, in bytes.
 
     `samples` are those of the task, `head` is the task's.

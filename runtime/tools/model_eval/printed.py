@@ -15,6 +15,7 @@ _SHOWN: Final = 10
 """Changed answers that are printed. Chosen to keep the listing on a screen; page and `--json` have more."""
 
 _MIB: Final = 2**20
+"""Bytes of a MiB."""
 
 _COLUMNS: Final = ("variant", "score", "95 % interval", "median ms", "file MiB", "memory MiB", "front")
 
