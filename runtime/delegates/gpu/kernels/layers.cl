@@ -8,9 +8,15 @@
 // PoCL's clang has.
 #define DEVICE_FENCE __c11_atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-// Looks at a counter before a waiting group sleeps: some 6 microseconds. Fewer put groups to sleep whose turn is near; more
-// waste a core that others could use, and the scheduler makes those wait for longer that slept less.
+// Looks at a counter before a waiting group gives its core away: some 6 (AMD) to 15 microseconds (Intel). More waste a core
+// that others could use.
 #define LOOKS 256
+
+// Times that it then gives its core away before it sleeps: half a microsecond each where nobody takes the core, so that a
+// group sleeps only behind a share of more than 200 microseconds. To be woken takes up to 50 microseconds on a virtual
+// machine: without these yields, mobilenet_v2 takes 1.4 times as long at two threads. Beside a loop that burns one of two
+// CPUs they change nothing that can be measured, and with more groups than cores a group with work gets the core at once.
+#define YIELDS 512
 
 // Places of the counters: shares that are done and groups that sleep until all of a layer are, on a line of their own groups
 // that have ended, and then for each share the layers in which it was taken. At the end of a launch they are 0 again.
@@ -46,31 +52,36 @@ static void call_function(ulong function, __global uchar *arena, __global const 
                      "xmm15" FURTHER_REGISTERS);
 }
 
-// Linux's futex: sleeps while the word has a value, or wakes up all who sleep at it. Changes no registers but these.
-#define SLEEP_WHILE 128
-#define WAKE 129
-static void futex(volatile __global int *word, ulong operation, ulong value)
+// Linux's system calls: they change no registers but these.
+static void system_call(ulong number, volatile __global int *first, ulong second, ulong third)
 {
-    long number = 202;
-    // Without a limit of the time, which would be in r10.
+    // The fourth argument is none: to a futex, no limit of the time.
     __asm__ volatile("xorl %%r10d, %%r10d\n\t"
                      "syscall"
                      : "+a"(number)
-                     : "D"(word), "S"(operation), "d"(value)
+                     : "D"(first), "S"(second), "d"(third)
                      : "rcx", "r10", "r11", "memory", "cc");
 }
+
+#define SCHED_YIELD 24
+#define FUTEX 202
+// Operations of a futex: sleeps while the word has a value, or wakes up all who sleep at it.
+#define SLEEP_WHILE 128
+#define WAKE 129
 
 // Returns when that many shares are done.
 static void wait_for(volatile __global int *counters, int enough)
 {
     for (int look = 0; look < LOOKS && counters[DONE] < enough; look++)
         __asm__ volatile("pause");
+    for (int yields = 0; yields < YIELDS && counters[DONE] < enough; yields++)
+        system_call(SCHED_YIELD, 0, 0, 0);
     while (counters[DONE] < enough) {
         atomic_inc(counters + ASLEEP);
         DEVICE_FENCE;
         const int done = counters[DONE];
         if (done < enough)
-            futex(counters + DONE, SLEEP_WHILE, done);
+            system_call(FUTEX, counters + DONE, SLEEP_WHILE, done);
         atomic_dec(counters + ASLEEP);
     }
     // What others stored is loaded behind this fence only.
@@ -86,7 +97,7 @@ static void count_done(volatile __global int *counters, int enough)
     // Whoever counts as asleep behind this fence finds the layer done.
     DEVICE_FENCE;
     if (done == enough && counters[ASLEEP] > 0)
-        futex(counters + DONE, WAKE, INT_MAX);
+        system_call(FUTEX, counters + DONE, WAKE, INT_MAX);
 }
 
 // True for the one group that takes a share of the `number`-th layer of a launch, once all shares of those before are done.
