@@ -6,6 +6,7 @@ One thread, one loop. It wakes for a message, for the end of a child, and once p
 from __future__ import annotations
 
 import logging
+import resource
 import selectors
 import socket
 import sqlite3
@@ -64,6 +65,11 @@ _PREDECESSOR_PATIENCE_S: Final = 30.0
 """Seconds that a new agent waits for the one before it, which gives its runners up to 12 s to judge what they
 have finished (`lifecycle.CONCLUDE_S`) and needs up to 10 s to end them (`supervisor.REAP_LIMIT_S`). Smaller
 would make a restart fail; larger only delays the error."""
+
+
+_LEAST_OPEN_FILES: Final = 256
+"""Files that an agent may have to open at once: its own are some thirty, and each device that works adds ten.
+With fewer, it would end in the middle of attempts."""
 
 
 class Agent:
@@ -307,8 +313,9 @@ def serve(config: AgentConfig, descriptor: int) -> int:
 def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
     """Lock `config.state` for this agent alone, list the devices, serve the link. Returns the exit code."""
     try:
+        _require_open_files()
         private_folder(config.state)
-    except ExposedError as error:
+    except (ExposedError, OSError) as error:
         log.error("%s", error)
         return 1
     try:
@@ -320,6 +327,30 @@ def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
     with lock:
         try:
             return Agent(config, connect(), probe(config.probe_command, sandbox=config.sandbox)).run()
-        except (ProbeError, OSError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
+            log.error("%s", _about_the_journal(config, error))
+        except (ProbeError, OSError) as error:
             log.error("%s", error)
-            return 1
+        return 1
+
+
+def _require_open_files() -> None:
+    """Let this process open as many files as it needs. Raises `OSError` where it may not."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now >= _LEAST_OPEN_FILES:
+        return
+    if most < _LEAST_OPEN_FILES:
+        raise OSError(
+            f"an agent may open {most} files here and needs {_LEAST_OPEN_FILES}: raise the limit "
+            "(ulimit -Hn; LimitNOFILE= of its unit), and start it again"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_LEAST_OPEN_FILES, most))
+
+
+def _about_the_journal(config: AgentConfig, error: sqlite3.Error) -> str:
+    if isinstance(error, sqlite3.OperationalError):
+        return f"the journal {config.journal} cannot be used: {error}"
+    return (
+        f"the journal {config.journal} is damaged ({error}); move it away and start the agent again: the "
+        "farm runs the attempts in it once more, and results that it has not confirmed are lost"
+    )

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     time.sleep(float(job["delegate_options"]["seconds"]) * (0.5 + int(job["cell_id"], 16) / 16**16))
     _write(folder, job["cell_id"])
     line = {"device": job["device_id"], "asked": asked_ns, "began": BEGAN_NS, "ended": time.time_ns()}
-    log = Path(attempt["runs_log"]).with_name("gaps.jsonl")
+    log = folder.parents[1] / "gaps.jsonl"
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(descriptor, (json.dumps(line) + "\n").encode())
     os._exit(0)

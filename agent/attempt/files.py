@@ -83,7 +83,6 @@ class AttemptFile(Wire):
     model_path: str
     data_path: str | None = None
     references: str
-    runs_log: str
     usual: tuple[tuple[Count, Count], ...] = ()
     writable: tuple[str, ...] | None = None
 

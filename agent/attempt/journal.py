@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+from pydantic import ValidationError
 
 from agent.wire.messages import JobResult, JobSpec
 
@@ -29,7 +31,10 @@ CREATE TABLE IF NOT EXISTS epoch (device_id TEXT PRIMARY KEY, epoch INTEGER NOT 
 
 
 class Journal:
-    """The journal of one agent. Each method's changes are committed when it returns."""
+    """The journal of one agent. Each method's changes are committed when it returns.
+
+    Methods raise `sqlite3.Error`; `sqlite3.DatabaseError` itself where the file is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or create. Raises `sqlite3.Error`."""
@@ -78,7 +83,7 @@ class Journal:
     def open_jobs(self) -> list[JobSpec]:
         """Return attempts without a result, oldest first."""
         rows = self._db.execute("SELECT job FROM attempt WHERE state = 'open' ORDER BY rowid")
-        return [JobSpec.model_validate_json(row[0]) for row in rows]
+        return [_entry(JobSpec, row[0]) for row in rows]
 
     def spool(self, result: JobResult) -> None:
         """Store a result until its receipt; the attempt is no longer open."""
@@ -90,7 +95,7 @@ class Journal:
     def spooled(self) -> list[JobResult]:
         """Return results without a receipt, oldest first."""
         rows = self._db.execute("SELECT result FROM attempt WHERE state = 'spooled' ORDER BY rowid")
-        return [JobResult.model_validate_json(row[0]) for row in rows]
+        return [_entry(JobResult, row[0]) for row in rows]
 
     def delivered(self, attempt_id: str) -> None:
         """Drop a result whose receipt has arrived; the attempt's id stays."""
@@ -99,3 +104,13 @@ class Journal:
             "WHERE attempt_id = ? AND state = 'spooled'",
             (attempt_id,),
         )
+
+
+_Entry = TypeVar("_Entry", JobSpec, JobResult)
+
+
+def _entry(form: type[_Entry], text: str | None) -> _Entry:
+    try:
+        return form.model_validate_json(text or "")
+    except ValidationError as error:
+        raise sqlite3.DatabaseError(f"an entry is no {form.__name__}") from error

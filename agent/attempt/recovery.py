@@ -25,7 +25,7 @@ def recover(config: AgentConfig, devices: Mapping[str, Device], journal: Journal
         device, folder = devices.get(job.device_id), config.folder(job.attempt_id)
         # The processes first: a runner that is still alive would write into the folder, and onto the device.
         # Those of an arm belong to the attempt that carried it.
-        log_gone(config, job.attempt_id, device, reap(job.lead or job.attempt_id))
+        log_gone(config, job, device, reap(job.lead or job.attempt_id))
         # Journaled before the folder is deleted, which until then holds the only copy of the result.
         journal.spool(_result(config, job, device))
         remove_left(folder)

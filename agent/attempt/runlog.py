@@ -1,8 +1,9 @@
 """The log of processes: one line per start and end, written by the runner that starts and ends them.
 
-For every process that runs the model it appends `start` and `end`; the agent appends `gone` once every
-process of an attempt is dead, which ends the interval of any other. Times are CLOCK_BOOTTIME: the clock of
-all processes of a host, which also runs while the host sleeps.
+For every process that runs the model a runner appends `start` and `end` to a log in its own folder. Once
+every process of an attempt is dead, the agent takes these lines into its own log and appends `gone`, which
+ends the interval of any other. Times are CLOCK_BOOTTIME: the clock of all processes of a host, which also
+runs while the host sleeps.
 """
 
 from __future__ import annotations
@@ -11,11 +12,26 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from agent.processes.left_files import open_left
 from agent.wire.private_folder import FILE_MODE
+
+FILE: Final = "runs.log"
+"""Name of an agent's log in its state folder, and of a runner's in the folder of its attempt."""
+
+MOST_TAKEN_BYTES: Final = 1 << 20
+"""Bytes of a runner's log that its agent reads. Chosen: a line has some 200, an attempt starts tens of
+processes; but a runner can write what it likes."""
+
+MOST_KEPT_BYTES: Final = 16 << 20
+"""Bytes of an agent's log: a longer one is put aside, in the place of the one before. Chosen: the runs of
+thousands of attempts; larger keeps more history, on the disk that attempts need."""
 
 Event = Literal["start", "end", "gone"]
 
@@ -35,6 +51,9 @@ class RunLine:
     pid: int
     what: str
     carrier: str = ""
+
+
+_LINE: Final = TypeAdapter(RunLine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +85,36 @@ def append(
     it runs, where that is another one.
     """
     now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    line = RunLine(now_ns, event, attempt_id, exclusion_group, pid or os.getpid(), what, carrier)
+    _write(path, [RunLine(now_ns, event, attempt_id, exclusion_group, pid or os.getpid(), what, carrier)])
+
+
+def take(path: Path, left: Path, attempt_id: str, exclusion_group: str, carrier: str = "") -> None:
+    """Move the starts and ends that a runner left into the agent's log, which is put aside if it is too long.
+
+    A runner speaks of the processes of its own attempt alone, whatever it wrote; other lines are dropped.
+    """
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > MOST_KEPT_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
+    try:
+        with open_left(left) as file:
+            texts = file.read(MOST_TAKEN_BYTES).splitlines()
+        left.unlink()
+    except OSError:
+        return
+    own = RunLine(0, "gone", attempt_id, exclusion_group, 0, "", carrier)
+    lines = []
+    for text in texts:
+        with suppress(ValidationError):
+            told = _LINE.validate_json(text)
+            lines.append(replace(own, time_ns=told.time_ns, event=told.event, pid=told.pid, what=told.what))
+    _write(path, [line for line in lines if line.event != "gone"])
+
+
+def _write(path: Path, lines: Iterable[RunLine]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE_MODE)
     try:
-        os.write(descriptor, (json.dumps(asdict(line)) + "\n").encode())
+        os.write(descriptor, "".join(json.dumps(asdict(line)) + "\n" for line in lines).encode())
     finally:
         os.close(descriptor)
 

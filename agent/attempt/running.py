@@ -292,7 +292,6 @@ class RunningAttempt:
             model_path=str(self.model),
             data_path=None if self.data is None else str(self.data),
             references=str(self._references),
-            runs_log=str(self.config.runs_log),
             writable=tuple(map(str, self.config.sandbox.write)) if self.config.sandbox.on else None,
             usual=tuple(
                 (past.compute_ns, past.copy_ns)
@@ -307,14 +306,12 @@ class RunningAttempt:
 
     def _boundary(self, launch: Launch) -> Boundary:
         """Return what this attempt's processes may reach: their own files, and what every runner shares."""
-        self.config.runs_log.touch()
         chosen = self.config.sandbox
         reach = Reach(
             command=launch.command,
             environment=launch.environment,
             read=[self.model, *([] if self.data is None else [self.data]), self._references, *chosen.read],
             write=[*map(self._folder, self._members), *chosen.write],
-            append=[self.config.runs_log],
         )
         return boundary_for(reach, self.folder)
 
@@ -324,7 +321,7 @@ class RunningAttempt:
             return set()
         left = self._runner.reap()
         for member in self._members:
-            log_gone(self.config, member.job.attempt_id, member.device, left)
+            log_gone(self.config, member.job, member.device, left)
         return left
 
     def _collect(self, end: _End) -> None:
@@ -420,11 +417,13 @@ class RunningAttempt:
         return next((f"{who}: {phase}" for who, phase in phases if phase not in ("", TURN_TEXT)), "starting")
 
 
-def log_gone(config: AgentConfig, attempt_id: str, device: Device | None, left: set[int]) -> None:
-    """Log that every process of an attempt is dead, unless some are `left`."""
+def log_gone(config: AgentConfig, job: JobSpec, device: Device | None, left: set[int]) -> None:
+    """Log which processes of an attempt ran, and that every one is dead, unless some are `left`."""
+    group = "" if device is None else device.exclusion_group
+    own = config.folder(job.attempt_id) / runlog.FILE
+    runlog.take(config.runs_log, own, job.attempt_id, group, job.carrier)
     if not left:
-        group = "" if device is None else device.exclusion_group
-        runlog.append(config.runs_log, "gone", attempt_id, group, "attempt")
+        runlog.append(config.runs_log, "gone", job.attempt_id, group, "attempt")
 
 
 def _with(reason: Reason, unkillable: set[int]) -> Reason:

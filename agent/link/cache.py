@@ -129,10 +129,7 @@ class Cache:
         """Move a complete file whose hash was checked into the store, durably."""
         target = artifact_path(self.root, sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
-        # The bytes reach the disk before the name does, and the mark before both: after a power cut there is
-        # no file with a good name and bad bytes, nor one that could never be evicted.
-        with grown.open("rb") as file:
-            os.fsync(file.fileno())
+        # The mark before the name: after a power cut there is no file that could never be evicted.
         self._mark(sha256)
         grown.chmod(ARTIFACT_MODE)
         put_in_place(grown, target, self.root)

@@ -5,6 +5,7 @@ The file of a verb is imported when the verb is called, so that `farm --help` st
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -14,7 +15,7 @@ from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import getdoc
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -147,6 +148,16 @@ def _stoppable(verb: Callable[..., int]) -> Callable[..., int]:
     return run_verb
 
 
+_REMEDIES: Final = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.EMFILE: "allow this shell more open files: ulimit -n 1024",
+    errno.ENFILE: "the system has too many open files; end some programs",
+    errno.EROFS: "the file system is read-only",
+}
+"""What a user does about a lack of the machine, which any step of any verb may meet."""
+
+
 def main() -> None:
     """Entry point of `farm`: runs a verb; an expected error becomes one clear line and its exit code."""
     code = run(sys.argv[1:])
@@ -176,3 +187,9 @@ def run(arguments: list[str]) -> int:
         # `farm results | head` ended: Python would flush stdout once more at its end, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0)
+        if remedy is None:
+            raise
+        output.error(f"{': '.join(filter(None, (error.filename, error.strerror)))}; {remedy}")
+        return FarmError.exit_code

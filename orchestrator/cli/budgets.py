@@ -79,7 +79,10 @@ def conclude(
     judged = judge_budgets(cells, budgets, earlier)
     failing = (*FAILED, *(OUTCOMES_UNDECIDED if undecided is Undecided.FAIL else ()))
     if junit is not None:
-        junit.write_text(junit_xml(name, cells, judged, failing), encoding="utf-8")
+        try:
+            junit.write_text(junit_xml(name, cells, judged, failing), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--junit {junit}: {error.strerror}") from error
     on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     for one in judged:
         if one.outcome != "met":

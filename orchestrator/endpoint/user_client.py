@@ -17,6 +17,7 @@ from orchestrator.endpoint.calls_version import VERSION
 from orchestrator.endpoint.client import open_connection
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust.users import AUTHORITY_DIGITS, authority_id
+from runtime.common.durable import write_atomically
 
 LARGEST_ANSWER_BYTES: Final = 256 << 20
 """Bytes of an answer that are read, at most. Chosen: far above a page of cells and the plan of the largest
@@ -117,8 +118,7 @@ def trusting(address: Address, token: str, folder: Path) -> Address:
                 f"{address.url} shows another CA than FARM_TOKEN names; where the lab's CA was replaced, the "
                 "administrator makes a new token: farm users add NAME --replace"
             )
-        kept.touch(FILE_MODE)
-        kept.write_text(text)
+        write_atomically(kept, text.encode(), FILE_MODE)
     return replace(address, authority=kept)
 
 

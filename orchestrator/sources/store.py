@@ -144,8 +144,6 @@ class Store:
             sha256 = digest.hexdigest()
             if expected_sha256 is not None and sha256 != expected_sha256:
                 raise wrong_hash(what, expected_sha256, sha256)
-            # First the content, then the name: after a power cut no name refers to unwritten bytes.
-            os.fsync(out.fileno())
             self._admit(temporary, sha256)
         return StoredFile(sha256, size)
 
@@ -213,7 +211,6 @@ class Store:
             except UsageError:
                 path.unlink()
                 raise
-            os.fsync(file.fileno())
         path.chmod(ARTIFACT_MODE)
         self._admit(path, sha256)
         return StoredFile(sha256, size)

@@ -43,10 +43,9 @@ def replacing(
             os.fsync(file.fileno())
         # Closed before the rename: a file system over a network may report a full disk only here.
         file.close()
+        Path(file.name).replace(path)
         if sync:
-            put_in_place(Path(file.name), path, top)
-        else:
-            Path(file.name).replace(path)
+            _sync_folders(path.parent, top or path.parent)
 
 
 def write_atomically(path: Path, data: bytes, mode: int | None = None, *, sync: bool = True) -> None:
@@ -56,10 +55,12 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None, *, sync: 
 
 
 def put_in_place(source: Path, path: Path, top: Path | None = None) -> None:
-    """Rename a file whose contents are on the disk, so that its name survives a power cut as well.
+    """Write a file to the disk and then rename it, so that contents and name survive a power cut.
 
     `top`: the highest folder whose contents may be new; None: the file's own. Raises `OSError`.
     """
+    with source.open("rb") as file:
+        os.fsync(file.fileno())
     source.replace(path)
     _sync_folders(path.parent, top or path.parent)
 

@@ -91,10 +91,11 @@ def _run(state: Path, store: Path, cell: str, number: int, epoch: int, behave: s
         "attempt_no": number,
         "delegate_options": {"behave": behave, "seconds": 0.01},
     }
-    spec = {"job": job, "device": {"exclusion_group": GROUP}, "runs_log": str(state / "runs.log")}
+    spec = {"job": job, "device": {"exclusion_group": GROUP}}
     (folder / "job.json").write_text(json.dumps(spec))
     ran = subprocess.run([sys.executable, str(RUNNER), str(folder / "job.json"), str(folder)], check=False)
     assert ran.returncode == (-signal.SIGSEGV if behave == "crash" else 0), f"the runner of {attempt_id}"
+    runlog.take(state / "runs.log", folder / "runs.log", attempt_id, GROUP)
     runlog.append(state / "runs.log", "gone", attempt_id, GROUP, "attempt")
     path = folder / "result.json"
     result = json.loads(path.read_text()) if path.exists() else None

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(json.dumps({"devices": devices}))
         return 0
     attempt, folder = json.loads(Path(arguments[0]).read_text()), Path(arguments[1])
-    log = Path(attempt["runs_log"])
+    log = folder / runlog.FILE
     job, group = attempt["job"], attempt["device"]["exclusion_group"]
     runlog.append(log, "start", job["attempt_id"], group, "measure")
     _note(log, "started", job)
@@ -203,7 +203,8 @@ def _note(log: Path, event: str, job: dict[str, Any], **facts: str | None) -> No
         **{name: job[name] for name in ("attempt_id", "cell_id", "device_id", "epoch", "attempt_no")},
         **facts,
     }
-    descriptor = os.open(log.with_name(TRUTH_FILE), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    # In the agent's state folder: that of the attempt goes with it.
+    descriptor = os.open(log.parents[2] / TRUTH_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, (json.dumps(line) + "\n").encode())
     finally:

@@ -43,7 +43,9 @@ def lives(states: Iterable[Path]) -> list[runlog.Interval]:
     """Return the lives of all measuring processes of one host, which may have several agents."""
     found = []
     for state in states:
-        found += runlog.intervals(runlog.read(state / "runs.log"))
+        # Those of attempts that still run are in their folders.
+        logs = [state / runlog.FILE, *sorted(state.glob(f"work/*/{runlog.FILE}"))]
+        found += runlog.intervals(line for log in logs for line in runlog.read(log))
     return sorted(found, key=lambda life: life.start_ns)
 
 

@@ -63,17 +63,16 @@ _PATH_VARIABLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The files of one attempt. `read` and `write` are readable and writable whole; `append` takes lines."""
+    """The files of one attempt. `read` and `write` are readable and writable whole."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
     read: Sequence[Path]
     write: Sequence[Path]
-    append: Sequence[Path] = ()
 
     def needs(self, folder: Path) -> bool:
         """Return whether anything that this attempt needs lies below a folder."""
-        wanted = [*self.read, *self.write, *self.append, *_python(), *_named(self.command, self.environment)]
+        wanted = [*self.read, *self.write, *_python(), *_named(self.command, self.environment)]
         return any(path.resolve().is_relative_to(folder) or path.is_relative_to(folder) for path in wanted)
 
     def rules(self, *, own_tmp: bool, own_shm: bool, changes_proc: bool) -> list[Rule]:
@@ -88,7 +87,7 @@ class Reach:
         own = {Path("/dev/shm"): own_shm, Path("/tmp"): own_tmp}  # noqa: S108
         writable = [*self.write, *(path for path, is_own in own.items() if is_own)]
         rules += [(path, landlock.WRITE) for path in writable]
-        return [*rules, *((path, landlock.APPEND) for path in self.append)]
+        return rules
 
     def _readable(self) -> Iterator[Path]:
         yield from map(Path, _PROGRAMS)

@@ -160,7 +160,7 @@ class Children:
 
     def _log(self, event: runlog.Event, what: str, pid: int) -> None:
         """Log the begin or the end of a process: it writes no log itself."""
-        log, group, job = Path(self.attempt.runs_log), self.attempt.device.exclusion_group, self.attempt.job
+        log, group, job = self.folder / runlog.FILE, self.attempt.device.exclusion_group, self.attempt.job
         runlog.append(log, event, job.attempt_id, group, what, pid, carrier=job.carrier)
 
     @contextlib.contextmanager

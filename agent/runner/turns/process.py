@@ -221,7 +221,7 @@ class MeasuringProcess:
         self._logged = event == "start"
         group, attempt_id = self.attempt.device.exclusion_group, self.attempt.job.attempt_id
         runlog.append(
-            Path(self.attempt.runs_log),
+            self.folder / runlog.FILE,
             event,
             attempt_id,
             group,

@@ -5,7 +5,10 @@ No other module asks which of the two it works with.
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -236,9 +239,15 @@ def faults(connection: Connection) -> list[str]:
 
 
 def copy_sqlite(connection: Connection, target: Path) -> None:
-    """Copy the database's present content to a new file."""
+    """Copy the database's present content to a new file. Raises `OSError` where that has no room."""
     raw: Any = connection.connection.driver_connection
-    raw.execute("VACUUM INTO ?", (str(target),))
+    try:
+        raw.execute("VACUUM INTO ?", (str(target),))
+    except sqlite3.OperationalError as error:
+        if "full" not in str(error):
+            raise
+        target.unlink(missing_ok=True)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
 
 
 def dump_postgresql(url: URL, target: Path) -> None:

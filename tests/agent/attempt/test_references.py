@@ -64,9 +64,7 @@ class Machine:
         folder = self.folder / "work" / spec.attempt_id
         folder.mkdir(parents=True)
         own = str(self.references.prepare(spec))
-        attempt = AttemptFile(
-            job=spec, device=DEVICE, model_path=self.model_path, references=own, runs_log="l"
-        )
+        attempt = AttemptFile(job=spec, device=DEVICE, model_path=self.model_path, references=own)
         found = find_references(attempt, folder, self.make)
         return found, self.references.keep(spec, folder)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
-from agent.attempt.runlog import Interval, RunLine, append, intervals, overlaps, read
+import pytest
+
+from agent.attempt import runlog
+from agent.attempt.runlog import Interval, RunLine, append, intervals, overlaps, read, take
 
 
 def line(time_ns, event, attempt="a", group="host-cpu", pid=1, what="measure"):
@@ -35,6 +39,48 @@ def test_append_uses_a_clock_that_only_grows(tmp_path):
     append(path, "end", "a", "g", "measure")
     first, second = read(path)
     assert 0 < first.time_ns <= second.time_ns
+
+
+def test_an_agent_takes_what_a_runner_says_of_its_own_processes_and_no_more(tmp_path):
+    log, left = tmp_path / "runs.log", tmp_path / "left.log"
+    append(left, "start", "a", "host", "measure", 7)
+    append(left, "end", "another's", "other-host", "measure", 7, carrier="another's")
+    append(left, "gone", "another's", "host", "attempt")
+    with left.open("ab") as out:
+        out.write(b'{"time_ns": "late"}\n[' + b"[" * 1000 + b"\n\xff\n\n")
+    take(log, left, "a", "host")
+    assert [(line.event, line.attempt_id, line.exclusion_group, line.carrier) for line in read(log)] == [
+        ("start", "a", "host", ""),
+        ("end", "a", "host", ""),
+    ]
+    assert not left.exists()
+
+
+def test_a_runner_fills_no_log_of_its_agent(tmp_path, monkeypatch):
+    log, left = tmp_path / "runs.log", tmp_path / "left.log"
+    monkeypatch.setattr(runlog, "MOST_TAKEN_BYTES", 1000)
+    monkeypatch.setattr(runlog, "MOST_KEPT_BYTES", 5000)
+    for _ in range(100):
+        for _ in range(20):
+            append(left, "start", "a", "host", "measure")
+        take(log, left, "a", "host")
+    assert log.stat().st_size <= 6000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs.log", "runs.log.1"]
+
+
+@pytest.mark.parametrize("form", ["link", "pipe", "folder", "nothing"])
+def test_what_is_no_log_is_not_taken(tmp_path, form):
+    log, left = tmp_path / "runs.log", tmp_path / "left.log"
+    append(tmp_path / "secret", "start", "a", "host", "measure")
+    makers = {
+        "link": lambda: left.symlink_to(tmp_path / "secret"),
+        "pipe": lambda: os.mkfifo(left),
+        "folder": left.mkdir,
+        "nothing": lambda: None,
+    }
+    makers[form]()
+    take(log, left, "a", "host")
+    assert read(log) == []
 
 
 def test_log_that_does_not_exist_is_empty(tmp_path):

@@ -38,7 +38,8 @@ WITHOUT_NAMESPACES = (
 READS = ("credentials", "journal", "other_attempt", "home", "other_file", "agent_environment", "agent_memory")
 WRITES = ("state", "store", "other_folder", "interpreter", "references", "own_references")
 BY_NUMBER_OR_PATH = (
-    "empty", "empty_the_log", "modes", "modes_by_descriptor", "times", "touch", "owner", "attributes",
+    "empty", "empty_the_log", "write_into_the_log", "modes", "modes_by_descriptor", "times", "touch", "owner",
+    "attributes",
     "limits_of_the_agent", "priority_of_the_agent", "scheduler_of_the_agent", "cpus_of_the_agent",
     "memory_by_key", "semaphores_by_key", "messages_by_key",
 )  # fmt: skip

@@ -58,9 +58,7 @@ def arm(stored, tmp_path, monkeypatch):
         folder, spec = tmp_path / "arm", job(stored, plan=BRIEF)
         for name in (folder, tmp_path / "other", caches_folder(folder)):
             name.mkdir()
-        attempt = AttemptFile(
-            job=spec, device=CPU, model_path="m", references="r", runs_log=str(tmp_path / "log"), writable=()
-        )
+        attempt = AttemptFile(job=spec, device=CPU, model_path="m", references="r", writable=())
         script = tmp_path / "hostile.py"
         script.write_text(HOSTILE.replace("KIND", repr(said)))
         monkeypatch.setattr(children, "RUNNER_COMMAND", [sys.executable, "-S", str(script)])

@@ -334,7 +334,7 @@ def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(stored
         device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
     )
     spec = job(stored, "gpu", "d", delegate_options={"precision": "fp16"})
-    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r", runs_log="l")
+    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r")
     lacking = Findings({Trial.FP16_STORAGE: "3 of 16 numbers are wrong"})
     with pytest.raises(UnsupportedPrecisionError) as caught:
         settled(Options(precision="fp16"), "A", lambda: lacking)
@@ -348,7 +348,7 @@ def test_a_delegate_without_a_device_on_this_machine_is_unsupported_in_its_words
         device_id="d", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d", environment={}
     )
     spec = job(stored, "litert-gpu", "d")
-    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r", runs_log="l")
+    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r")
     failure = failure_of(NoDeviceError("litert-gpu: LiteRT finds no GPU"), attempt)
     assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, ReasonCode.NO_DEVICE)
     assert failure.reason.text == "litert-gpu: LiteRT finds no GPU"
@@ -367,9 +367,7 @@ def test_faults_of_a_device_have_reasons_of_their_own(stored, error, code):
     device = Device(
         device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
     )
-    attempt = AttemptFile(
-        job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r", runs_log="l"
-    )
+    attempt = AttemptFile(job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r")
     failure = failure_of(error, attempt)
     assert (failure.status, failure.reason.code) == (Status.FAILED, code)
     assert failure.reason.text == str(error)
@@ -379,9 +377,7 @@ def test_many_operators_that_stay_on_the_cpu_are_a_count_in_the_reason_and_a_lis
     device = Device(
         device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
     )
-    attempt = AttemptFile(
-        job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r", runs_log="l"
-    )
+    attempt = AttemptFile(job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r")
     left = tuple(Fallback(i, f"Vendor{i}", "no OpenCL kernel for this operator") for i in range(24))
     error = UnsupportedOperatorError("custom operator Vendor0; runtime.custom_operator registers a kernel")
     error.delegation = DelegationReport("none", 0, 24, 0, left)

@@ -22,9 +22,7 @@ CPU = Device(
 
 
 def attempt(stored, tmp_path) -> AttemptFile:
-    return AttemptFile(
-        job=job(stored, plan=PLAN), device=CPU, model_path="m", references="r", runs_log=str(tmp_path / "log")
-    )
+    return AttemptFile(job=job(stored, plan=PLAN), device=CPU, model_path="m", references="r")
 
 
 def report(*p50_ns: int) -> SustainedReport:

@@ -158,7 +158,7 @@ def test_a_process_that_timed_nothing_has_no_evidence(telemetry):
 
 
 def test_the_sensors_are_read_by_a_process_of_its_own_until_it_is_asked_to_end(tmp_path, stored):
-    attempt = AttemptFile(job=job(stored, "cpu"), device=CPU, model_path="m", references="r", runs_log="l")
+    attempt = AttemptFile(job=job(stored, "cpu"), device=CPU, model_path="m", references="r")
     path = tmp_path / "job.json"
     path.write_text(attempt.model_dump_json())
     before_ns = time.monotonic_ns()

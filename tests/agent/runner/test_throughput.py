@@ -41,9 +41,7 @@ def test_what_is_missing_has_its_reason_under_each_name():
 
 def test_a_pass_that_dies_is_told(stored, tmp_path, monkeypatch):
     spec = job(stored, plan=BRIEF.model_copy(update={"throughput": ASKED}))
-    attempt = AttemptFile(
-        job=spec, device=CPU, model_path="m", references="r", runs_log=str(tmp_path / "log")
-    )
+    attempt = AttemptFile(job=spec, device=CPU, model_path="m", references="r")
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     monkeypatch.setattr(children, "RUNNER_COMMAND", [sys.executable, "-c", dying])
     died = children.Children(attempt, tmp_path / "job.json", tmp_path, Clock()).run_pass(ThroughputReport, {})
