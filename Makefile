@@ -71,6 +71,7 @@ test-exhaustive:
 
 test-kernels:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs test-kernels
 	$(BIN)/python -m tests.runtime.kernel_checker
 
 check-gpu-static:
@@ -79,27 +80,33 @@ check-gpu-static:
 
 test-conformance:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs test-conformance
 	$(BIN)/pytest -m "conformance or not conformance" tests/contract tests/orchestrator/trust tests/orchestrator/endpoint
 
 test-deploy:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs test-deploy
 	$(BIN)/pytest -m deploy -x tests/deploy
 
 test-faults:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs test-faults
 	FAULT_REPORT=benchmarks/results/faults.md $(BIN)/pytest -m "faults or not faults" tests/faults
 
 test-attack:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs test-attack
 	HONESTY_REPORT=benchmarks/results/dishonesty.md $(BIN)/pytest tests/agent/runner/test_honesty.py
 	ATTACK_REPORT=benchmarks/results/attack.md $(BIN)/pytest -m "attack or not attack" tests/attack
 
 mutate:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs mutate
 	$(BIN)/python -m tests.mutants --workers $(WORKERS) --out benchmarks/results/mutants.md
 
 soak:
 	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs soak
 	$(BIN)/python -m tests.faults.soak --minutes 10
 
 fuzz:

@@ -49,7 +49,7 @@ def redis_server() -> str:
     # An environment of Python is no place of the machine's programs, however its folder is named.
     machines = [folder for folder in folders if not (Path(folder).resolve().parent / "pyvenv.cfg").is_file()]
     found = shutil.which("redis-server", path=os.pathsep.join(machines))
-    return found or absent(f"no redis-server on this machine, in {', '.join(machines)}")
+    return found or absent(f"no redis-server in {', '.join(machines)}: apt-get install redis-server")
 
 
 def oldest_redis_server() -> str:
@@ -92,19 +92,19 @@ def postgres_binaries() -> Path:
     if on_path:
         found.append(Path(on_path))
     if not found:
-        absent("no PostgreSQL server on this machine")
+        absent("no PostgreSQL server on this machine: apt-get install postgresql")
     return found[-1].parent
 
 
 def network_namespaces() -> None:
     """Root, and the tools to make machines out of network namespaces."""
     if os.geteuid() != 0:
-        absent("network namespaces need root")
+        absent("network namespaces need root: sudo make ...")
     for tool in ("ip", "nft", "nsenter", "unshare"):
         if shutil.which(tool) is None:
-            absent(f"no {tool} on this machine")
+            absent(f"no {tool} on this machine: apt-get install iproute2 nftables util-linux")
 
 
 def compiler() -> str:
     """Path of a C compiler."""
-    return shutil.which("cc") or absent("no C compiler (cc) on this machine")
+    return shutil.which("cc") or absent("no C compiler (cc) on this machine: apt-get install gcc libc6-dev")

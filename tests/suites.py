@@ -1,5 +1,7 @@
 """`python -m tests.suites`: every suite in turn, as `make test-all` runs them.
 
+`--needs SUITE` runs nothing: it says in one line what this machine lacks for a suite, and exits with 1 then.
+
 A suite that passed on this very tree is not run again, so that a run of hours goes on where it was stopped.
 What is known of each is kept in `.suites/state.json`, what it printed in `.suites/NAME.log`. Exits with 1
 where a suite failed. One for which this machine lacks a tool is `missing` and says which; what may not be
@@ -178,6 +180,14 @@ def _lacking(suite: Suite) -> Outcome | None:
     return None
 
 
+def _needs(suite: Suite) -> int:
+    """Return 1, and say why, where this machine cannot run a suite that was asked for by name; else 0."""
+    lacking = _lacking(suite)
+    if lacking is not None:
+        sys.stderr.write(f"make {suite.name} cannot run: {lacking.summary}\n")
+    return int(lacking is not None)
+
+
 def _run(suite: Suite, folder: Path, root: Path, interrupts: Sequence[int]) -> Outcome:
     log, content, commit = _log(folder, suite), content_of(root), tree(root).commit
     began, start_s = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
@@ -253,7 +263,10 @@ def main(
     names = [suite.name for suite in suites]
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="these suites alone")
     parser.add_argument("--again", action="store_true", help="run also what passed on this tree")
+    parser.add_argument("--needs", choices=names, help="run nothing; fail where this machine lacks something")
     options = parser.parse_args(arguments)
+    if options.needs is not None:
+        return _needs(next(suite for suite in suites if suite.name == options.needs))
     chosen = [suite for suite in suites if suite.name in options.only]
     root = folder.parent
     try:

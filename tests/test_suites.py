@@ -191,6 +191,25 @@ def test_a_suite_that_was_left_out_is_in_the_table():
     assert text.endswith("2 suites on tree `000000000000`, not modified: 1 not run, 1 failed")
 
 
+@pytest.mark.parametrize("ci", ["true", ""])
+def test_a_suite_that_is_asked_for_by_name_and_cannot_run_fails_in_one_line(run, monkeypatch, capsys, ci):
+    monkeypatch.setenv("CI", ci)
+    assert run("--needs", "well") == 0
+    assert capsys.readouterr() == ("", "")
+    assert run("--needs", "lacking") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("make lacking cannot run: no tool of that kind")
+    assert said.count("\n") == 1
+
+
+def test_every_target_whose_suite_needs_something_asks_for_it_first():
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for suite in suites.SUITES:
+        asks = f"\t@$(BIN)/python -m tests.suites --needs {suite.name}\n"
+        recipe = makefile.partition(f"\n{suite.name}:\n")[2].partition("\n\n")[0]
+        assert (asks in recipe) == bool(suite.needs), suite.name
+
+
 def test_every_suite_is_a_target_and_every_target_that_tests_is_a_suite():
     text = (REPOSITORY / "Makefile").read_text()
     targets = set(re.findall(r"^([\w-]+):(?! WORKERS| export)", text, re.MULTILINE))

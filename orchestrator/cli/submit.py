@@ -168,7 +168,7 @@ def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | N
     asked = campaign.notify if url is None else Notify(url, link)
     if asked is not None and detach:
         raise UsageError("--detach ends before the campaign does, so that nothing could notify; leave it out")
-    return None if asked is None else Notifier.of(asked)
+    return None if asked is None else Notifier.of(asked, by_file=url is None)
 
 
 def _tell(told: Notifier, body: bytes) -> None:

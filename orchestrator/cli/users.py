@@ -17,6 +17,7 @@ from orchestrator.config.clock import utc_now
 from orchestrator.db.devices.users import UserToken
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import read_scopes
+from orchestrator.trust import revocations
 from orchestrator.trust.users import Users
 
 Name = Annotated[str, typer.Argument(help="The user's name: lower-case letters, digits, - and _.")]
@@ -111,6 +112,7 @@ def _users() -> Iterator[tuple[Users, Address]]:
                 "e.g. https://lab.example.org:8460"
             )
         yield Users(farm.database), farm.lab.address
+        revocations.reconcile(farm.database, farm.home.keys, utc_now())
 
 
 def _state(entry: UserToken, now: datetime) -> str:

@@ -25,7 +25,7 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.errors import FarmError, UnreachableError, UsageError
-from orchestrator.trust import acl, enrolment
+from orchestrator.trust import acl, enrolment, revocations
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,7 @@ class CredentialsService:
         Two processes may do so at once, one of them with users that were read before a revocation: each
         reads them again when it is done.
         """
+        self.keep_revocations()
         given: Mapping[str, list[str]] | None = None
         while (users := self._users()) != given:
             try:
@@ -134,6 +135,11 @@ class CredentialsService:
                 )
                 return
             given = users
+
+    def keep_revocations(self) -> None:
+        """Keep what was revoked, and revoke again what a restored backup made valid. Raises `FarmError`."""
+        for who in revocations.reconcile(self.database, self.home.keys, utc_now()):
+            log.warning("%s is revoked again: the database was restored from a backup that is older", who)
 
     def acl_commands(self) -> list[str]:
         """Return the users that the broker should have, as Redis commands."""

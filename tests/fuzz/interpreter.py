@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,12 @@ def runs(seeds: list[Seed]) -> Case:
     return case
 
 
-def run(data: bytes, number: int) -> None:
+def run(data: bytes, number: int, delegates: Sequence[Any] = ()) -> None:
     """Run the file. Raises `FarmRuntimeError` if it cannot be run."""
     rng = np.random.default_rng(number)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        interpreter = Interpreter(model_content=data)
+        interpreter = Interpreter(model_content=data, experimental_delegates=delegates)
         interpreter.allocate_tensors()
         for detail in interpreter.get_input_details():
             dtype = np.dtype(detail["dtype"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import or_, update
+from sqlalchemy import not_, or_, update
 from sqlmodel import Session, col, select
 
 from agent.wire.envelope import PublicKey
@@ -119,6 +119,30 @@ def close_invitations(turn: Turn, agent_id: str, now: datetime) -> None:
         .where(col(tables.Invitation.agent_id) == agent_id, col(tables.Invitation.used_at).is_(None))
         .values(used_at=now)
     )
+
+
+def over(session: Session, now: datetime) -> set[str]:
+    """Return the ids of keys that were revoked or replaced, and of users' tokens that were revoked."""
+    keys = select(tables.Credential.key_id).where(not_(is_valid(now)))
+    tokens = select(tables.UserToken.token_sha256).where(col(tables.UserToken.revoked_at).is_not(None))
+    return {*session.exec(keys), *session.exec(tokens)}
+
+
+def owners(session: Session, now: datetime) -> dict[str, str]:
+    """Return whose the keys and tokens are that are not over, by id."""
+    keys = select(tables.Credential.key_id, tables.Credential.agent_id).where(is_valid(now))
+    tokens = select(tables.UserToken.token_sha256, tables.UserToken.name).where(
+        col(tables.UserToken.revoked_at).is_(None)
+    )
+    agents = {key_id: f"agent {name}" for key_id, name in session.exec(keys)}
+    return agents | {sha256: f"user {name}" for sha256, name in session.exec(tokens)}
+
+
+def end(turn: Turn, ids: Collection[str], now: datetime) -> None:
+    """Revoke the keys and tokens with these ids now."""
+    turn.exec(update(tables.Credential).where(col(tables.Credential.key_id).in_(ids)).values(revoked_at=now))
+    tokens = update(tables.UserToken).where(col(tables.UserToken.token_sha256).in_(ids))
+    turn.exec(tokens.values(revoked_at=now))
 
 
 def note_newest(turn: Turn, newest: Mapping[str, float]) -> None:

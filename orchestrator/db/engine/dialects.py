@@ -6,6 +6,7 @@ No other module asks which of the two it works with.
 from __future__ import annotations
 
 import errno
+import logging
 import math
 import os
 import sqlite3
@@ -65,6 +66,9 @@ _BEGIN_WRITING: Final = f"""SELECT pg_advisory_xact_lock({WRITE_LOCK}),
 planner would scan a table that was rewritten a thousand times, because it takes it for a large one.
 """
 
+_POOL_LOG: Final = "sqlalchemy.pool.impl.QueuePool"
+"""Where SQLAlchemy's pool logs, with a traceback, that it could not reset a connection whose server ended."""
+
 _USED_AT: Final = "farm_used_at"
 """Key in a pooled connection's record: when it was last used, by the monotonic clock."""
 
@@ -111,11 +115,21 @@ def postgresql_engine(url: URL) -> Engine:
             **_KEEPALIVE,
         },
     )
+    logging.getLogger(_POOL_LOG).addFilter(_without_traceback)
     event.listen(engine, "begin", _begin_postgresql)
     engine.dialect.supports_sane_rowcount = False  # what `pipelined` sends is answered later
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", partial(_test_after_rest, engine.dialect))
     return engine
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Let the pool say in one line that it dropped a connection: whoever used it gets the error itself."""
+    if record.exc_info:
+        cause = " ".join(str(record.exc_info[1]).split())
+        record.msg, record.args = f"a connection to the database was dropped: {cause}", ()
+        record.exc_info = None
+    return True
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -25,6 +25,10 @@ from orchestrator.farm.reading.cells import Reading
 from orchestrator.farm.submit.requests import Requests
 from orchestrator.policy.rights import Scope, User
 
+LONGEST_TEXT: Final = 300
+"""Characters of a name, a reference or a reason in a call, at most. Chosen: ids and names have at most 100; a
+database refuses endless patterns with an error of its own, which names its file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -122,6 +126,11 @@ class UsersFace:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise UsageError(f"{call}: {where}: {first['msg']}") from error
+        for name, value in given.items():
+            if isinstance(value, str) and len(value) > LONGEST_TEXT:
+                raise UsageError(
+                    f"{call}: {name} has {len(value)} characters; at most {LONGEST_TEXT} are read"
+                )
         method = attrgetter(found.name)(self.farm.seen_by(user))
         try:
             return found.answer.dump_json(method(**given))

@@ -166,6 +166,7 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
         lab.recovery.require_usable()
     with Farm.open(home, lab=lab, serving=True) as farm:
         credentials = CredentialsService.open(home, lab, farm.database)
+        credentials.keep_revocations()
         credentials.warn_of_plaintext()
         agent_keys = AgentKeys(farm.database)
         seal = FarmSeal(credentials.key_folder.keys, agent_keys)

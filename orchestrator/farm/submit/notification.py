@@ -13,6 +13,7 @@ import hmac
 import http.client
 import json
 import os
+import secrets
 import socket
 import ssl
 import time
@@ -35,8 +36,11 @@ from orchestrator.sources.web import CheckedConnection, parse_url, private_among
 SECRET_VARIABLE: Final = "FARM_NOTIFY_SECRET"  # noqa: S105  # the name of a variable
 """The environment variable with the secret by which a receiver checks the signature."""
 
+HOSTS_VARIABLE: Final = "FARM_NOTIFY_HOSTS"
+"""The environment variable with the hosts that a campaign file may name as receivers, separated by commas."""
+
 SIGNATURE_HEADER: Final = "X-Farm-Signature"
-"""The header with `sha256=` and the hex digits of the HMAC-SHA256 of the body."""
+"""The header with time, nonce and signature of a message: see `signature`."""
 
 MOST_TRIES: Final = 3
 """Times that a message is sent, at most. Chosen: an overloaded receiver gets two more chances; with more, the
@@ -79,11 +83,16 @@ class Notifier:
     pauses_s: Sequence[float] = PAUSES_S
 
     @classmethod
-    def of(cls, notify: Notify) -> Notifier:
+    def of(cls, notify: Notify, *, by_file: bool) -> Notifier:
         """Create a notifier with the secret of the environment. Raises `UsageError`, before anything is
-        measured.
+        measured: also where a campaign file names a receiver that this machine does not allow.
         """
-        parse_url(notify.url, "notify")
+        host = parse_url(notify.url, "notify").hostname or ""
+        if by_file and host not in map(str.strip, os.environ.get(HOSTS_VARIABLE, "").lower().split(",")):
+            raise UsageError(
+                f"notify: {host} may not be told: a file of somebody else could name it; allow it with "
+                f"{HOSTS_VARIABLE}={host}, or give it yourself: --notify URL"
+            )
         secret = os.environ.get(SECRET_VARIABLE, "")
         if not secret:
             raise UsageError(
@@ -100,10 +109,12 @@ class Notifier:
     def send(self, body: bytes) -> str | None:
         """Send a message, at most `MOST_TRIES` times. Returns why it was not taken; None where it was."""
         parts = parse_url(self.notify.url, "notify")
+        # Of the message, not of a try: a receiver that took the first one knows the second again.
+        signed = signature(self.secret, int(time.time()), secrets.token_hex(16), self.notify.url, body)
         why = ""
         for number in range(MOST_TRIES):
             try:
-                self._try(parts, body)
+                self._try(parts, body, signed)
                 return None
             except _FailedError as error:
                 why = str(error)
@@ -113,7 +124,7 @@ class Notifier:
                 time.sleep(self.pauses_s[number])
         return f"{why} ({MOST_TRIES} tries)"
 
-    def _try(self, parts: SplitResult, body: bytes) -> None:
+    def _try(self, parts: SplitResult, body: bytes, signed: str) -> None:
         try:
             addresses = resolved(parts)
         except OSError as error:
@@ -123,7 +134,7 @@ class Notifier:
             text = f"{parts.hostname} is {refused}, which is not a public address"
             raise _FailedError(text, final=True)
         try:
-            status = self._posted(CheckedConnection(parts, addresses, TRY_LIMIT_S), parts, body)
+            status = self._posted(CheckedConnection(parts, addresses, TRY_LIMIT_S), parts, body, signed)
         except ssl.SSLCertVerificationError as error:
             text = f"the receiver's certificate cannot be trusted: {error.verify_message}"
             raise _FailedError(text, final=True) from error
@@ -134,13 +145,12 @@ class Notifier:
         if not 200 <= status < 300:
             raise _FailedError(f"it answers {status}", final=status not in _TRY_AGAIN)
 
-    def _posted(self, connection: CheckedConnection, parts: SplitResult, body: bytes) -> int:
+    def _posted(self, connection: CheckedConnection, parts: SplitResult, body: bytes, signed: str) -> int:
         """Post a message and return the status of the answer. Raises `OSError`, `HTTPException`."""
-        signature = hmac.new(self.secret, body, hashlib.sha256).hexdigest()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "delegate-farm",
-            SIGNATURE_HEADER: f"sha256={signature}",
+            SIGNATURE_HEADER: signed,
         }
         try:
             connection.connect()
@@ -154,6 +164,16 @@ class Notifier:
                 limit.cancel()
         finally:
             connection.close()
+
+
+def signature(secret: bytes, time_s: int, nonce: str, receiver: str, body: bytes) -> str:
+    """Return `t=SECONDS,nonce=HEX,sha256=HEX`, as docs/results-format.md describes it.
+
+    Signed are time, nonce, receiver and body: a message that was recorded is neither taken later, nor twice,
+    nor by another receiver with the same secret.
+    """
+    signed = f"{time_s}\n{nonce}\n{receiver}\n".encode() + body
+    return f"t={time_s},nonce={nonce},sha256={hmac.new(secret, signed, hashlib.sha256).hexdigest()}"
 
 
 def _shut(connected: socket.socket) -> None:

@@ -292,6 +292,23 @@ def test_a_farm_with_another_authority_than_the_tokens_is_not_trusted(farm: Else
     assert (none.code, "certificate verify failed" in none.err) == (4, True)
 
 
+@pytest.mark.parametrize("call", ["reading.campaign", "reading.cell", "steering.cancel"])
+def test_an_endless_reference_is_refused_without_a_word_about_the_database(
+    farm: Elsewhere, call: str
+) -> None:
+    name = {"reading.campaign": "ref", "reading.cell": "words", "steering.cancel": "ref"}[call]
+    for text in ("x" * 60_000, "x " * 2_000, "label:" + "x" * 60_000):
+        answer = httpx.post(
+            f"{farm.endpoint.url}/farm/{VERSION}/{call}",
+            json={name: text},
+            headers={"authorization": f"Bearer {farm.tokens['ana']}"},
+            verify=False,
+            trust_env=False,
+        )
+        assert answer.status_code == 422, answer.text
+        assert "at most 300 are read" in answer.json()["error"]
+
+
 def test_odd_calls_are_refused_one_by_one(farm: Elsewhere) -> None:
     headers = {"authorization": f"Bearer {farm.tokens['ana']}"}
     document = CAMPAIGN.replace("NAME", "odd")

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import socket
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from orchestrator.cli.submit import _tell
 from orchestrator.errors import UsageError
 from orchestrator.farm.submit import notification
-from orchestrator.farm.submit.notification import MOST_TRIES, SECRET_VARIABLE, Notifier, message
+from orchestrator.farm.submit.notification import MOST_TRIES, SECRET_VARIABLE, Notifier, message, signature
 from orchestrator.manifest.budget import read_budget
 from orchestrator.manifest.campaign import Notify
 from orchestrator.results.budgets import judge_budgets
@@ -40,8 +41,39 @@ def test_a_message_arrives_with_a_signature_of_its_body(server: HttpsServer) -> 
     ((headers, body),) = server.posted
     assert body == BODY
     assert headers["Content-Type"] == "application/json"
-    expected = hmac.new(SECRET, BODY, hashlib.sha256).hexdigest()
-    assert headers["X-Farm-Signature"] == f"sha256={expected}"
+    parts = dict(part.split("=", 1) for part in headers["X-Farm-Signature"].split(","))
+    assert abs(int(parts["t"]) - time.time()) < 60
+    signed = f"{parts['t']}\n{parts['nonce']}\n{server.url}/hook?k=1\n".encode() + BODY
+    assert parts["sha256"] == hmac.new(SECRET, signed, hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"time_s": 2}, {"nonce": "b"}, {"receiver": "https://other.example/"}, {"body": b"x"}, {"secret": b"x"}],
+)
+def test_a_signature_is_of_one_message_to_one_receiver_at_one_time(changed: dict[str, Any]) -> None:
+    whole: dict[str, Any] = {
+        "secret": SECRET,
+        "time_s": 1,
+        "nonce": "a",
+        "receiver": "https://r/",
+        "body": BODY,
+    }
+    digests = [signature(**given).rpartition("=")[2] for given in (whole, whole | changed)]
+    assert digests[0] != digests[1]
+
+
+def test_a_receiver_of_a_file_is_one_that_the_machine_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's campaign file could name a receiver of its own; the command line is the user's word."""
+    monkeypatch.setenv(SECRET_VARIABLE, "s")
+    asked = Notify("https://ci.example.org/hook")
+    for allowed in ("", "example.org, other.example"):
+        monkeypatch.setenv("FARM_NOTIFY_HOSTS", allowed)
+        with pytest.raises(UsageError, match=r"FARM_NOTIFY_HOSTS=ci\.example\.org"):
+            Notifier.of(asked, by_file=True)
+    Notifier.of(asked, by_file=False)
+    monkeypatch.setenv("FARM_NOTIFY_HOSTS", "other.example, CI.example.org")
+    Notifier.of(asked, by_file=True)
 
 
 def test_loopback_is_not_connected_to_and_the_path_is_not_printed(
@@ -115,6 +147,7 @@ def test_a_receiver_that_comes_back_is_told_once(server: HttpsServer) -> None:
     server.pages["/hook?k=1"] = lambda: answers.pop(0)
     assert notifier(server).send(BODY) is None
     assert [body for _, body in server.posted] == [BODY, BODY]
+    assert len({headers["X-Farm-Signature"] for headers, _ in server.posted}) == 1
 
 
 def test_a_receiver_that_hangs_or_is_not_who_it_should_be_costs_a_line(
@@ -137,12 +170,14 @@ def test_a_receiver_that_hangs_or_is_not_who_it_should_be_costs_a_line(
 def test_what_cannot_notify_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SECRET_VARIABLE, raising=False)
     with pytest.raises(UsageError, match="FARM_NOTIFY_SECRET is not set"):
-        Notifier.of(Notify("https://example.org/hook"))
+        Notifier.of(Notify("https://example.org/hook"), by_file=False)
     monkeypatch.setenv(SECRET_VARIABLE, "s")
     for url in ("http://example.org/", "https://me:pass@example.org/", "ftp://example.org"):
         with pytest.raises(UsageError):
-            Notifier.of(Notify(url))
-    assert Notifier.of(Notify("https://example.org/hook")).refused(["127.0.0.1"]) == "127.0.0.1"
+            Notifier.of(Notify(url), by_file=False)
+    assert (
+        Notifier.of(Notify("https://example.org/hook"), by_file=False).refused(["127.0.0.1"]) == "127.0.0.1"
+    )
 
 
 def test_the_message_says_what_ended_how() -> None:
