@@ -35,9 +35,10 @@ OFFSET_HEADER: Final = "upload-offset"
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of one write while a model is received; after each, the disk's free space is checked again."""
-_LEFT_WHOLE: Final = 2
-"""Largest models whose bytes the unfinished uploads of a sender may have together, the new one included. With
-one, an interrupted upload would block the next; more lets a single sender fill the disk."""
+_LEFT_WHOLE: Final = 8
+"""Largest models whose bytes a sender's uploads may have together, the new one included, until a campaign
+names them. Fewer refuse a campaign of many large models, which is placed once all are here; more lets a
+single sender fill the disk."""
 
 _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
@@ -109,7 +110,8 @@ class ModelUploads:
                 raise _NotNowError(f"the farm has {here} bytes, not {part.start}; continue from there")
             if self.store.bytes_of_sender(sender) + part.size > _LEFT_WHOLE * self.limits.artifact_bytes:
                 raise UsageError(
-                    f"{sender} has unfinished uploads of {_LEFT_WHOLE} times the largest model; finish them"
+                    f"{sender} has sent {_LEFT_WHOLE} times the largest model that no campaign names: submit "
+                    "it, or wait for an hour"
                 )
             require_budget(self.store.root, self.limits, part.size)
             left = part.size

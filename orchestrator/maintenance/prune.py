@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,11 @@ GRACE: Final = timedelta(days=7)
 """A younger file stays though nothing names it: its result may still be on the way. Chosen: an agent
 may lose its connection between the samples and their result, and be away for days.
 """
+
+
+UNNAMED_GRACE: Final = timedelta(hours=1)
+"""After so long a model that was sent and that no campaign names is deleted: its sender broke off, and sends
+it again. Shorter would delete the first model of a campaign while its last one is still on the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,25 @@ def prune(
         artifacts=artifacts,
         freed_bytes=freed_bytes,
     )
+
+
+def collect_unnamed(database: Database, store: Store, now: datetime) -> int:
+    """Delete what users sent `UNNAMED_GRACE` ago and no campaign names. Return how many files.
+
+    Nothing is deleted while a submission is under way. Raises `UnreachableError`.
+    """
+    if not (old := store.unnamed((now - UNNAMED_GRACE).timestamp())):
+        return 0
+    with suppress(BlockingIOError), store.collecting(wait_s=0.0):
+        with database.read() as session:
+            needed = {entry.sha256 for entry in kept.references(session)} | {health_model.model_sha256()}
+        for sha256 in old:
+            if sha256 in needed:
+                store.named(sha256)
+            else:
+                store.forget(sha256)
+        return len(old - needed)
+    return 0
 
 
 def _forget(database: Database, number: int) -> None:

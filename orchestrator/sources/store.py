@@ -25,6 +25,9 @@ from runtime.common.durable import create_once, open_lock, put_in_place
 DEFAULT_MAX_BYTES = 2 * 1024**3
 """Bytes of one artifact, where no limit is given: a FlatBuffer's offsets are signed 32-bit numbers."""
 
+_UNNAMED = "unnamed"
+"""Folder with a mark, named by hash and sender, of each file that a user sent and no campaign names yet."""
+
 _CHUNK_BYTES = 1024 * 1024
 """Bytes of one read while a file is copied in; after each, the disk's free space is checked again."""
 
@@ -101,16 +104,21 @@ class Store:
             yield
 
     @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """Hold the right to delete unreferenced artifacts; waits until no process is `in_use`."""
-        with self._lock(shared=False):
+    def collecting(self, wait_s: float = math.inf) -> Iterator[None]:
+        """Hold the right to delete unreferenced artifacts; waits until no process is `in_use`.
+
+        Raises `BlockingIOError` where one still is after `wait_s`.
+        """
+        with self._lock(shared=False, wait_s=wait_s):
             yield
 
-    def _lock(self, *, shared: bool) -> BinaryIO:
+    def _lock(self, *, shared: bool, wait_s: float = math.inf) -> BinaryIO:
         """Wait for the store's lock; closing what is returned frees it. Raises `FarmError`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            return open_lock(self.root / "lock", shared=shared, wait_s=math.inf)
+            return open_lock(self.root / "lock", shared=shared, wait_s=wait_s)
+        except BlockingIOError:
+            raise
         except OSError as error:
             raise _mapped(error, "its lock", self.root) from error
 
@@ -180,12 +188,13 @@ class Store:
             return 0
 
     def bytes_of_sender(self, sender: str) -> int:
-        """Return the bytes of all unfinished files of a sender."""
+        """Return the bytes of all files of a sender that are unfinished, or that no campaign names."""
         found = 0
         for path in (self.root / "incoming").glob(f"*.{_short(sender)}"):
             with suppress(FileNotFoundError):
                 found += path.stat().st_size
-        return found
+        whole = (self.root / _UNNAMED).glob(f"*.{_short(sender)}")
+        return found + sum(self._stat(mark.name.partition(".")[0])[0] for mark in whole)
 
     def adopt(
         self,
@@ -213,7 +222,34 @@ class Store:
                 raise
         path.chmod(ARTIFACT_MODE)
         self._admit(path, sha256)
+        if sender:
+            mark = self.root / _UNNAMED / f"{sha256}.{_short(sender)}"
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch(FILE_MODE)
         return StoredFile(sha256, size)
+
+    def named(self, sha256: str) -> None:
+        """Forget who brought a file: a campaign names it, and it counts for nobody any more."""
+        for mark in (self.root / _UNNAMED).glob(f"{sha256}.*"):
+            mark.unlink(missing_ok=True)
+
+    def unnamed(self, before_s: float) -> set[str]:
+        """Return the files that were sent, or asked for, before a time and that no campaign named since."""
+        sent = {mark.name.partition(".")[0] for mark in (self.root / _UNNAMED).glob("*")}
+        return {sha256 for sha256 in sent if self._stat(sha256)[1] < before_s}
+
+    def forget(self, sha256: str) -> None:
+        """Delete a file that nothing names; the caller is `collecting`. Raises `ValueError` as `find`."""
+        artifact_path(self.root, sha256).unlink(missing_ok=True)
+        self.named(sha256)
+
+    def _stat(self, sha256: str) -> tuple[int, float]:
+        """Return an artifact's size in bytes, and when it was last needed; 0 for both where it is gone."""
+        try:
+            found = artifact_path(self.root, sha256).lstat()
+        except FileNotFoundError:
+            return 0, 0.0
+        return found.st_size, found.st_mtime
 
     @contextmanager
     def _incoming(self, what: str) -> Iterator[tuple[Path, BinaryIO]]:

@@ -23,6 +23,7 @@ from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.farm.opening import Farm
 from orchestrator.farm.remote.calls import UsersFace
+from orchestrator.maintenance.prune import collect_unnamed
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.scheduling.loop import SchedulerLoop
 from orchestrator.sources import health_model
@@ -45,6 +46,11 @@ reports the scheduler (30 s), so one slow transaction raises no alarm; more ofte
 _RIGHTS_EVERY_S = 60.0
 """Seconds between two writes of the agents' users to the broker. Chosen: a Redis that restarted without its
 users locks every agent out for at most this long.
+"""
+
+_COLLECT_EVERY_S = 300.0
+"""Seconds between two looks for uploads that no campaign names. Chosen: short beside the hour that they may
+stay; a look lists one small folder.
 """
 
 _FIRST_PAUSE_S = 1.0
@@ -71,6 +77,7 @@ class Server:
     _state: SchedulerState = field(init=False)
     _heartbeat_at_s: float = 0.0
     _rights_at_s: float = 0.0
+    _collect_at_s: float = 0.0
     _pause_s: float = _FIRST_PAUSE_S
     _outage: str = ""
 
@@ -132,6 +139,9 @@ class Server:
             self.credentials.apply_rights()
         state = replace(self._state, beat_at=utc_now(), broker=broker, broker_text=fault)
         self._record(state)
+        if time.monotonic() > self._collect_at_s:
+            self._collect_at_s = time.monotonic() + _COLLECT_EVERY_S
+            collect_unnamed(self.database, Store(self.home.store), utc_now())
 
     def _record(self, state: SchedulerState) -> None:
         with self.database.write() as turn:

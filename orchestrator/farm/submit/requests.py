@@ -111,7 +111,11 @@ class Requests:
         with store.in_use():
             require_budget(store.root, self.lab.limits)
             plan = self._planned(campaign, request, _arrived(campaign, request, store))
-            return Placed(self.submission.submit(plan), plan.preview)
+            placed = Placed(self.submission.submit(plan), plan.preview)
+            for model in request.models:
+                for file in filter(None, (model.file, model.data)):
+                    store.named(file.sha256)
+            return placed
 
     def _planned(
         self, campaign: Campaign, request: Request, models: Mapping[str, SentModel]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
 from orchestrator.endpoint.client import Sender
 from orchestrator.errors import FarmError, UnreachableError, UsageError
+from orchestrator.maintenance.prune import collect_unnamed
 from orchestrator.sources.store import Store
 from tests.services.endpoint import READ_TOKEN, SUBMIT_TOKEN, TOKEN, Endpoint
 from tests.services.ports import free_port
@@ -194,13 +197,42 @@ def test_nobody_spoils_or_blocks_what_another_user_sends(endpoint: Endpoint, own
 def test_unfinished_uploads_of_a_sender_are_bounded(
     endpoint: Endpoint, own: Store, user: httpx.Client
 ) -> None:
-    for digit, size in (("1", 6_000_000), ("2", 1_500_000)):
-        endpoint.store.incoming(digit * 64, SENDER).write_bytes(bytes(size))
+    for digit in "1234567":
+        endpoint.store.incoming(digit * 64, SENDER).write_bytes(b"")
+        os.truncate(endpoint.store.incoming(digit * 64, SENDER), 6_200_000)
     refused = user.put(f"/models/{SHA}", content=CONTENT, headers=content_range(0, len(CONTENT)))
     assert refused.status_code == 422
-    assert "the submit token has unfinished uploads" in refused.json()["error"]
-    endpoint.store.incoming("1" * 64, SENDER).unlink()
+    assert (
+        "the submit token has sent 8 times the largest model that no campaign names"
+        in refused.json()["error"]
+    )
+    for digit in "1234567":
+        endpoint.store.incoming(digit * 64, SENDER).unlink()
     sender(endpoint).send(SHA, own, lambda _: None)
+
+
+def test_whole_uploads_count_for_their_sender_until_a_campaign_names_them(
+    endpoint: Endpoint, own: Store
+) -> None:
+    sender(endpoint).send(SHA, own, lambda _: None)
+    assert endpoint.store.bytes_of_sender(SENDER) == len(CONTENT)
+    assert endpoint.store.bytes_of_sender("user eve") == 0
+    endpoint.store.named(SHA)
+    assert endpoint.store.bytes_of_sender(SENDER) == 0
+    assert endpoint.store.path(SHA).read_bytes() == CONTENT
+
+
+def test_what_no_campaign_names_is_deleted_after_an_hour_and_not_under_a_submission(
+    endpoint: Endpoint, own: Store
+) -> None:
+    sender(endpoint).send(SHA, own, lambda _: None)
+    for minutes, gone in ((59, 0), (61, 1)):
+        later = datetime.now(UTC) + timedelta(minutes=minutes)
+        with endpoint.store.in_use():
+            assert collect_unnamed(endpoint.database, endpoint.store, later) == 0
+        assert collect_unnamed(endpoint.database, endpoint.store, later) == gone
+        assert (endpoint.store.find(SHA) is None) == bool(gone)
+    assert endpoint.store.bytes_of_sender(SENDER) == 0
 
 
 @pytest.mark.parametrize("header", ["", "bytes 0-4/*", "bytes 0-3/5", "bytes 5-4/5", "bytes */5"])

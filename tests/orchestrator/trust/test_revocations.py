@@ -1,4 +1,4 @@
-"""What was revoked stays revoked, also where the database is restored from a backup that is older."""
+"""Revoked users stay shut out, also where the database is restored from a backup that is older."""
 
 from __future__ import annotations
 
