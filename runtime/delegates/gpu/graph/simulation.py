@@ -227,7 +227,8 @@ def rounded(steps: tuple[Step, ...], levels: Levels) -> tuple[Step, ...]:
         steps = steps[:-1]
         low = low if least is None else max(low, round(least / levels.scale))
         high = high if most is None else min(high, round(most / levels.scale))
-    inverse = float(np.float32(1) / np.float32(levels.scale))
+    with np.errstate(over="ignore"):  # a file may have a scale whose inverse is beyond float32: infinity
+        inverse = float(np.float32(1) / np.float32(levels.scale))
     return (*steps, Step("SIMULATE", (), (inverse, float(low), float(high), levels.scale)))
 
 
