@@ -26,6 +26,7 @@ from pydantic import Field
 
 from agent.processes.left_files import is_left, mark, open_left
 from agent.processes.supervisor import LOG_FILE
+from agent.wire.advice import Advice
 from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
 from agent.wire.measurement import Delegation, LabelledScore, Measurement, ProcessSamples
 from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
@@ -125,7 +126,8 @@ class ProcessReport(Report):
 
     Its first and its last outputs are in `outputs_path`, of the cold process those of every input set. It
     says nothing of the timed invokes, which the runner has already.
-    `choices`: what the delegate chose by timing, as its option of that name takes it.
+    `choices`: what the delegate chose by timing, as its option of that name takes it. `advice`: of the first
+    cold one, where its delegate plans.
     `environment`: the machine and the software as the process itself found them; empty where it could not.
     `unseen`: why a stage of the start, or its memory, is not in the samples. The runner adds, of a timed one,
     `saw`, `turns`: when the slices that count began and ended, in ns on CLOCK_MONOTONIC, and `arms`: how
@@ -138,6 +140,7 @@ class ProcessReport(Report):
     output_facts: tuple[OutputFact, ...] = ()
     last_set: int = 0
     choices: str | None = Field(default=None, max_length=MAX_CHOICES)
+    advice: Advice | None = None
     environment: Facts = Field(default_factory=dict)
     saw: Seen = Seen()
     turns: tuple[tuple[Integer, Integer], ...] = ()

@@ -1,7 +1,8 @@
-"""The runner's ten modes, each a process of its own.
+"""The runner's eleven modes, each a process of its own.
 
 python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JSON on stdout
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
+python -m agent.runner --explain MODEL KIND OPTIONS    the operators that a delegate would run, as JSON
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
 python -m agent.runner --measure JOB.json FOLDER INDEX TUNING DESCRIPTOR
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent.devices import CheckReport, ProbeReport
+    from agent.wire.advice import Explained
 
 USAGE_EXIT_CODE = 2
 """The exit code for arguments that are not understood: that of `argparse` and of shells."""
@@ -37,6 +39,8 @@ def main(arguments: list[str]) -> int:
             _write(import_module("agent.runner.probe.operator_check").check(again=False))
         case ["--check", "--again"]:
             _write(import_module("agent.runner.probe.operator_check").check(again=True))
+        case ["--explain", model, kind, options]:
+            _write(import_module("agent.runner.advice").explain(Path(model), kind, options))
         case ["--measure", job, folder, *numbers] if len(numbers) == 3 and all(map(str.isdecimal, numbers)):
             measure = import_module("agent.runner.turns.measure").measure_process
             measure(Path(job), Path(folder), *map(int, numbers))
@@ -61,7 +65,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _write(report: ProbeReport | CheckReport) -> None:
+def _write(report: ProbeReport | CheckReport | Explained) -> None:
     sys.stdout.write(report.model_dump_json() + "\n")
 
 

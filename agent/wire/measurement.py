@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from agent.wire.advice import Advice
 from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_COUNT,
@@ -451,6 +452,7 @@ class Measurement(Wire):
     `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
     nothing by timing. `sustained`, `throughput` and `profile` are null unless asked for.
+    `advice` is null for a delegate that plans nothing.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
     what it is made of, in the order of measurement; empty in results from before they were kept.
     """
@@ -477,4 +479,5 @@ class Measurement(Wire):
     sustained: Sustained | None = None
     throughput: Throughput | None = None
     profile: Profile | None = None
+    advice: Advice | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)

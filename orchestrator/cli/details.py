@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results import wording
+from orchestrator.results.advice import advice_lines
 from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.detail_lines import init_lines, spread_lines, sustained_lines, throughput_line
@@ -104,6 +105,9 @@ def _judgement(cell: CellRecord, m: Measurement) -> Iterator[str]:
             yield _line("", f"{group.named}: {group.reason}")
             if group.option:
                 yield _line("", f"  another option of the delegate: {group.option}")
+    if m.advice is not None:
+        for number, said in enumerate(advice_lines(m.advice)):
+            yield _line("" if number else "advice", said)
     if m.quality is not None:
         yield from (_line("void", reason) for reason in m.quality.void)
         yield from (_line("observed", fact) for fact in m.quality.facts)
@@ -220,6 +224,8 @@ def _delegation(m: Measurement) -> str:
         return "the delegate takes the whole model"
     d = m.delegation
     counts = f"{d.status}: {d.delegated_ops} of {d.total_ops} operators in {d.partitions} partition(s)"
+    if m.advice is not None:
+        counts += f"; {m.advice.text}"
     groups = grouped(d.fallbacks)
     if not groups:
         return counts

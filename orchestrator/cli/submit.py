@@ -22,6 +22,7 @@ from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 from orchestrator.errors import UsageError
 from orchestrator.farm.conducting import planned
+from orchestrator.farm.submit.explaining import Explanation, explanations
 from orchestrator.farm.submit.notification import Notifier, message
 from orchestrator.manifest import (
     Campaign,
@@ -59,6 +60,13 @@ def submit(
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List every cell and what would be done; measure nothing.")
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="With --dry-run: how many operators each delegate takes here, why not all, and advice.",
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Measure again what could be reused.")] = False,
     delegate: Annotated[
@@ -119,8 +127,11 @@ def submit(
     Examples:
       farm submit models.yaml
       farm submit models.yaml --dry-run
+      farm submit models.yaml --dry-run --explain
       farm submit --model my.tflite
     """
+    if explain and not dry_run:
+        raise UsageError("--explain goes with --dry-run; a result has its delegation and advice: farm show")
     inputs = InputOptions(input_range or [], shape or [])
     part = _Part(delegate or [], only or [], device or [], level)
     campaign, checked = _asked(file, model or [], inputs, part)
@@ -136,7 +147,9 @@ def submit(
         before = against.found(farm, campaign)
         with planned(farm, campaign, checked, output.note, force=force) as plan:
             if dry_run:
-                return _show_plan(plan.preview, as_json)
+                asked = campaign.delegates if explain else ()
+                found = explanations(farm.home.store, plan.models, asked, output.note)
+                return _show_plan(plan.preview, found, as_json)
             submitted = plan.submit()
         campaign_id = submitted.campaign_id
         output.note(f"campaign {campaign_id}: {_summary(plan.preview)}")
@@ -232,9 +245,12 @@ def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[Mode
     return problems_of(chosen, folder, most_bytes)
 
 
-def _show_plan(plan: Sequence[CellPreview], as_json: bool) -> int:
+def _show_plan(plan: Sequence[CellPreview], told: Sequence[Explanation], as_json: bool) -> int:
     if as_json:
-        output.emit_json([_plan_json(cell) for cell in plan])
+        found = {(one.model, one.delegate): one.found.model_dump(mode="json") for one in told}
+        output.emit_json(
+            [_plan_json(c) | ({"explained": found.get((c.model, c.delegate))} if told else {}) for c in plan]
+        )
         return OK
     columns = [output.Column(name) for name in ("model", "delegate", "device", "action", "why")]
     columns.insert(4, output.Column("eta", "right"))
@@ -246,6 +262,8 @@ def _show_plan(plan: Sequence[CellPreview], as_json: bool) -> int:
         ],
     )
     output.line(_summary(plan))
+    for line in (line for one in told for line in one.lines()):
+        output.line(line)
     return OK
 
 

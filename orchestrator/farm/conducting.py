@@ -20,11 +20,15 @@ from orchestrator.sources.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A campaign with a decision for each cell. `files`: the sha256 of each file that it needs."""
+    """A campaign with a decision for each cell.
+
+    `files`: the sha256 of each file that it needs; `models`: id and sha256 of each model that there is.
+    """
 
     farm: AnyFarm
     order: Order | RemoteOrder
     files: Sequence[str]
+    models: Sequence[tuple[str, str]]
     note: Callable[[str], None]
 
     @property
@@ -60,9 +64,10 @@ def planned(
                 note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")
             if model.unreachable:
                 note(f"warning: {model.id}: its cells will fail: {model.unreachable}")
+        there = [(model.id, model.sha256) for model in models if model.sha256 and not model.problem]
         files = [model.sha256 for model in models if model.sha256]
         files += [one.plan.labelled.sha256 for one in campaign.models if one.plan.labelled is not None]
-        yield Planned(farm, farm.submission.order(campaign, models, force=force), files, note)
+        yield Planned(farm, farm.submission.order(campaign, models, force=force), files, there, note)
 
 
 def submit_document(farm: AnyFarm, document: str, called: str, note: Callable[[str], None]) -> Submitted:

@@ -168,6 +168,7 @@ def result_json(cell: CellRecord, baseline: CellRecord | None = None) -> dict[st
         "ratio": ratio_json(cell, baseline),
         "environment_id": cell.environment_id,
         "variation": variation_json(m),
+        "advice": None if m is None or m.advice is None else m.advice.model_dump(mode="json"),
     }
     return found | _figures(cell) | more | _provenance(cell)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.wire.measurement import Latency
+from orchestrator.results.advice import advice_lines
 from orchestrator.results.metrics import P50, in_section
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
@@ -53,8 +54,10 @@ def model_page(archive: Archive, campaign: CampaignRecord, model: str, facts: Fa
 
 
 def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> dict[str, Any]:
-    """Return a cell with its p50 and its figures in the order of the headings."""
+    """Return a cell with its p50, its figures in the order of the headings, and its advice."""
+    advice = None if cell.measurement is None else cell.measurement.advice
     return {
+        "advice": [] if advice is None else list(advice_lines(advice)),
         "cell": cell_view(cell, baselines.of(cell)),
         "lead": with_interval(P50, cell, notes),
         "latencies": [with_interval(metric, cell, notes) for metric in _LATENCIES],

@@ -17,6 +17,7 @@ from agent.runner.judge.references import References
 from agent.runner.judge.stages import device_time, init_stages, memory_stages, no_device_time
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
+from agent.wire.advice import Advice
 from agent.wire.measurement import (
     BlockFigure,
     Energy,
@@ -95,6 +96,7 @@ class Figures(TypedDict, total=False):
     ratio: Ratio | None
     throughput: Throughput
     profile: Profile
+    advice: Advice | None
     sustained: Sustained
     labelled: LabelledScore
 
@@ -219,6 +221,7 @@ def _summed_up(
         memory=memory_stages(timed, reports[-1].unseen),
         installed=installed(attempt.job.delegate_kind),
         device=device_time(timed, reports[-1].unseen),
+        advice=reports[0].advice,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from agent.attempt.files import ProfileReport, RunnerResult, SustainedReport, ThroughputReport
+from agent.runner.advice import with_times
 from agent.runner.judge.verdict import scored, with_figures
 from agent.runner.passes.profile import profile_of
 from agent.runner.passes.sustained import sustained
@@ -31,7 +32,9 @@ def later_steps(arm: Arm, sensors: Telemetry) -> Iterator[Callable[[RunnerResult
         if plan.profile is None or result.measurement is None:
             return result
         report = arm.children.run_pass(ProfileReport, arm.environments[0])
-        return with_figures(result, profile=profile_of(report, plan.profile))
+        profile = profile_of(report, plan.profile)
+        advice = with_times(result.measurement.advice, profile)
+        return with_figures(result, profile=profile, advice=advice)
 
     def without_pause(result: RunnerResult) -> RunnerResult:
         if result.status is not Status.DONE:

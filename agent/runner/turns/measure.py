@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent.attempt.files import AttemptFile, OutputFact, ProcessReport, outputs_path, report_path
+from agent.runner.advice import advice_of
 from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.failures import delegation_of, failure_of
 from agent.runner.judge.stages import DEVICE_BUSY
@@ -85,6 +86,8 @@ def _measured(
         samples=_samples(result, index, cache, tuning),
         delegation=delegation_of(result.delegation),
         settings=settings,
+        # Behind everything that is timed: it plans the model anew, some tenths of a second.
+        advice=advice_of(attempt.model_path, job.delegate_kind, opener.options) if index == 0 else None,
         choices=choices if delegate_descriptor(job.delegate_kind).tunes else None,
         output_facts=tuple(
             OutputFact(name=f.name, scale=f.scale, zero_point=f.zero_point) for f in result.output_facts

@@ -1,9 +1,10 @@
 """Lists the operators of a model that the installed delegates would run; nothing is run here."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
@@ -35,17 +36,18 @@ def delegate_views(file: Path, total: int) -> tuple[DelegateView, ...]:
 
     A delegate that runs whole models (a peer) cannot be asked without running it: its obstacle says so.
     """
-    return tuple(_view(name, file, total) for name in delegate_names())
+    return tuple(delegate_view(name, file, total, {}) for name in delegate_names())
 
 
-def _view(name: str, file: Path, total: int) -> DelegateView:
+def delegate_view(name: str, file: Path, total: int, options: Mapping[str, Any]) -> DelegateView:
+    """Ask one of them, with its options, about the model in `file`, which has so many operators."""
     try:
         factory = delegate_factory(delegate_descriptor(name))
         if hasattr(factory, "load"):
             return DelegateView(
                 name, 0, total, 0, {}, "it runs whole models; only a run shows which operators it supports"
             )
-        delegates = None if factory is None else [cast(PartitionDelegate, factory({}))]
+        delegates = None if factory is None else [cast(PartitionDelegate, factory(options))]
         interpreter = Interpreter(model_path=str(file), experimental_delegates=delegates)
     except UnsupportedOperatorError as error:
         report = error.delegation

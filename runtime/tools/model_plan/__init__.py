@@ -5,6 +5,7 @@ from runtime.tools.model_plan.document import SCHEMA, document
 from runtime.tools.model_plan.graphviz import dot
 from runtime.tools.model_plan.model import ModelPlan, model_plan, planner_of
 from runtime.tools.model_plan.occupancy import Occupancy, occupancy
+from runtime.tools.model_plan.suitability import Suitability, suitability
 from runtime.tools.model_plan.text import lines
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Advice",
     "ModelPlan",
     "Occupancy",
+    "Suitability",
     "advice",
     "document",
     "dot",
@@ -19,4 +21,5 @@ __all__ = [
     "model_plan",
     "occupancy",
     "planner_of",
+    "suitability",
 ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from runtime.delegates.plan import PartitionPlan, PlannedKernel, PlannedNode
+from runtime.model.checks import tensor_bytes
 from runtime.model.schema import TensorType
 from runtime.tools.model_plan.model import ModelPlan
 
@@ -45,7 +46,8 @@ _INTEGERS: Final = frozenset({TensorType.INT8, TensorType.UINT8, TensorType.INT1
 class Advice:
     """A piece of advice: the rule, what of the model it is about, what that costs here, and who says so.
 
-    `operators` and `tensors` are the model's indices.
+    `operators` and `tensors` are the model's indices; `bytes` are what it would save of one run, 0 where no
+    plan tells.
     """
 
     rule: str
@@ -54,6 +56,7 @@ class Advice:
     finding: str
     gain: str
     source: str
+    bytes: int = 0
 
 
 def advice(plan: ModelPlan) -> tuple[Advice, ...]:
@@ -84,6 +87,7 @@ def _channels(plan: ModelPlan) -> Iterator[Advice]:
             finding=f"{len(cases)} tensor(s) have {channels} channels",
             gain=f"{kibibytes(padding)} of their {kibibytes(size)} are padding, which is computed too",
             source=GPU_DOCUMENT,
+            bytes=padding,
         )
 
 
@@ -106,6 +110,7 @@ def _reshapes(plan: ModelPlan) -> Iterator[Advice]:
             finding=f"copied by launches of its own: {len(operators)} x {name}",
             gain=f"without them {len(cases)} launch(es) less, and {_share(own, moved)} of the bytes moved",
             source=GPU_DOCUMENT,
+            bytes=own,
         )
 
 
@@ -141,8 +146,9 @@ def _integer_borders(plan: ModelPlan) -> Iterator[Advice]:
             operators=tuple(dict.fromkeys(node.main for node, _ in cases)),
             tensors=tuple(sorted(border)),
             finding=f"{len(border)} input(s) and output(s) are integers, converted in every run",
-            gain=f"with floats {len(launches)} launch(es) and {_total(launches)} less",
+            gain=f"with floats {len(launches)} launch(es) and {kibibytes(_bytes(launches))} less",
             source=GPU_DOCUMENT,
+            bytes=_bytes(launches),
         )
 
 
@@ -169,8 +175,9 @@ def _rgb_inputs(plan: ModelPlan) -> Iterator[Advice]:
                     operators=tuple(dict.fromkeys(o for launch in own for o in launch.operators)),
                     tensors=(tensor,),
                     finding=f"input {plan.graph.tensors[tensor].name!r} has 3 channels and is copied first",
-                    gain=f"with RGBA frames {len(own)} launch(es) and {_total(own)} less",
+                    gain=f"with RGBA frames {len(own)} launch(es) and {kibibytes(_bytes(own))} less",
                     source=GPU_DOCUMENT,
+                    bytes=_bytes(own),
                 )
 
 
@@ -179,6 +186,7 @@ def _splits(plan: ModelPlan) -> Iterator[Advice]:
     left = [operator for operator in plan.operators if operator.place == "cpu"]
     if not left or not plan.partitions:
         return
+    tensors = plan.graph.tensors
     outside = {*plan.graph.inputs, *plan.graph.outputs}
     crossing = {t for partition in plan.partitions for t in (*partition.inputs, *partition.outputs)} - outside
     yield Advice(
@@ -188,6 +196,7 @@ def _splits(plan: ModelPlan) -> Iterator[Advice]:
         finding=f"{len(left)} operator(s) stay on the CPU, in {len(plan.steps)} steps",
         gain=f"{len(crossing)} tensor(s) are handed over in every run; the reasons are above",
         source=GPU_DOCUMENT,
+        bytes=sum(tensor_bytes(tensors[index].type, tensors[index].shape) or 0 for index in crossing),
     )
 
 
@@ -218,8 +227,8 @@ def _open_batch(plan: ModelPlan) -> Iterator[Advice]:
         )
 
 
-def _total(launches: list[PlannedKernel]) -> str:
-    return kibibytes(sum(launch.bytes for launch in launches))
+def _bytes(launches: list[PlannedKernel]) -> int:
+    return sum(launch.bytes for launch in launches)
 
 
 def _share(part: int, whole: int) -> str:

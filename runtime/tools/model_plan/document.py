@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from runtime.delegates.plan import PartitionPlan, PlannedKernel
-from runtime.tools.model_plan.advice import advice
 from runtime.tools.model_plan.model import ModelPlan, PlannedStep
 from runtime.tools.model_plan.occupancy import occupancy
+from runtime.tools.model_plan.suitability import suitability
 
 SCHEMA: Final = 1
 """The version of the document. It grows where a field goes or changes its meaning; readers of an older
@@ -15,7 +15,7 @@ number must not be given a newer document unseen."""
 
 def document(plan: ModelPlan, file: str) -> dict[str, Any]:
     """Return the whole plan as `json.dumps` takes it."""
-    filled = occupancy(plan)
+    filled, found = occupancy(plan), suitability(plan)
     return {
         "schema": SCHEMA,
         "file": file,
@@ -33,7 +33,9 @@ def document(plan: ModelPlan, file: str) -> dict[str, Any]:
         "steps": [_step(step) for step in plan.steps],
         "totals": totals(plan),
         "occupancy": None if filled is None else asdict(filled) | {"small_share": filled.small_share},
-        "advice": [asdict(piece) for piece in advice(plan)],
+        "advice": [asdict(piece) for piece in found.pieces],
+        "verdict": {"word": found.verdict, "text": found.text, "operators": found.operators}
+        | {"cpu_share": found.cpu_share},
     }
 
 

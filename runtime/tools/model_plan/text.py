@@ -6,10 +6,11 @@ from textwrap import wrap
 from typing import Final
 
 from runtime.delegates.plan import Merged, PartitionPlan, PlannedKernel, PlannedNode
-from runtime.tools.model_plan.advice import advice, kibibytes
+from runtime.tools.model_plan.advice import kibibytes
 from runtime.tools.model_plan.document import totals
 from runtime.tools.model_plan.model import ModelPlan, PlannedStep
 from runtime.tools.model_plan.occupancy import Occupancy, occupancy
+from runtime.tools.model_plan.suitability import suitability
 
 WIDTH: Final = 100
 """Columns of the text. Wider breaks in half a screen's window; narrower would cut more names."""
@@ -185,10 +186,11 @@ def _occupancy(plan: ModelPlan, found: Occupancy) -> Iterator[str]:
 
 
 def _advice(plan: ModelPlan) -> Iterator[str]:
-    found = advice(plan)
-    if found:
-        yield from ("", "advice:")
-    for piece in found:
+    found = suitability(plan)
+    yield from ("", f"verdict: {found.text}, {100 * found.cpu_share:.1f} % of the products on the CPU")
+    if found.pieces:
+        yield "advice:"
+    for piece in found.pieces:
         places = [plan.named(operator) for operator in piece.operators]
         if not places:
             places = [f"tensor {tensor}" for tensor in piece.tensors]

@@ -134,6 +134,8 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
         assert profile.peaks.gflops > 0.1
         assert profile.peaks.gigabytes > 0.1
         assert {"parse", "compile"} <= set(profile.stages_ns)
+        assert (found.advice.verdict, found.advice.text) == ("suits", "suits the GPU")
+        assert (found.advice.cpu_macs_share, found.advice.cpu_time_share) == (0.0, 0.0)
     elif delegate == "litert":
         assert (profile.detail, profile.operators) == ("ops", ())
         assert "runs whole models" in profile.missing["profile"]

@@ -135,6 +135,24 @@ def test_a_dry_run_lists_every_cell_and_names_what_changed(measured: Shell) -> N
     assert {cell["action"] for cell in forced} == {"run"}
 
 
+def test_a_dry_run_explains_how_many_operators_a_delegate_takes(measured: Shell) -> None:
+    asked = CAMPAIGN.replace("  litert: {", "  gpu: {kind: gpu}\n  whole: {kind: litert}\n  litert: {")
+    measured.write("explained.yaml", asked)
+    ran = measured.farm("submit", "explained.yaml", "--dry-run", "--explain")
+    assert ran.code == 0, ran.err
+    assert "good on cpu: 1 of 1 operators" in ran.out
+    assert "good on gpu: 1 of 1 operators\n  suits the GPU; 0% of the products on the CPU" in ran.out
+    assert "good on whole: it runs whole models; only a run shows" in " ".join(ran.out.split())
+    cells = measured.farm("submit", "explained.yaml", "--dry-run", "--explain", "--json").json()
+    taken = {
+        cell["delegate"]: cell["explained"]["delegated_ops"] for cell in cells if cell["model"] == "good"
+    }
+    assert taken == {"cpu": 1, "gpu": 1, "whole": 0, "litert": 0}
+    refused = measured.farm("submit", "explained.yaml", "--explain")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--explain goes with --dry-run" in refused.err
+
+
 def test_results_come_as_documented_json(measured: Shell) -> None:
     cells = measured.farm("results", "--format", "json").json()
     documented = json.loads(
@@ -158,7 +176,7 @@ def test_results_come_as_documented_json(measured: Shell) -> None:
         for figures in ("latency_ms", "device_ms", "init_ms", "memory_bytes"):
             cell[figures]["missing"] = documented[0][figures]["missing"]
         assert cell["ratio"] is None or shape(cell["ratio"]) == shape(documented[0]["ratio"])
-        varying = ("delegation", "labelled", "ratio", "variation", "sustained", "throughput")
+        varying = ("delegation", "labelled", "ratio", "variation", "sustained", "throughput", "advice")
         assert shape(without(cell, *varying)) == shape(without(documented[0], *varying))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from agent.wire.advice import Advice, AdvicePiece
 from agent.wire.measurement import (
     Accuracy,
     Delegation,
@@ -216,6 +217,13 @@ PROFILE = Profile(
     ),),
     missing={"peaks": "not asked"},
 )  # fmt: skip
+ADVICE = Advice(
+    verdict="change", text="1 operator to change", to_change=1, cpu_macs_share=0.25, cpu_time_share=0.5,
+    pieces=(AdvicePiece(
+        rule="reshape operations are expensive", operators=(7,), finding="copied <i>alone</i>: 1 x RESHAPE",
+        gain="without them 1 launch less", source="a document", bytes=4096, ms=0.125,
+    ),),
+)  # fmt: skip
 THROUGHPUT = Throughput(in_flight=4, seconds=10.01, runs=2290, per_second=2290 / 10.01)
 
 
@@ -244,6 +252,7 @@ def measurement(
         sustained=SUSTAINED if delegate == "gpu" else None,
         throughput=THROUGHPUT if delegate == "gpu" else None,
         profile=PROFILE if delegate == "gpu" else None,
+        advice=ADVICE if delegate == "gpu" else None,
         installed=Installed(bytes=61_000_000 if delegate == "litert" else 5_100_000),
         variation=VARIATION,
         quality=QUALITY,

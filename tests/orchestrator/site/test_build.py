@@ -164,6 +164,12 @@ def test_a_throughput_is_one_line_of_its_cell_page_and_on_no_other(site):
         assert "runs/s" not in _cell_page(site, model, delegate).text
 
 
+def test_the_model_s_page_says_how_it_suits_its_delegates(site):
+    text = read_page(site / links.model_page(OLDER.campaign_id, "partial")).text
+    assert "1 operator to change; 25% of the products and 50% of the time on the CPU" in text
+    assert "copied <i>alone</i>: 1 x RESHAPE (operators 7); without them 1 launch less; they take" in text
+
+
 def test_a_profile_is_on_its_cell_page_with_a_flame_graph_beside_it(site):
     cell = _cell("torchvision_resnet18", "gpu")
     page = _cell_page(site, "torchvision_resnet18", "gpu")

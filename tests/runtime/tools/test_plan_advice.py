@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from runtime.model.arithmetic import operator_macs
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.tools.model_plan import advice, model_plan, planner_of
+from runtime.tools.model_plan import advice, model_plan, planner_of, suitability
 from tests.runtime.demo_models import demo_model
 from tests.runtime.models import Builder, per_tensor
 from tests.runtime.tools.plan_models import convolution, two_partitions
@@ -72,6 +73,40 @@ def late() -> bytes:
 def test_what_needs_no_advice_gets_none():
     _, found = advised(network(16))
     assert found == {}
+
+
+def judged(data: bytes, **options):
+    return suitability(model_plan(read_model(data), planner_of("gpu", {**OPTIONS, **options}, "cpu")))
+
+
+def test_a_model_suits_a_delegate_where_nothing_is_to_be_changed():
+    found = judged(network(16))
+    assert (found.verdict, found.text, found.cpu_share) == ("suits", "suits the GPU", 0.0)
+
+
+def test_operators_to_change_are_those_of_the_advice_and_those_on_the_cpu():
+    found = judged(two_partitions())
+    assert found.verdict == "change"
+    (split,) = [piece for piece in found.pieces if piece.rule.startswith("a split model")]
+    assert set(split.operators) <= set(found.operators)
+    assert found.text == f"{len(found.operators)} operators to change"
+    assert split.bytes == 2 * 4 * 8 * 8 * 16, "a tensor there and one back"
+    assert found.cpu_share == 0.0, "REVERSE_SEQUENCE multiplies nothing"
+    assert judged(network(5)).text.endswith("operators to change")
+
+
+def test_a_model_whose_products_mostly_stay_on_the_cpu_does_not_suit():
+    data = two_partitions()
+    found = judged(data, first_delegate_node_index=3, max_delegated_partitions=1)
+    macs = [
+        operator_macs(one, read_model(data).subgraphs[0]) for one in read_model(data).subgraphs[0].operators
+    ]
+    left = sum(macs[:3]) / sum(macs)
+    assert found.cpu_share == pytest.approx(left)
+    assert found.verdict == ("not" if left > 0.5 else "change")
+    nothing = judged(data, first_delegate_node_index=2, last_delegate_node_index=2)
+    assert (nothing.verdict, nothing.text) == ("not", "does not suit the GPU")
+    assert nothing.cpu_share == 1.0
 
 
 def test_a_real_network_that_suits_the_delegate_gets_none():

@@ -1,0 +1,70 @@
+"""Plans a model on a delegate, and says what a result, or `farm submit --explain`, tells of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.wire.advice import MAX_ADVICE, MAX_ADVISED, Advice, AdvicePiece, Explained
+from agent.wire.profile import Profile
+from runtime.delegates.registry import delegate_descriptor, delegate_factory
+from runtime.errors import FarmRuntimeError
+from runtime.model.reader import load_model
+from runtime.tools.model_info.delegation import delegate_view
+from runtime.tools.model_plan import model_plan, planner_of, suitability
+
+
+def advice_of(path: str, kind: str, options: Mapping[str, Any]) -> Advice | None:
+    """Return the advice on a model; None for a delegate that plans nothing, and where it cannot plan."""
+    try:
+        if not hasattr(delegate_factory(delegate_descriptor(kind)), "planner"):
+            return None
+        found = suitability(model_plan(load_model(path), planner_of(kind, options)))
+    except FarmRuntimeError:
+        return None
+    return Advice(
+        verdict=found.verdict,
+        text=found.text,
+        to_change=len(found.operators),
+        cpu_macs_share=found.cpu_share,
+        pieces=tuple(
+            AdvicePiece(
+                rule=piece.rule,
+                operators=piece.operators[:MAX_ADVISED],
+                finding=piece.finding,
+                gain=piece.gain,
+                source=piece.source,
+                bytes=piece.bytes,
+            )
+            for piece in found.pieces[:MAX_ADVICE]
+        ),
+    )
+
+
+def with_times(advice: Advice | None, profile: Profile) -> Advice | None:
+    """Add to advice what its operators took in a profile, and the share of the CPU."""
+    total = sum(one.time_ns for one in profile.operators) + profile.left_out_ns
+    if advice is None or not total:
+        return advice
+    times = {one.index: one.time_ns for one in profile.operators}
+    on_cpu = sum(one.time_ns for one in profile.operators if one.place == "cpu")
+    pieces = [
+        piece.model_copy(update={"ms": sum(times.get(i, 0.0) for i in piece.operators) / 1e6})
+        for piece in advice.pieces
+    ]
+    return advice.model_copy(update={"cpu_time_share": on_cpu / total, "pieces": tuple(pieces)})
+
+
+def explain(path: Path, kind: str, options: str) -> Explained:
+    """Say what a delegate would run of a model, on this machine; `options`: its options as JSON."""
+    given: dict[str, Any] = json.loads(options)
+    view = delegate_view(kind, path, len(load_model(str(path)).subgraphs[0].operators), given)
+    return Explained(
+        delegated_ops=view.taken,
+        total_ops=view.total,
+        reasons=view.reasons,
+        obstacle=view.obstacle,
+        advice=advice_of(str(path), kind, given),
+    )

@@ -1,0 +1,88 @@
+"""Asks, before anything is measured, which operators the delegates of a campaign would take, and why not all.
+
+The question is planned in a process of the runner's: this one opens no model. It is answered for the devices
+of this machine, of which a lab may have others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.wire.advice import Explained
+from agent.wire.environment import for_agent
+from agent.wire.messages import artifact_path
+from orchestrator.manifest.campaign import DelegateEntry
+from orchestrator.results.advice import advice_lines
+
+_LIMIT_S: Final = 120.0
+"""Seconds that a plan may take. Chosen: that of the largest published model takes ten, most of them to read
+it; a driver that hangs must not hold up the command."""
+
+_SHOWN: Final = 6
+"""Reasons that are printed for a delegate, as many as fit a screen with several models; `--json` has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer of a delegate on a model."""
+
+    model: str
+    delegate: str
+    found: Explained
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for people: `N of M operators`, the reasons, the advice."""
+        found, head = self.found, f"{self.model} on {self.delegate}"
+        if found.obstacle and not found.delegated_ops:
+            yield f"{head}: {found.obstacle}"
+        else:
+            yield f"{head}: {found.delegated_ops} of {found.total_ops} operators"
+        for reason, count in list(found.reasons.items())[:_SHOWN]:
+            yield f"  {count} x {reason}"
+        if len(found.reasons) > _SHOWN:
+            yield f"  and {len(found.reasons) - _SHOWN} more reasons: --json"
+        if found.advice is not None:
+            yield from (f"  {said}" for said in advice_lines(found.advice))
+
+
+def explanations(
+    store: Path,
+    models: Iterable[tuple[str, str]],
+    delegates: Iterable[DelegateEntry],
+    note: Callable[[str], None],
+) -> list[Explanation]:
+    """Ask every delegate about every model, given by id and sha256; `note` is told each model."""
+    listed, answers = list(delegates), []
+    for model, sha256 in models if listed else ():
+        note(f"planning {model}")
+        for delegate in listed:
+            found = _asked(artifact_path(store, sha256), delegate)
+            answers.append(Explanation(model, delegate.name, found))
+    return answers
+
+
+def _asked(path: Path, delegate: DelegateEntry) -> Explained:
+    options = json.dumps({name: value for name, value in delegate.options.items() if name != "threads"})
+    command = [sys.executable, "-P", "-m", "agent.runner", "--explain", str(path), delegate.kind, options]
+    try:
+        ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
+            command,
+            env=for_agent(os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Explained(obstacle=f"no plan within {_LIMIT_S:g} s")
+    if ran.returncode:
+        words = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"exit {ran.returncode}"]
+        return Explained(obstacle=words[0])
+    return Explained.model_validate_json(ran.stdout)
