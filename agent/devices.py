@@ -145,9 +145,7 @@ def _answered(
     if keeps:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = (folder, cache) if keeps else (folder,)
-    closing = (
-        _closing(command, environment, (cache, *settings.read), own, settings.write) if settings.on else None
-    )
+    close = closing(command, environment, (cache, *settings.read), own, settings) if settings.on else None
     # A file, not a pipe: what a boundary that cannot be closed says is there although no process came to be.
     with (folder / LOG_FILE).open("w+b") as log:
         try:
@@ -158,7 +156,7 @@ def _answered(
                 stdout=subprocess.PIPE,
                 stderr=log,
                 process_group=0,
-                preexec_fn=closing,  # noqa: PLW1509  # this process has one thread
+                preexec_fn=close,  # noqa: PLW1509  # this process has one thread
             )
         except subprocess.SubprocessError as error:
             raise ValueError(last_line(_text(log)) or str(error)) from error
@@ -176,16 +174,17 @@ def _text(log: BinaryIO) -> str:
     return log.read().decode(errors="replace")
 
 
-def _closing(
+def closing(
     command: Sequence[str],
     environment: dict[str, str],
     read: Sequence[Path],
     own: tuple[Path, ...],
-    chosen: tuple[Path, ...],
+    settings: SandboxSettings,
 ) -> Callable[[], None]:
     """Return what closes the boundary: a runner's, and that of an arm, whose process group nothing leaves."""
-    boundary = boundary_for(Reach(command, environment, read, (*own, *chosen)), own[0])
-    inner = InnerBoundary(own, chosen=chosen)
+    reach = Reach(command, environment, read, (*own, *settings.write))
+    boundary = boundary_for(reach, own[0], settings.users)
+    inner = InnerBoundary(own, chosen=settings.write)
 
     def enter() -> None:
         boundary.enter()

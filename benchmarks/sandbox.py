@@ -56,8 +56,8 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         min_blocks=1, max_blocks=1, warmup_runs=3, warmup_seconds=0.0, rounds=1, slice_runs=30,
         slice_seconds=given.seconds,
     )  # fmt: skip
-    stored = _stored(folder / "store", given.models)
-    cells = [(model, delegate) for model in stored for delegate in given.delegates]
+    models = stored(folder / "store", given.models)
+    cells = [(model, delegate) for model in models for delegate in given.delegates]
     figures: dict[tuple[str, str, str, str], list[float]] = {}
     chance = random.Random(0)  # noqa: S311  # an order of arms, not a secret
     said = ""
@@ -72,7 +72,7 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
             rounds += 1
             for model, delegate in list(cells):
                 for arm in chance.sample(ARMS, len(ARMS)):
-                    spec = job(stored[model], delegate, hosts[delegate], plan=plan, model_id=model)
+                    spec = job(models[model], delegate, hosts[delegate], plan=plan, model_id=model)
                     result = agents[arm].run(spec)
                     if result.status is Status.UNSUPPORTED:
                         cells.remove((model, delegate))
@@ -123,7 +123,7 @@ def _figures(result: JobResult) -> dict[str, float]:
     return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, peak_bytes))}
 
 
-def _stored(folder: Path, models: Sequence[str]) -> dict[str, tuple[str, int]]:
+def stored(folder: Path, models: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Bring models of the demo into a store; their hashes and sizes by id."""
     manifest = REPOSITORY / "examples/models.yaml"
     entries = {entry.id: entry for entry in load_manifest(manifest).models}

@@ -265,11 +265,11 @@ class RunningAttempt:
             inherited=lease.held,
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
-        if self.config.sandbox.on:
-            launch = replace(launch, boundary=self._boundary(launch))
         self._send_started()
         self._oom_kills = oom.kills()
         try:
+            if self.config.sandbox.on:
+                launch = replace(launch, boundary=self._boundary(launch))
             self._runner = Runner.start(self.job.attempt_id, launch)
         except (OSError, SubprocessError) as error:
             why = last_line(log_tail(self.folder)) or str(error)
@@ -313,7 +313,7 @@ class RunningAttempt:
             read=[self.model, *([] if self.data is None else [self.data]), self._references, *chosen.read],
             write=[*map(self._folder, self._members), *chosen.write],
         )
-        return boundary_for(reach, self.folder)
+        return boundary_for(reach, self.folder, chosen.users)
 
     def _reap(self) -> set[int]:
         """End all processes of the attempt and log it. Returns the ids of those that could not be killed."""

@@ -67,12 +67,9 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
     parent = os.getpid()
 
     def in_child() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with(parent)
         # A runner listens to it only while a process of an arm runs; by default it would end the runner.
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        # The parent may have died before prctl took effect: then no signal will come.
-        if os.getppid() != parent:
-            os._exit(1)
         # Before exec: every process that the runner ever starts is born in the group and cannot be missed.
         if launch.group is not None:
             # Without the group its processes are still found by session, descent and mark.
@@ -89,6 +86,8 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))
         if launch.boundary is not None:
             launch.boundary.enter()
+            # The kernel forgets it with a change of the user.
+            die_with(parent)
         if launch.inner is not None:
             launch.inner.enter()
 
@@ -104,6 +103,14 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             process_group=0 if launch.own_group else None,
             preexec_fn=in_child,  # noqa: PLW1509  # this process has one thread
         )
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have died before prctl took effect: then no signal will come.
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def become_subreaper() -> None:

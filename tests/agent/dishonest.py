@@ -18,7 +18,7 @@ from runtime.measure.inputs import POOL_SIZE
 
 NAMES = (
     "offset", "nan", "early", "random", "none", "stale", "warm",
-    "enqueue", "content", "throttled", "lagging", "fallback", "blind", "sprinter",
+    "enqueue", "content", "throttled", "lagging", "fallback", "blind", "sprinter", "nicer",
 )  # fmt: skip
 _ENTRY_POINTS = "[delegate_farm.delegates]\n" + "".join(
     f"{name} = dishonest_delegates:DESCRIPTORS.{name}\n" for name in NAMES
@@ -264,6 +264,24 @@ class ThrottledDelegate(WholeModel):
     """Throttles half way."""
 
     loaded = ThrottledLoaded
+
+
+class NicerLoaded(Loaded):
+    """Runs at a lower priority from some invoke on, as if somebody else had seen to it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.runs = 0
+
+    def invoke(self) -> None:
+        self.runs += 1
+        if self.runs == THROTTLED_AFTER:
+            os.nice(5)
+        self.inner.invoke()
+
+
+class NicerDelegate(WholeModel):
+    loaded = NicerLoaded
 
 
 class LaggingLoaded(Loaded):

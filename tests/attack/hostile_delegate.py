@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ DESCRIPTOR = DelegateDescriptor(
 )
 FORKS = 1500
 _TARGETS = Path(__file__).with_name("targets.json")
+LEFT_OVER = "left-over-of-a-runner"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -76,6 +78,41 @@ def kept(name: str, *size: int) -> str:
     return name
 
 
+def neighbours() -> dict[str, Path]:
+    """Return files of the process that decides and of the other arm, as the deciding process names them."""
+    words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+    lead = Path(next(word for word in words if word.endswith("/job.json")))
+    own = Path(os.environ["TMPDIR"]).parent
+    folders = {lead.parent, *(Path(arm).parent for arm in json.loads(lead.read_text())["arms"])}
+    found = {f"what arm {place} reports": folder / "report-0.json" for place, folder in enumerate(folders)}
+    return found | {"what was decided of this one": own / "result.json", "its own job": own / "job.json"}
+
+
+def named_as(neighbour: str) -> str:
+    """Leave a process that bears the mark of another attempt, out of this one's session."""
+    if os.fork() == 0:
+        environment = {**os.environ, "FARM_ATTEMPT": neighbour}
+        try:
+            os.setsid()
+        finally:
+            os.execve("/bin/sleep", [LEFT_OVER, "600"], environment)
+    return neighbour
+
+
+def mess() -> None:
+    """Leave what is hard to remove: deep folders, a closed one, a link to a file of the host."""
+    before = Path.cwd()
+    os.chdir(os.environ["TMPDIR"])
+    for _ in range(2000):
+        Path("deep").mkdir()
+        os.chdir("deep")
+    os.chdir(before)
+    own = Path(os.environ["TMPDIR"])
+    (own / "closed/inner").mkdir(parents=True)
+    (own / "shut").mkdir(mode=0)
+    (own / "left.json").symlink_to("/etc/nologin")
+
+
 def large_file() -> str:
     with Path("large").open("wb") as stream:
         stream.truncate(1 << 40)
@@ -124,16 +161,32 @@ def tries(targets: Mapping[str, Any]) -> dict[str, str]:
     found["keep memory"] = attempt(lambda: kept("shmget", 4096))
     found["keep semaphores"] = attempt(lambda: kept("semget", 1))
     found["keep messages"] = attempt(lambda: kept("msgget"))
+    found |= {f"rewrite {name}": attempt(lambda p=path: write(str(p))) for name, path in neighbours().items()}
+    found["left over"] = attempt(lambda: named_as(targets["neighbour"]))
+    found["mess"] = attempt(mess)
     found["environment"] = ",".join(sorted(set(targets["environment"]) & set(os.environ)))
     status = Path("/proc/self/status").read_text()
     found["new privileges"] = next(
         line.split()[1] for line in status.splitlines() if line.startswith("NoNewPrivs")
     )
+    found["capabilities"] = ",".join(
+        line.split()[1] for line in status.splitlines() if line.startswith("Cap") and "Bnd" not in line
+    )
+    found["user"] = str(os.getuid())
     found["mount"] = attempt(lambda: called("mount", b"tmpfs", b"/mnt", b"tmpfs", 0, None))
     found["large file"] = attempt(large_file)
     found["fork bomb"] = attempt(fork_bomb)
     write_private = attempt(lambda: write("/tmp/owned-by-a-runner"))
     return found | {"private tmp": write_private}
+
+
+def on_import() -> None:
+    """Do what whoever imports this module is used for: the probe, a check, a tool, the deciding process."""
+    for path in json.loads(_TARGETS.read_text())["import"]:
+        attempt(lambda p=path: write(p))
+
+
+on_import()
 
 
 class HostileDelegate:
@@ -143,7 +196,10 @@ class HostileDelegate:
     max_delegated_partitions = 1
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._found = tries(json.loads(_TARGETS.read_text()))
+        targets = json.loads(_TARGETS.read_text())
+        self._found = tries(targets) if "read" in targets else {}
+        # `farm model` has no result, but shows what its process says.
+        sys.stderr.write(json.dumps(self._found) + "\n")
 
     def supports(self, graph: object, operator: object) -> None:
         return None

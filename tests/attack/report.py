@@ -24,6 +24,7 @@ BOUNDARIES = {
     "test_models": "models",
     "test_files": "another user of the host",
     "test_runner": "a hostile runner",
+    "test_alone": "a hostile runner, without a lab",
     "test_agent_side": "agent, against a hostile broker or farm",
 }
 """File of tests -> who attacks what. In the order of the report."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.processes.sandbox.users import USERS
+from tests.attack.hostile_delegate import LEFT_OVER
 from tests.attack.lab import CAMPAIGN, VICTIM, AttackLab
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
@@ -71,6 +73,7 @@ class Installed:
         """Return the result of one cell by the delegate."""
         (self.lab.folder / "0.tflite").write_bytes(unary_model())
         text = CAMPAIGN.replace("MODELS", "  - {id: m, source: 0.tflite}").replace("KIND", "hostile")
+        text = text.replace("devices:", "  honest: {kind: cpu}\ndevices:")
         (self.lab.folder / "models.yaml").write_text(text.replace("DEVICE", f"{HOST}.host-cpu"))
         ran = subprocess.run(
             self.farm("orchestrator", "submit", "models.yaml", "--force"),
@@ -82,15 +85,29 @@ class Installed:
             check=False,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr + self.lab.last_words()
-        query = f"SELECT cell_id FROM attempt WHERE device_id = '{HOST}.host-cpu' ORDER BY dispatched_at"
+        query = (
+            "SELECT cell.cell_id FROM attempt JOIN cell USING (cell_id) WHERE cell.delegate = 'chosen' AND "
+            f"attempt.device_id = '{HOST}.host-cpu' ORDER BY attempt.dispatched_at"
+        )
         told = self.lab.call("show", self.lab.rows(query)[-1][0], "--json")
         assert told.returncode == 0, told.stderr
         return json.loads(told.stdout)
 
+    def profile(self) -> dict[str, str]:
+        """Let the user of the farm look into a model with the delegate; return what that one found."""
+        ran = subprocess.run(
+            self.farm("orchestrator", "model", "profile", "0.tflite", "--delegate=hostile", "--rounds=1"),
+            cwd=self.lab.folder, env={**self.lab.environment, **BAIT}, capture_output=True, text=True,
+            timeout=240, check=False,
+        )  # fmt: skip
+        found = [line for line in ran.stderr.splitlines() if line.startswith("{")]
+        assert found, ran.stderr
+        return json.loads(found[-1])
+
 
 @pytest.fixture(scope="module")
-def found(lab):
-    """Return the outcomes of the delegate's tries, by name, with the facts of its result."""
+def installed(lab):
+    """Return an agent's environment with the delegate in it."""
     folder = lab.folder / "stranger"
     venv.create(folder, with_pip=False)
     packages = folder / f"lib/python{sysconfig.get_python_version()}/site-packages"
@@ -102,15 +119,22 @@ def found(lab):
     (info / "entry_points.txt").write_text(
         "[delegate_farm.delegates]\nhostile = hostile_delegate:DESCRIPTOR\n"
     )
-    installed = Installed(lab, folder / "bin/python", lab.folder / HOST)
-    installed.start()
-    assert installed.agent is not None
     for path in OUTSIDE:
         path.unlink(missing_ok=True)
-    (packages / "targets.json").write_text(json.dumps(targets(lab, installed)))
+    written = {"import": [*map(str, OUTSIDE), str(lab.folder / HOST / "owned")]}
+    (packages / "targets.json").write_text(json.dumps(written))
+    made = Installed(lab, folder / "bin/python", lab.folder / HOST)
+    made.start()
+    (packages / "targets.json").write_text(json.dumps(written | targets(lab, made)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(installed):
+    """Return the outcomes of the delegate's tries, by name, with the facts of its result."""
     cell = installed.measure()
     assert installed.agent.running
-    return {**cell["settings"], "without": cell["facts"].get("sandbox_without", "")}
+    return {**cell["settings"], "facts": cell["facts"], "without": cell["facts"].get("sandbox_without", "")}
 
 
 def targets(lab, installed: Installed) -> dict[str, dict]:
@@ -142,6 +166,7 @@ def targets(lab, installed: Installed) -> dict[str, dict]:
             "database's socket": str(lab.postgres.folder / ".s.PGSQL.5432"),
         },
         "signal": {"agent": agent, "farm": lab.serve.pid},
+        "neighbour": "f" * 32,
         "environment": sorted(BAIT),
     }
 
@@ -220,6 +245,59 @@ def test_filling_the_disk(found):
 def test_a_fork_bomb(found):
     """The number of processes has a limit; where there can be none, the result says so."""
     assert open_ways(found, "fork bomb") == {}
+
+
+def test_rewriting_what_another_arm_reports(found):
+    """Neither the other arm of the block, nor what is decided of this one, nor its job is changed."""
+    assert len([name for name in found if name.startswith("rewrite")]) == 4
+    assert open_ways(found, "rewrite") == {}
+
+
+def test_what_a_runner_leaves_behind(found, installed):
+    """Deep and closed folders and links go with the attempt, and nothing of the host is touched."""
+    assert found["mess"] == "got None"
+    work = installed.state / "work"
+    installed.lab.within(20, lambda: not list(work.iterdir()), "the attempt's folders are gone")
+    assert not Path("/etc/nologin").exists()
+    assert installed.agent.running
+
+
+def test_a_process_under_a_neighbours_mark(found):
+    """It ends with the attempt that started it."""
+    assert found["left over"].startswith("got")
+    assert [path for path in Path("/proc").glob("[0-9]*/cmdline") if LEFT_OVER in text(path)] == []
+
+
+def test_capabilities_and_user(found):
+    """It has no capability, and where the agent is root, a user of its own."""
+    assert {int(word, 16) for word in found["capabilities"].split(",")} == {0}
+    if "each attempt's own" in found["facts"]["sandbox"]:
+        assert USERS.first <= int(found["user"]) <= USERS.last
+
+
+def test_what_is_imported_by_the_probe(installed, found):
+    """Neither the probe, nor the check, nor who decides writes anything where a delegate's module wants."""
+    checked = subprocess.run(
+        installed.farm("agent", "check"), env=os.environ, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode in (0, 1), checked.stderr
+    assert [path for path in (*OUTSIDE, installed.state / "owned") if path.exists()] == []
+
+
+def test_a_tool_that_runs_a_strangers_model(installed, found):
+    """`farm model profile` runs it within the boundary: no key, no token, no network, nothing written."""
+    seen = {**installed.profile(), "without": ""}
+    for kind in ("read ", "write ", "reach", "signal", "limit ", "slow ", "keep ", "mode of", "mount"):
+        assert open_ways(seen, kind) == {}, kind
+    assert seen["environment"] == ""
+    assert [path for path in OUTSIDE if path.exists()] == []
+
+
+def text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def test_the_lab_goes_on(found, lab):

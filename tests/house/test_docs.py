@@ -60,6 +60,17 @@ def test_every_claim_of_the_threat_model_names_its_tests():
     assert [claim for claim in claims if not CLAIM.search(claim)] == []
 
 
+def test_every_cell_of_who_may_do_what_to_whom_has_its_test_or_says_that_nothing_stops_it():
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    table = text[text.index("## Who may do what to whom") : text.index("## What each boundary stops")]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| **")]
+    assert len(rows) >= 10
+    assert {len(row) for row in rows} == {6}
+    said = ("not stopped", "what a model", "—")
+    bare = [cell for row in rows for cell in row[1:] if not CLAIM.search(cell)]
+    assert [cell for cell in bare if not any(word in cell for word in said)] == []
+
+
 def test_a_test_that_the_threat_model_names_exists():
     text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
     named = CLAIM.findall(text)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from agent.processes.sandbox import kernel, landlock, namespaces, seccomp
+from agent.processes.sandbox import kernel, landlock, namespaces, seccomp, view
 from agent.processes.sandbox.limits import Limits, limits_of_host, most_processes
 from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.reach import Reach, Rule
 from agent.processes.sandbox.survey import Survey, survey
+from agent.processes.sandbox.users import USERS, USERS_VARIABLE, Users
 from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT
 
 SWITCH_VARIABLE: Final = "FARM_RUNNER_SANDBOX"
@@ -26,11 +28,14 @@ _OFF_TEXT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """The user's choice. `read`, `write`: further files and folders for runners, such as a delegate's."""
+    """The user's choice. `read`, `write`: further files and folders for runners, such as a delegate's.
+    `users`: each attempt has one of them where the agent is root; None for the agent's own.
+    """
 
     on: bool = True
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
+    users: Users | None = USERS
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SandboxSettings:
@@ -38,14 +43,20 @@ class SandboxSettings:
         switch = environment.get(SWITCH_VARIABLE) or "on"
         if switch not in ("on", "off"):
             raise ValueError(f"{SWITCH_VARIABLE}: {switch!r} is neither on nor off")
-        return cls(switch == "on", _paths(environment, READ_VARIABLE), _paths(environment, WRITE_VARIABLE))
+        chosen = environment.get(USERS_VARIABLE)
+        return cls(
+            switch == "on",
+            _paths(environment, READ_VARIABLE),
+            _paths(environment, WRITE_VARIABLE),
+            Users.parsed(chosen) if chosen else USERS,
+        )
 
     def facts(self) -> dict[str, str]:
         """Return what the devices, their results and `farm doctor` say of the sandbox."""
         if not self.on:
             return {SANDBOX_FACT: _OFF_TEXT}
-        found = survey()
-        facts = {SANDBOX_FACT: ", ".join(_described(found))}
+        found = survey(self.users)
+        facts = {SANDBOX_FACT: ", ".join(_described(found, self.users))}
         return facts | ({SANDBOX_WITHOUT_FACT: "; ".join(found.without)} if found.without else {})
 
 
@@ -61,6 +72,7 @@ class Boundary:
     limits: Limits
     rules: tuple[Rule, ...]
     temporary: Path | None
+    user: int | None = None
 
     def enter(self) -> None:
         """Close the boundary around this process. Raises `OSError` once the reason is in the log."""
@@ -70,9 +82,10 @@ class Boundary:
     def _close(self) -> None:
         # Namespaces and capabilities need rights that the steps after them take away.
         if self.found.namespaces is not None:
-            namespaces.enter(self.found.namespaces, self.temporary)
-        self.limits.enter()
-        kernel.drop_capabilities()
+            arrange = None if self.user is None else partial(view.enter, self.rules, self.user)
+            namespaces.enter(self.found.namespaces, self.temporary, arrange)
+        self.limits.enter(os.getuid() if self.user is None else self.user)
+        kernel.drop_capabilities(self.user, _groups(self.rules))
         kernel.forbid_new_privileges()
         if self.found.landlock_abi:
             landlock.restrict(self.rules, self.found.landlock_abi)
@@ -80,9 +93,12 @@ class Boundary:
             seccomp.restrict()
 
 
-def boundary_for(reach: Reach, folder: Path) -> Boundary:
-    """Return the boundary of a runner that works in `folder`, which has a folder `TEMPORARY_FOLDER`."""
-    found = survey()
+def boundary_for(reach: Reach, folder: Path, users: Users | None = None) -> Boundary:
+    """Return the boundary of a runner that works in `folder`, which has a folder `TEMPORARY_FOLDER`, as one
+    of `users` where that is possible. Raises `OSError` where none of them is free.
+    """
+    found = survey(users)
+    user = users.free() if users is not None and found.own_user else None
     # A farm that lives in /tmp itself keeps it visible; Landlock closes all of it but the attempt's files.
     tmp = Path("/tmp")  # noqa: S108  # the place that programs know
     temporary = folder / TEMPORARY_FOLDER if found.namespaces is not None and not reach.needs(tmp) else None
@@ -91,11 +107,17 @@ def boundary_for(reach: Reach, folder: Path) -> Boundary:
     rules = reach.rules(
         own_tmp=temporary is not None, own_shm=found.namespaces is not None, changes_proc=changes_proc
     )
-    return Boundary(found, limits_of_host(folder), tuple(rules), temporary)
+    return Boundary(found, limits_of_host(folder), tuple(rules), temporary, user)
 
 
-def _described(found: Survey) -> list[str]:
-    described = [f"namespaces of network and mounts ({found.namespaces})"] if found.namespaces else []
+def _groups(rules: tuple[Rule, ...]) -> list[int]:
+    """Return the groups of the devices, beside root's: by them a user opens a GPU."""
+    nodes = (path for path, rights in rules if rights == landlock.DEVICE and not path.is_dir())
+    return sorted({path.stat().st_gid for path in nodes} - {0})
+
+
+def _described(found: Survey, users: Users | None) -> list[str]:
+    described = [f"namespaces of network, keys and mounts ({found.namespaces})"] if found.namespaces else []
     if found.landlock_abi:
         described.append(f"Landlock {found.landlock_abi}")
     if found.seccomp:
@@ -107,7 +129,7 @@ def _described(found: Survey) -> list[str]:
         "no capabilities",
         "no new privileges",
         "limits on files, data and core",
-        "user: the agent's",
+        f"user: each attempt's own ({users})" if found.own_user else "user: the agent's",
     ]
 
 

@@ -10,9 +10,9 @@ import ctypes
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from agent.processes.sandbox.calls import number
 from agent.processes.sandbox.kernel import system_call
 
 LOAD: Final = 0x20
@@ -60,21 +60,6 @@ NO_EFFECT: Final[Step] = (_RETURN, 0, 0, _ERROR)
 """The step that says success and does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A system call, by its numbers on both architectures; None where it has none. `argument`: the index of
-    the one that names a process.
-    """
-
-    x86_64: int | None
-    aarch64: int | None
-    argument: int = 0
-
-    def number(self, machine: str) -> int | None:
-        """Return the number on a machine."""
-        return self.x86_64 if machine == "x86_64" else self.aarch64
-
-
 class _Filter(ctypes.Structure):
     """struct sock_filter."""
 
@@ -117,9 +102,9 @@ def install(steps: list[Step]) -> None:
     _seccomp(_SET_FILTER, _KEEP_SPECULATION, ctypes.byref(program))
 
 
-def program(machine: str, rules: Iterable[list[Step]]) -> list[Step]:
-    """Return a filter of `rules` (see `on`), the first of which that takes a call answers it. Calls that none
-    takes pass; those of another architecture or numbering are not there.
+def program(machine: str, rules: Iterable[list[Step]], otherwise: Step = PASS) -> list[Step]:
+    """Return a filter of `rules` (see `on`), the first of which that takes a call answers it; `otherwise` is
+    for those that none takes. Calls of another architecture or numbering are not there.
     """
     return [
         (LOAD, 0, 0, _ARCHITECTURE_AT),
@@ -129,7 +114,7 @@ def program(machine: str, rules: Iterable[list[Step]]) -> list[Step]:
         (IF_AT_LEAST, 0, 1, _X32_BIT),
         fail(errno.ENOSYS),
         *(step for rule in rules for step in rule),
-        PASS,
+        otherwise,
     ]
 
 
@@ -138,9 +123,22 @@ def on(number: int, body: list[Step]) -> list[Step]:
     return [(IF_EQUAL, 0, len(body), number), *body]
 
 
-def rules(machine: str, answers: Iterable[tuple[Call, list[Step]]]) -> Iterator[list[Step]]:
+def rules(machine: str, answers: Iterable[tuple[str, list[Step]]]) -> Iterator[list[Step]]:
     """Yield a rule for each call that the machine has, with what it is answered (see `on`)."""
-    return (on(number, body) for call, body in answers if (number := call.number(machine)) is not None)
+    numbers = ((number(name, machine), body) for name, body in answers)
+    return (on(found, body) for found, body in numbers if found is not None)
+
+
+def passing(machine: str, names: Iterable[str]) -> list[Step]:
+    """Return a rule that lets calls of these names through: neighbours in number by one comparison."""
+    left = sorted(found for name in names if (found := number(name, machine)) is not None)
+    steps: list[Step] = []
+    while left:
+        first = last = left.pop(0)
+        while left and left[0] == last + 1:
+            last = left.pop(0)
+        steps += [(IF_AT_LEAST, 0, 2, first), (IF_AT_LEAST, 1, 0, last + 1), PASS]
+    return steps
 
 
 def load_argument(index: int) -> Step:

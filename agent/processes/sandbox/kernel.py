@@ -7,7 +7,7 @@ import ctypes
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -49,8 +49,9 @@ def forbid_new_privileges() -> None:
     _checked(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
 
 
-def drop_capabilities() -> None:
-    """Leave this process, and whatever it executes once new privileges are forbidden, without a capability.
+def drop_capabilities(user: int | None = None, groups: Sequence[int] = ()) -> None:
+    """Leave this process, and whatever it executes once new privileges are forbidden, without a capability,
+    and, where there is one, as this `user`, in the group of the same number and in these `groups`.
 
     Raises `OSError`, also where one is left: those that a container hands to every program (inheritable,
     ambient) survive an exec even of an ordinary user.
@@ -60,6 +61,10 @@ def drop_capabilities() -> None:
     while os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
         _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
         capability += 1
+    if user is not None:
+        os.setgroups(groups)
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     header, none = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     _checked(_LIBC.capset(header, none), "capset")
     if any(capabilities().values()):

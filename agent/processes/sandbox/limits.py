@@ -36,12 +36,12 @@ class Limits:
     data_bytes: int
     processes: int
 
-    def enter(self) -> None:
-        """Limit this process and its children. A limit that is lower already stays."""
+    def enter(self, user: int) -> None:
+        """Limit this process and its children, which run as `user`. A limit that is lower already stays."""
         _lower(resource.RLIMIT_FSIZE, self.file_bytes)
         _lower(resource.RLIMIT_DATA, self.data_bytes)
         # The kernel counts all processes of a user, those outside the sandbox too, and exempts root.
-        _lower(resource.RLIMIT_NPROC, self.processes + _tasks_of(os.getuid()))
+        _lower(resource.RLIMIT_NPROC, self.processes + tasks_of(user))
 
 
 def limits_of_host(folder: Path) -> Limits:
@@ -69,7 +69,7 @@ def _memory_bytes() -> int:
     return sum(sizes.values())
 
 
-def _tasks_of(user: int) -> int:
+def tasks_of(user: int) -> int:
     """Return how many processes and threads a user has; those that end meanwhile may be missing."""
     count = 0
     for entry in Path("/proc").iterdir():

@@ -1,8 +1,11 @@
-"""Namespaces of a runner (linux/sched.h, linux/mount.h): a network without connections, and own mounts."""
+"""Namespaces of a runner (linux/sched.h, linux/mount.h): a network without connections, own mounts and own
+memory shared by a key.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -11,8 +14,10 @@ from agent.processes.sandbox.kernel import mount, unshare
 
 _NEW_MOUNTS: Final = 0x00020000
 """CLONE_NEWNS: mounts of this process's own."""
+_NEW_KEYS: Final = 0x08000000
+"""CLONE_NEWIPC: keys of System V and queues of POSIX of this process's own, which end with it."""
 _NEW_USER: Final = 0x10000000
-"""CLONE_NEWUSER: a user namespace, in which an ordinary user may make the other two."""
+"""CLONE_NEWUSER: a user namespace, in which an ordinary user may make the others."""
 _NEW_NETWORK: Final = 0x40000000
 """CLONE_NEWNET: a network whose only interface is a loopback that is down."""
 
@@ -31,21 +36,24 @@ class Namespaces(StrEnum):
     BY_USER_NAMESPACE = "by user namespace"
 
 
-def enter(kind: Namespaces, temporary: Path | None) -> None:
-    """Give this process a network and mounts of its own. `temporary` becomes /tmp; None leaves /tmp as it is.
+def enter(kind: Namespaces, temporary: Path | None, arrange: Callable[[], None] | None = None) -> None:
+    """Give this process a network, keys and mounts of its own. `arrange` changes the mounts; `temporary`
+    becomes /tmp, None leaves /tmp as it is.
 
     Raises `OSError`. A process that failed half-way must end.
     """
     user, group = os.geteuid(), os.getegid()
     if kind is Namespaces.DIRECT:
-        unshare(_NEW_MOUNTS | _NEW_NETWORK)
+        unshare(_NEW_MOUNTS | _NEW_KEYS | _NEW_NETWORK)
     else:
         # In one call: nothing is half done where a kernel grants the namespace without its rights.
-        unshare(_NEW_USER | _NEW_MOUNTS | _NEW_NETWORK)
+        unshare(_NEW_USER | _NEW_MOUNTS | _NEW_KEYS | _NEW_NETWORK)
         _write("setgroups", "deny")
         _write("uid_map", f"{user} {user} 1")
         _write("gid_map", f"{group} {group} 1")
     mount("none", "/", "", _RECURSIVE | _PRIVATE)
+    if arrange is not None:
+        arrange()
     mount("tmpfs", "/dev/shm", "tmpfs", _NO_SETUID | _NO_DEVICES, "mode=1777")  # noqa: S108  # the runner's own
     if kind is Namespaces.DIRECT:
         _own_view_of_processes()

@@ -11,19 +11,14 @@ import os
 from typing import Final
 
 from agent.processes.sandbox import bpf
-from agent.processes.sandbox.bpf import Call, Step, fail, only
+from agent.processes.sandbox.bpf import Step, fail, only
 
-REFUSED: Final = {"setsid": Call(112, 157), "setpgid": Call(109, 154)}
+REFUSED: Final = ("setsid", "setpgid")
 """Calls by which a process would leave its group, and run on while that is stopped."""
 
-SIGNALS: Final = {
-    "kill": Call(62, 129),
-    "tkill": Call(200, 130),
-    "tgkill": Call(234, 131),
-    "rt_sigqueueinfo": Call(129, 138),
-    "rt_tgsigqueueinfo": Call(297, 240),
-    "pidfd_send_signal": Call(424, 424),
-}
+SIGNALS: Final = (
+    "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal",
+)  # fmt: skip
 """Calls that send a signal. Where Landlock does not keep signals inside, they are refused for all but the
 process itself, its own children too: a compiler that hangs then ends with the process that started it."""
 
@@ -39,8 +34,8 @@ def restrict(*, signals_are_scoped: bool) -> None:
 
 def steps(machine: str, own: int, *, leads: bool, signals_are_scoped: bool) -> list[Step]:
     """Return the filter of process `own`. `leads`: it leads its process group, and may signal that."""
-    answers = [(call, [fail(errno.EPERM)]) for call in REFUSED.values()]
+    answers = [(call, [fail(errno.EPERM)]) for call in REFUSED]
     if not signals_are_scoped:
         reached = (own, *((0, -own) if leads else ()))
-        answers += [(call, only(0, reached, fail(errno.EPERM))) for call in SIGNALS.values()]
+        answers += [(call, only(0, reached, fail(errno.EPERM))) for call in SIGNALS]
     return bpf.program(machine, bpf.rules(machine, answers))

@@ -5,15 +5,17 @@ own.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from agent.processes import cgroup
-from agent.processes.sandbox import bpf, kernel, landlock, namespaces, seccomp
+from agent.processes.sandbox import bpf, kernel, landlock, namespaces, seccomp, view
 from agent.processes.sandbox.namespaces import Namespaces
+from agent.processes.sandbox.users import Users
 
 _FAULT_EXIT: Final = 255
 """Exit code of a trial that failed without an error of the kernel; other codes are its errors' numbers."""
@@ -26,15 +28,20 @@ class Survey:
     namespaces: Namespaces | None
     landlock_abi: int
     seccomp: bool
+    own_user: bool
     counts_processes: bool
     without: tuple[str, ...]
 
 
 @cache
-def survey() -> Survey:
+def survey(users: Users | None = None) -> Survey:
     """Try every boundary. Call it from a process with one thread."""
     without = []
     kind, why = _namespaces()
+    own_user = users is not None and kind is Namespaces.DIRECT
+    if users is not None and kind is Namespaces.DIRECT and (refused := _as_another(users.first)):
+        own_user = False
+        without.append(f"a user of its own (no mounts for another user: {refused}; they need Linux 5.12)")
     abi = landlock.supported_abi()
     if abi == 0:
         without.append("closed files of others (no Landlock: Linux 5.13 or newer with `lsm=landlock`)")
@@ -55,10 +62,10 @@ def survey() -> Survey:
     elif kind is Namespaces.BY_USER_NAMESPACE:
         without.append("an own view of processes: it lists everybody's (only root may mount /proc)")
     # The kernel exempts root from RLIMIT_NPROC; a control group counts for everybody.
-    counts = os.getuid() != 0 or _counts_in_a_group()
+    counts = own_user or os.getuid() != 0 or _counts_in_a_group()
     if not counts:
         without.append("a limit on processes (root has none without a control group that counts them)")
-    return Survey(kind, abi, not no_filter, counts, tuple(without))
+    return Survey(kind, abi, not no_filter, own_user, counts, tuple(without))
 
 
 def _namespaces() -> tuple[Namespaces | None, str]:
@@ -77,6 +84,19 @@ def _counts_in_a_group() -> bool:
     why = "" if group is None else _trial(lambda: cgroup.enter(group))
     cgroup.remove(trial)
     return group is not None and not why
+
+
+def _as_another(user: int) -> str:
+    """Return why a process cannot work as another user in a folder of this one; empty where it can."""
+    with tempfile.TemporaryDirectory() as name:
+
+        def work() -> None:
+            rules = [(Path(name), landlock.WRITE)]
+            namespaces.enter(Namespaces.DIRECT, None, partial(view.enter, rules, user))
+            kernel.drop_capabilities(user)
+            Path(name, "made").touch()
+
+        return _trial(work)
 
 
 def _filtered() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -22,6 +22,7 @@ from agent.machine.counters import Counters, ThreadTimes, Window
 from agent.machine.device_use import DeviceUse
 from agent.machine.disturbance import disturbances
 from agent.machine.rounds import Round, SliceUse, taken, whole
+from agent.machine.scheduling import Scheduling, change, of_threads
 from agent.machine.workload import Reading
 from agent.runner.channel import SliceTimes
 from agent.runner.judge.block_size import Cost
@@ -58,7 +59,8 @@ class _Part:
 
     `stopped`: the CPU time of its threads when they were stopped last; `ran_stopped_s`: how much they used
     although they were. `turns`: when each slice began and ended, in ns; `arms`: how many processes of the
-    block have its part of the machine.
+    block have its part of the machine. `scheduling`: that of its threads before the first slice; `changed`:
+    how it was different after the last one.
     """
 
     arm: Arm
@@ -68,6 +70,8 @@ class _Part:
     ran_stopped_s: float = 0.0
     turns: dict[int, tuple[int, int]] = field(default_factory=dict)
     arms: int = 1
+    scheduling: Mapping[int, Scheduling] = field(default_factory=dict)
+    changed: str | None = None
 
 
 def fit_together(arms: Sequence[Arm]) -> bool:
@@ -185,6 +189,7 @@ class _Block:
         part.arm.took_s[self._asked.index] = part.arm.clock.used_s - before_s
         process.stop()
         part.stopped = ThreadTimes.of(process.pid)
+        part.scheduling = of_threads(process.pid)
         filling = math.ceil(self._plan.slice_seconds * 1e9 / process.run_ns)
         part.runs = min(self._plan.most_slice_runs(self._asked.rounds), max(self._plan.slice_runs, filling))
 
@@ -245,6 +250,7 @@ class _Block:
         ran_s, wall_s = sum(use.ran_s or 0.0 for use in uses), sum(use.wall_s for use in uses)
         # From outside: what the process says of itself is not asked for.
         device_use = DeviceUse.of(process.pid, len(arm.cpus), ran_s, wall_s)
+        part.changed = change(part.scheduling, of_threads(process.pid))
         process.go()
         before_s = arm.clock.used_s
         report = process.finish()
@@ -279,7 +285,7 @@ class _Block:
         assert samples is not None
         return report.model_copy(
             update={
-                "samples": with_slices(samples, invoke_ns, start_ns, slices, facts_of(window, self.rounds)),
+                "samples": with_slices(samples, invoke_ns, start_ns, slices, self._facts(part, window)),
                 "turns": tuple(part.turns[one.round] for one in slices if one.kept),
                 "arms": part.arms,
                 "saw": Seen(
@@ -290,6 +296,12 @@ class _Block:
                 ),
             }
         )
+
+    def _facts(self, part: _Part, window: Window) -> dict[str, str]:
+        """Return the counters around the rounds, and how the process's first thread was scheduled."""
+        first = min(part.scheduling, default=0)
+        scheduled = {"scheduling": str(part.scheduling[first])} if first else {}
+        return facts_of(window, self.rounds) | scheduled
 
     def _impossible(self, part: _Part) -> tuple[str, ...]:
         """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
@@ -304,6 +316,8 @@ class _Block:
                 break
         if part.ran_stopped_s > MOST_STOPPED_S:
             found.append(f"the process ran for {part.ran_stopped_s:.3f} s while it was stopped")
+        if part.changed is not None:
+            found.append(part.changed)
         return tuple(found)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from agent.processes.sandbox import landlock
 from agent.processes.sandbox.boundary import READ_VARIABLE, SWITCH_VARIABLE, WRITE_VARIABLE, SandboxSettings
+from agent.processes.sandbox.users import USERS, USERS_VARIABLE, Users
 from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
 from tests.agent.processes.hostile_runners import TARGETS_VARIABLE
@@ -219,7 +220,7 @@ def test_no_more_processes_than_allowed(free, caught):
 def test_its_network_and_its_mounts_are_nobody_elses(free, caught):
     if "namespaces" not in caught["sandbox"]:
         pytest.skip(caught["sandbox"])
-    assert [word.partition(":")[0] for word in caught["namespaces"].split()[1:]] == ["net", "mnt"]
+    assert [word.partition(":")[0] for word in caught["namespaces"].split()[1:]] == ["net", "mnt", "ipc"]
     assert set(caught["namespaces"].split()) & set(free["namespaces"].split()) == {"done:"}
 
 
@@ -229,9 +230,17 @@ def test_no_user_namespace_and_so_no_capabilities_in_one(caught):
 
 def test_no_capability_and_no_setuid_program_gives_rights(caught):
     assert {int(word, 16) for word in caught["capabilities"].split()} == {0}
-    assert caught["setuid_program"] in ("done: 1000", f"done: {os.getuid()}")
-    if os.getuid() == 0 and "by user namespace" in caught["sandbox"]:
-        assert caught["setuid_program"] == "done: 1000"
+    assert caught["setuid_program"] == caught["user"]
+
+
+def test_an_attempt_of_root_has_a_user_and_a_group_of_its_own(caught, free):
+    assert free["user"] == f"done: {os.getuid()}"
+    if "(direct)" in caught["sandbox"]:
+        assert USERS.first <= int(caught["user"].removeprefix("done: ")) <= USERS.last
+        assert "user: each attempt's own" in caught["sandbox"]
+    else:
+        assert caught["user"] in ("done: 1000", f"done: {os.getuid()}")
+        assert "user: the agent's" in caught["sandbox"]
 
 
 def test_passwords_of_the_host_and_settings_of_the_kernel_are_closed(caught):
@@ -310,3 +319,8 @@ def test_settings_that_are_not_understood_are_named():
         SandboxSettings.from_environment({WRITE_VARIABLE: "/var/tmp/a:caches"})
     with pytest.raises(ValueError, match="FARM_RUNNER_READ: '/' is not"):
         SandboxSettings.from_environment({READ_VARIABLE: "/"})
+    assert SandboxSettings.from_environment({USERS_VARIABLE: "70000-70099"}).users == Users(70000, 70099)
+    assert SandboxSettings.from_environment({USERS_VARIABLE: "off"}).users is None
+    for wrong in ("0-9", "9-1", "root"):
+        with pytest.raises(ValueError, match=f"FARM_RUNNER_USERS: '{wrong}' is neither off nor a range"):
+            SandboxSettings.from_environment({USERS_VARIABLE: wrong})

@@ -25,7 +25,7 @@ TIMED = 2 * dishonest.THROTTLED_AFTER + 1
 OFTEN = BRIEF.model_copy(update={"warmup_runs": 0, "rounds": 6, "slice_runs": TIMED // 6})
 IN_ONE_PROCESS = (
     "offset", "nan", "random", "none", "stale", "warm",
-    "enqueue", "content", "lagging", "fallback", "blind",
+    "enqueue", "content", "lagging", "fallback", "blind", "nicer",
 )  # fmt: skip
 """Delegates whose lie one timed process shows."""
 IN_THREE = ("throttled", "sprinter")
@@ -131,6 +131,10 @@ def test_answers_from_memory_make_a_right_result_void(caught):
     result = caught["content"]
     assert result.measurement.accuracy.verdict == "pass"
     assert is_void(result, "cached: new inputs take"), result.measurement.quality
+
+
+def test_a_process_that_is_scheduled_otherwise_in_the_end_is_void(caught):
+    assert is_void(caught["nicer"], "it was scheduled otherwise in the end"), caught["nicer"].measurement
 
 
 def test_an_invoke_that_only_enqueues_looks_no_faster_and_is_named(caught):

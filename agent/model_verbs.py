@@ -1,0 +1,38 @@
+"""`farm model …`: the verbs of `runtime.tools.verbs`, each within the boundary of a runner.
+
+A stranger's model is run there with native code. `FARM_RUNNER_SANDBOX=off` calls the verbs as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+
+from runtime.tools import verbs
+
+
+def model_verbs() -> typer.Typer:
+    """`farm model`."""
+    app = verbs.model_verbs()
+    for command in app.registered_commands:
+        assert command.name is not None
+        assert command.callback is not None
+        command.callback = _enclosed(command.name, command.callback)
+    return app
+
+
+def _enclosed(name: str, verb: Callable[..., int]) -> Callable[..., int]:
+    @wraps(verb)
+    def run_verb(**options: Any) -> int:
+        # `farm --help` does without the agent's modules.
+        from agent.enclosed import run  # noqa: PLC0415
+
+        code = run(name, options)
+        if code:
+            raise typer.Exit(code)
+        return verb(**options) if code is None else 0
+
+    return run_verb

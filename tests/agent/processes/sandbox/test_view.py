@@ -1,0 +1,110 @@
+"""What an attempt's own user sees and may write. Root alone can make another user's view."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.needs import REPOSITORY
+
+CODE = """
+import json, os, sys
+from functools import partial
+from pathlib import Path
+from agent.processes.sandbox import kernel, landlock, namespaces, view
+user, rules = json.loads(sys.argv[1])
+rules = [(Path(path), getattr(landlock, right)) for path, right in rules]
+namespaces.enter(namespaces.Namespaces.DIRECT, None, partial(view.enter, rules, user))
+kernel.drop_capabilities(user)
+def tried(action):
+    try:
+        return str(action())
+    except OSError as error:
+        return type(error).__name__
+found = {}
+for way, path in json.loads(sys.argv[2]):
+    path = Path(path)
+    found[f"{way} {path.name}"] = tried(
+        {
+            "write": lambda: path.write_text("new"), "read": path.read_text,
+            "owner": lambda: path.stat().st_uid,
+            "add": lambda: path.open("a").write("more"), "mode": lambda: path.chmod(0o777),
+            "list": lambda: sorted(os.listdir(path)), "link": lambda: path.readlink(),
+        }[way]
+    )
+print(json.dumps(found))
+"""
+USER = 61999
+
+
+@pytest.fixture
+def state(tmp_path):
+    """Return a state folder of root's, in a folder that is closed to others."""
+    if os.getuid() != 0:
+        pytest.skip("only root makes mounts for another user")
+    home = tmp_path / "home"
+    for folder in ("state/work/one", "state/references", "open", "outer"):
+        (home / folder).mkdir(parents=True)
+    home.chmod(0o700)
+    (home / "link").symlink_to(home / "state")
+    for name in ("secret", "model", "log", "references/kept", "work/one/job"):
+        (home / "state" / name).write_text(name)
+        (home / "state" / name).chmod(0o600)
+    return home / "state"
+
+
+def seen(rules: list[tuple[Path, str]], tried: list[tuple[str, Path]]) -> dict[str, str]:
+    """Return what each try gave to the user of an attempt with these rules."""
+    arguments = [json.dumps([USER, rules], default=str), json.dumps(tried, default=str)]
+    ran = subprocess.run(
+        [sys.executable, "-c", CODE, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_an_attempt_writes_into_its_folder_and_reads_what_it_is_given(state):
+    own, log = state / "work/one", state / "log"
+    rules = [(own, "WRITE"), (log, "APPEND"), (state / "model", "READ"), (state / "references", "READ")]
+    tried = [
+        ("write", own / "made"), ("owner", own / "made"), ("read", own / "job"), ("add", log),
+        ("read", state / "model"), ("write", state / "model"), ("mode", state / "model"),
+        ("read", state / "references/kept"), ("write", state / "references/kept"),
+        ("read", state / "secret"), ("list", state), ("list", state.parent), ("write", state / "evil"),
+        ("write", REPOSITORY / "evil"), ("write", state.parent / "open/evil"),
+    ]  # fmt: skip
+    found = seen(rules, tried)
+    assert found == {
+        "write made": "3", "owner made": str(USER), "read job": "work/one/job", "add log": "4",
+        "read model": "model", "write model": "OSError", "mode model": "OSError",
+        "read kept": "references/kept", "write kept": "OSError",
+        "read secret": "FileNotFoundError", "list state": "['log', 'model', 'references', 'work']",
+        "list home": "['state']", "write evil": "FileNotFoundError",
+    }  # fmt: skip
+    made = own / "made"
+    assert (made.stat().st_uid, log.read_text()) == (0, "logmore"), "on the disk it is the agent's"
+    assert [path.name for path in state.parent.iterdir() if path.name == "evil"] == []
+
+
+def test_a_link_on_the_way_to_a_file_leads_there(state):
+    link = state.parent / "link"
+    found = seen([(link / "model", "READ")], [("read", link / "model"), ("read", state / "secret")])
+    assert found == {"read model": "model", "read secret": "FileNotFoundError"}
+
+
+def test_files_of_others_are_closed_by_their_modes_alone(state):
+    """Without Landlock: a file of root's that nobody may read is not read by the attempt's user."""
+    with tempfile.NamedTemporaryFile("w", prefix="farm-test-") as file:
+        other = Path(shutil.copy(file.name, f"{file.name}-other"))
+        other.chmod(0o600)
+        found = seen([(state / "work/one", "WRITE")], [(way, other) for way in ("read", "mode", "write")])
+        other.unlink()
+    found = {name.split()[0] + " other": got for name, got in found.items()}
+    assert found == {"read other": "PermissionError", "mode other": "OSError", "write other": "OSError"}
