@@ -41,6 +41,7 @@ class Curious:
             "line": tried(lambda: socket.create_connection(told["line"], 1)),
             "out": tried(lambda: Path(told["out"], "kept").write_text("x")),
             "cache": tried(lambda: Path(os.environ["FARM_CACHE_DIR"], "kept").write_text("x")),
+            "leads": str(os.getsid(0) == os.getpid()),
             "environment": os.environ.get("FARM_DATABASE_URL", "none"),
         }
         sys.stderr.write(json.dumps(found) + chr(10))
@@ -89,7 +90,7 @@ def test_a_verb_reaches_its_files_and_its_caches_alone(curious, tiny, tmp_path, 
     assert code == 3, said
     if switch == "on":
         assert (found["cache"], (tmp_path / "cache/kept").exists()) == ("1", True)
-        assert (found["out"], found["environment"]) == ("1", "none")
+        assert (found["out"], found["environment"], found["leads"]) == ("1", "none", "True")
         assert [found[name] for name in ("secret", "home")] == ["refused PermissionError"] * 2
         assert found["line"].startswith("refused")
     else:

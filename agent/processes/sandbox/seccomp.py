@@ -30,9 +30,9 @@ _TYPE_MASK: Final = 0xF
 _NEW_NAMESPACES: Final = 0x7E020000
 """CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID and _NEWNET of linux/sched.h."""
 
-NOT_THERE: Final = ("io_uring_setup", "clone3")
-"""Calls that are answered as by an older kernel: a ring makes and connects sockets past every filter, and a
-filter cannot see the flags of clone3, which are in memory. C libraries use clone instead."""
+_CLONE3: Final = "clone3"
+"""Answered as by an older kernel, although it was recorded: a filter cannot see its flags, which are in
+memory. C libraries use clone instead."""
 
 REFUSED: Final = (
     "connect", "unshare", "setns", "add_key", "request_key", "keyctl", "ptrace", "process_vm_readv",
@@ -93,7 +93,7 @@ def _answers() -> list[tuple[str, list[Step]]]:
     refused = fail(errno.EPERM)
     unshared = [load_argument(0), (bpf.IF_ANY_BIT, 0, 1, _NEW_NAMESPACES), refused, PASS]
     return [
-        *((call, [fail(errno.ENOSYS)]) for call in NOT_THERE),
+        (_CLONE3, [fail(errno.ENOSYS)]),
         *((call, [refused]) for call in REFUSED),
         *((call, [NO_EFFECT]) for call in WITHOUT_EFFECT),
         *((call, only(argument, (0,), refused)) for call, argument in OF_ONESELF.items()),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.processes.sandbox.users import USERS
+from tests.agent.embedded_agent import alive, eventually
 from tests.needs import REPOSITORY
 
 CODE = """
@@ -22,7 +24,10 @@ from agent.processes.sandbox import kernel, landlock, namespaces, view
 user, rules = json.loads(sys.argv[1])
 rules = [(Path(path), getattr(landlock, right)) for path, right in rules]
 namespaces.enter(namespaces.Namespaces.DIRECT, None, partial(view.enter, rules, user))
-kernel.drop_capabilities(user)
+kernel.drop_capabilities(user, [7])
+def made(path):
+    path.with_name("made").write_text("new")
+    return path.with_name("made")
 def tried(action):
     try:
         return str(action())
@@ -36,6 +41,8 @@ for way, path in json.loads(sys.argv[2]):
             "write": lambda: path.write_text("new"), "read": path.read_text,
             "owner": lambda: path.stat().st_uid,
             "add": lambda: path.open("a").write("more"), "mode": lambda: path.chmod(0o777),
+            "replace": lambda: made(path).rename(path),
+            "groups": os.getgroups,
             "list": lambda: sorted(os.listdir(path)), "link": lambda: path.readlink(),
         }[way]
     )
@@ -108,3 +115,36 @@ def test_files_of_others_are_closed_by_their_modes_alone(state):
         other.unlink()
     found = {name.split()[0] + " other": got for name, got in found.items()}
     assert found == {"read other": "PermissionError", "mode other": "OSError", "write other": "OSError"}
+
+
+def test_a_file_of_its_folder_that_is_named_too_can_be_replaced(state):
+    own = state / "work/one"
+    found = seen([(own / "job", "READ"), (own, "WRITE")], [("replace", own / "job"), ("read", own / "job")])
+    assert found == {"replace job": str(own / "job"), "read job": "new"}
+
+
+def test_an_attempts_user_is_in_the_groups_of_its_devices_alone(state):
+    assert seen([(state, "READ")], [("groups", state)]) == {"groups state": "[7]"}
+
+
+def test_a_process_of_another_user_dies_with_the_one_that_started_it(state, tmp_path):
+    """The kernel forgets whom it is to die with when a process changes its user."""
+    folder = state / "work/one"
+    code = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from agent.processes.sandbox.boundary import boundary_for\n"
+        "from agent.processes.sandbox.reach import Reach\nfrom agent.processes.sandbox.users import USERS\n"
+        "from agent.processes.supervisor import Launch, start\n"
+        "folder = Path(sys.argv[1])\n(folder / 'tmp').mkdir()\ncommand = ['/bin/sleep', '600']\n"
+        "boundary = boundary_for(Reach(command, {}, [], [folder]), folder, USERS)\n"
+        "print(start(Launch(command, {}, folder, boundary=boundary)).pid, flush=True)\ntime.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        status = Path(f"/proc/{child}/status")
+        if not USERS.first <= status.stat().st_uid <= USERS.last:
+            pytest.skip("no user of its own here")
+        parent.kill()
+    eventually(lambda: not alive(child), "it ends")
