@@ -1,4 +1,4 @@
-"""How the kernel schedules the threads of a process: read before and after its slices, it must be the same.
+"""Reads how the kernel schedules the threads of a process: the same after its slices as before them.
 
 Whoever may signal a process may also slow it down: by its CPUs, its scheduler, its priority at the CPU and at
 the disk. None of these shows in a counter of other programs.

@@ -21,8 +21,9 @@ from agent.processes.sandbox.kernel import mount, system_call, unshare
 _NEW_USER: Final = 0x10000000
 """CLONE_NEWUSER of linux/sched.h."""
 _AT_CWD: Final = -100
+"""AT_FDCWD of linux/fcntl.h: paths are absolute here, and it is not looked at."""
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
-"""AT_FDCWD, AT_EMPTY_PATH and AT_RECURSIVE of linux/fcntl.h."""
+"""AT_EMPTY_PATH and AT_RECURSIVE of linux/fcntl.h."""
 _CLONE_TREE: Final = 1 | os.O_CLOEXEC
 """OPEN_TREE_CLONE and OPEN_TREE_CLOEXEC of linux/mount.h: a mount of its own, not in the tree yet."""
 _FROM_DESCRIPTOR: Final = 4
@@ -141,7 +142,7 @@ def _place(tree: int, path: Path) -> None:
     if not path.exists():
         (path if is_folder else path.parent).mkdir(parents=True, exist_ok=True)
         if not is_folder:
-            path.touch()
+            path.write_bytes(b"")
     there = ctypes.c_int(_AT_CWD), str(path).encode()
     _called("move_mount", ctypes.c_int(tree), b"", *there, ctypes.c_uint(_FROM_DESCRIPTOR))
     os.close(tree)

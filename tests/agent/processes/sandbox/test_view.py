@@ -1,4 +1,4 @@
-"""What an attempt's own user sees and may write. Root alone can make another user's view."""
+"""The view of an attempt's own user, which root alone can make: what it sees and may write."""
 
 from __future__ import annotations
 
