@@ -27,10 +27,13 @@ from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings
 from agent.processes.sandbox.survey import survey
 from agent.processes.supervisor import die_with
 from runtime.tools.calls import refuse
+from runtime.tools.model_eval.verb import answers_folder
 from runtime.tools.verbs import model_verbs
 
-_WRITTEN: Final = "out"
-"""The option that names a folder to write."""
+_FOLDERS: Final = {"bisect": "out", "eval": "answers"}
+"""Verbs with the option that names the folder which they write."""
+_PAGE: Final = "page"
+"""The option that names a file to write."""
 _INTERRUPTED: Final = 130
 """Exit code of a process that SIGINT ended, as a shell has it."""
 
@@ -43,8 +46,11 @@ def run(name: str, options: dict[str, Any]) -> int | None:
         refuse(str(error))
     if not settings.on:
         return None
-    with _written(options.get(_WRITTEN)) as written:
-        return _run(name, options, written, settings)
+    if name == "eval" and options["answers"] is None:
+        options["answers"] = answers_folder(options["files"])
+    page = options.get(_PAGE)
+    with _folder(options.get(_FOLDERS.get(name, ""))) as folders, _file(page) as pages:
+        return _run(name, options, folders, replace(settings, users=None, write=(*settings.write, *pages)))
 
 
 def _run(name: str, options: dict[str, Any], written: tuple[Path, ...], settings: SandboxSettings) -> int:
@@ -67,7 +73,7 @@ def _run(name: str, options: dict[str, Any], written: tuple[Path, ...], settings
         # Programs that a stranger's model made drivers keep are never read outside the boundary.
         environment |= {**own_caches(cache / "tools"), "FARM_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
         own = (Path(folder), cache, *written)
-        close = closing(command, environment, (*read, *settings.read), own, replace(settings, users=None))
+        close = closing(command, environment, (*read, *settings.read), own, settings)
         return _ended(command, environment, close)
 
 
@@ -102,7 +108,21 @@ def _ended(command: list[str], environment: dict[str, str], close: Callable[[], 
 
 
 @contextlib.contextmanager
-def _written(folder: Path | None) -> Iterator[tuple[Path, ...]]:
+def _file(path: Path | None) -> Iterator[tuple[Path, ...]]:
+    """Make the file that a verb is told to write; one that stays empty goes again."""
+    if path is None:
+        yield ()
+        return
+    path.touch()
+    try:
+        yield (path.resolve(),)
+    finally:
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _folder(folder: Path | None) -> Iterator[tuple[Path, ...]]:
     """Make the folder that a verb is told to write; one into which nothing was written goes again."""
     if folder is None:
         yield ()

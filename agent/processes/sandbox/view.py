@@ -11,6 +11,7 @@ import ctypes
 import os
 import stat
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,7 @@ _REMOUNT_READ_ONLY: Final = 32 | 1
 """MS_REMOUNT and MS_RDONLY of linux/mount.h."""
 _OTHERS: Final = {True: stat.S_IROTH | stat.S_IXOTH, False: stat.S_IROTH}
 """What everybody must have on a folder, and on a file, to read it."""
-_OWN: Final = (Path("/proc"), Path("/dev"), Path("/sys"))
+_OWN: Final = ("proc", "dev", "sys")
 """Trees of the kernel, which have no owners to map."""
 
 
@@ -86,7 +87,7 @@ def _outermost(own: dict[Path, bool]) -> dict[Path, bool]:
 
 def _is_own(path: Path, rights: int) -> bool:
     """Whether the attempt's user could not use the path as it is; False where there is none."""
-    if any(path.is_relative_to(tree) for tree in _OWN) or not path.exists():
+    if (path.parts[1:2] and path.parts[1] in _OWN) or not path.exists():
         return False
     return bool(rights & landlock.APPEND) or _closed_above(path) is not None or not _is_open(path)
 
@@ -99,7 +100,14 @@ def _is_open(path: Path) -> bool:
 
 def _closed_above(path: Path) -> Path | None:
     """Return the uppermost folder above a path that others may not pass."""
-    return next((above for above in reversed(path.parents) if not above.stat().st_mode & stat.S_IXOTH), None)
+    return _closed(path.parent)
+
+
+@cache
+def _closed(folder: Path) -> Path | None:
+    """Return the uppermost one of a folder and those above it that others may not pass."""
+    closed = None if folder == folder.parent else _closed(folder.parent)
+    return closed or (None if folder.stat().st_mode & stat.S_IXOTH else folder)
 
 
 def _mapping(user: int) -> int:

@@ -38,9 +38,7 @@ def bisect(
     shape: Annotated[
         list[str] | None, typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the wrong operators; bisected by default.")
-    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the wrong operators.")] = Path("bisected"),
     signature: SignatureKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> int:
@@ -61,10 +59,7 @@ def bisect(
         found = search.bisect(
             model, pool.sets[0], delegate, options, lambda phase: typer.echo(f"{phase} ...", err=True)
         )
-        written = {
-            suspect.operators: _written(found, suspect, model, out or Path("bisected"))
-            for suspect in found.suspects
-        }
+        written = {suspect.operators: _written(found, suspect, model, out) for suspect in found.suspects}
     if as_json:
         typer.echo(json.dumps(_document(found, written), indent=1))
     else:

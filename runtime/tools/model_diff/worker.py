@@ -33,8 +33,12 @@ _LIMIT_S: Final = 1800
 """Seconds that one request may take. Chosen: LiteRT's reference kernels need minutes for the largest
 networks."""
 
-ENVIRONMENT: Final = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES")
-"""Variables that a worker gets: programs, folders, and where drivers of devices are."""
+ENVIRONMENT: Final = (
+    "PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES",
+    "FARM_CACHE_DIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "CUDA_CACHE_PATH", "NEO_CACHE_DIR",
+    "MESA_SHADER_CACHE_DIR",
+)  # fmt: skip
+"""Variables that a worker gets: programs, folders, where drivers of devices are and keep programs."""
 
 _INPUTS, _OUTPUTS, _WORDS = "inputs.npz", "outputs.npz", "stderr"
 

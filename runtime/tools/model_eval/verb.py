@@ -100,7 +100,7 @@ def evaluate(
             _numbers("--std", std),
             samples,
         )
-        folder = answers or Path(f"{files[0].stem}.eval")
+        folder = answers or answers_folder(files)
         found = evaluate_all(variants_of(files, settings), asked, folder, max_drop, _progress())
         if page is not None:
             page.write_text(printed.page(found, ", ".join(file.name for file in files), max_drop))
@@ -112,6 +112,11 @@ def evaluate(
     if any(one.why_not or one.verdict == "fail" for one in found):
         raise typer.Exit(1)
     return 0
+
+
+def answers_folder(files: list[Path]) -> Path:
+    """Return where the answers are kept, unless the user says so."""
+    return Path(f"{files[0].stem}.eval")
 
 
 def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:

@@ -218,6 +218,22 @@ def test_without_litert_a_reference_of_the_farm_is_used_and_else_an_own_one(
     assert (value(own), two.asked, none) == (2.0, ["cpu"], ()), "it stays here"
 
 
+def test_what_a_runner_made_does_not_replace_what_the_farm_gave(machine: NewMachine) -> None:
+    one, two = machine("one"), machine("two", value=2.0)
+    _, records = one.attempt(job(MODEL))
+    given = next(record for record in records if record.kind == "reference")
+    spec, folder = job(MODEL, references=[given]), two.folder / "work" / "evil"
+    folder.mkdir(parents=True)
+    two.references.prepare(spec)
+    two.make(EXACT, made_path(folder, "reference"), 1.0)
+    data = made_path(folder, "reference").read_bytes()
+    own = {"size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    write_made(folder, [given.model_copy(update=own)])
+    two.references.keep(spec, folder)
+    found, _ = two.attempt(job(MODEL))
+    assert value(found) == 1.0
+
+
 def test_a_record_for_another_model_is_not_judged_by(machine: NewMachine) -> None:
     one, two = machine("one"), machine("two", value=2.0)
     _, records = one.attempt(job(("6" * 64, 10)))

@@ -125,6 +125,24 @@ def test_orphans_of_a_finished_runner_are_killed_without_control_groups_too(star
             os.kill(pid, signal.SIGKILL)
 
 
+def test_orphans_are_killed_while_another_attempt_runs(start_agent, stored):
+    needs.network_namespaces()
+    agent = start_agent(runner=bad("daemon_once"), inside=forms.WITHOUT_GROUPS)
+    first, second = job(stored), job(stored)
+    agent.send(first)
+    agent.send(second)
+    assert agent.expect(JobResult).attempt_id == first.attempt_id
+    agent.send(Receipt(attempt_id=first.attempt_id))
+    (pid,) = noted(agent)
+    try:
+        eventually(lambda: not alive(pid), "the orphan outlived its attempt", 10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    agent.send(CancelJob(attempt_id=second.attempt_id))
+    agent.expect(JobResult)
+
+
 def test_a_process_dies_with_the_one_that_started_it(tmp_path):
     code = (
         "import sys, time; from pathlib import Path\n"

@@ -39,7 +39,9 @@ def caught(tmp_path_factory, probed, tiny):
         agent = agent_with_liars(tmp_path_factory.mktemp("liars"), probed, patch)
         stored = put_model(agent.store, tiny)
         opencl = [device.device_id for device in agent.hello.devices if device.api == "opencl"]
-        found = run_together(agent, job(stored, "litert", plan=OFTEN), IN_ONE_PROCESS, opencl)
+        lead = job(stored, "litert", plan=OFTEN)
+        lead = lead.model_copy(update={"baseline": f"{lead.attempt_id}-offset"})
+        found = run_together(agent, lead, IN_ONE_PROCESS, opencl)
         thrice = OFTEN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
         for name in IN_THREE:
             found[name] = agent.run(job(stored, name, plan=thrice))
@@ -103,6 +105,10 @@ def test_a_wrong_output_fails(caught, lie):
     result = caught[lie]
     assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.WRONG_OUTPUT), result.reason
     assert result.measurement.accuracy.verdict == "fail"
+
+
+def test_there_is_no_ratio_over_a_baseline_that_is_wrong(caught):
+    assert caught["litert"].measurement.ratio is None
 
 
 def test_a_wrong_output_keeps_its_evidence(caught):

@@ -94,7 +94,11 @@ def test_a_result_of_an_old_epoch_is_late_and_never_counted(database, cell):
     first = dispatch(database, cell.cell_id)
     give_up(database, first)
     second = dispatch(database, cell.cell_id)
-    assert apply(database, result(first, p50=0.5)) == "late"
+    with database.read() as session:
+        before = session.get_one(tables.Device, first.device_id).environment_id
+    assert apply(database, result(first, p50=0.5, environment={"driver": "3.2"})) == "late"
+    with database.read() as session:
+        assert session.get_one(tables.Device, first.device_id).environment_id == before
     assert state_of(database) == "running"
     assert apply(database, result(second)) == "counted"
     assert stored(database) == [(first.attempt_id, False, True), (second.attempt_id, True, False)]

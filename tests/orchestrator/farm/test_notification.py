@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -10,6 +11,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -165,6 +167,35 @@ def test_a_receiver_that_hangs_or_is_not_who_it_should_be_costs_a_line(
     assert why is not None
     assert "certificate cannot be trusted" in why
     assert server.posted == []
+
+
+def test_a_receiver_that_sends_a_byte_now_and_then_is_left_after_the_limit(
+    server: HttpsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notification, "TRY_LIMIT_S", 0.2)
+    ours, theirs = socket.socketpair()
+
+    class Drips:
+        """A connection whose answer never ends, and never lets a single read wait for long."""
+
+        sock = ours
+
+        def connect(self) -> None: ...
+
+        def request(self, *words: object) -> None: ...
+
+        def getresponse(self) -> None:
+            for _ in range(60):
+                with contextlib.suppress(OSError):
+                    theirs.send(b"x")
+                if not ours.recv(1):
+                    raise TimeoutError("it was left")
+                time.sleep(0.05)
+
+        def close(self) -> None: ...
+
+    with ours, theirs, pytest.raises(TimeoutError, match="it was left"):
+        notifier(server)._posted(Drips(), urlsplit(server.url), BODY)  # type: ignore[arg-type]
 
 
 def test_what_cannot_notify_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
