@@ -22,9 +22,8 @@ KIND = ModelKind(Arithmetic.FLOAT, keeps_state=False)
 
 
 def verdict(tmp_path, values: list[float], pool: str = "a" * 64) -> tuple[str | None, str | None]:
-    """Return the verdict (None: there are no honest runs to pass by) and its note over a cold process of each
-    tuning, whose outputs are so many times the
-    reference's; `pool`: the inputs of the reference.
+    """Return the verdict and its note over a cold process of each tuning, whose outputs are so many times the
+    reference's. Without honest runs none passes. `pool`: the inputs of the reference.
     """
     tmp_path.joinpath("work").mkdir()
     attempt = AttemptFile(
