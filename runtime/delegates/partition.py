@@ -176,6 +176,8 @@ def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, .
         for o in facts.subgraph.operators
         if o.opcode is BuiltinOperator.DEQUANTIZE and o.outputs[0] in touched
     }
+    quantised = (facts.subgraph.tensors[t].quantization for t in touched)
+    scales = {q.blocks.scales for q in quantised if q is not None and q.blocks is not None}
     inputs, outputs = Border(facts).tensors(operators)
     return Partition(
         model=model,
@@ -185,7 +187,7 @@ def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, .
         outputs=outputs,
         shapes={t: facts.shapes[t] for t in touched},
         dtypes={t: facts.dtypes[t] for t in touched},
-        constants={t: facts.constants[t] for t in touched | widened if t in facts.constants},
+        constants={t: facts.constants[t] for t in touched | widened | scales if t in facts.constants},
     )
 
 

@@ -21,10 +21,12 @@ from runtime.delegates.gpu.graph.simulation import (
     keeps_levels,
     levels_of,
     quantised_refusal,
+    quantised_rows,
     real_facts,
     rounded,
+    stored_constant,
 )
-from runtime.delegates.gpu.graph.weights import Stored, WeightType, stored
+from runtime.delegates.gpu.graph.weights import Stored, WeightType
 from runtime.delegates.gpu.lowering import families, family_for, kind_of
 from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 from runtime.model.graph import Operator
@@ -242,7 +244,9 @@ class _Building:
         inputs = tuple(self.contents.get(t, t) if t >= 0 else None for t in spec.inputs)
         self.contents |= self._updated(spec, outputs)
         sources = (operator.index,)
-        node = Node(operator.index, kind, inputs, tuple(outputs), spec.attributes, steps, sources)
+        rows = quantised_rows(self.facts, operator) if self.way is Quantised.LEVELS else None
+        attributes = spec.attributes if rows is None else {**spec.attributes, "quantises": rows}
+        node = Node(operator.index, kind, inputs, tuple(outputs), attributes, steps, sources)
         self.nodes += [node, *behind]
 
     def _updated(self, spec: NodeSpec, outputs: list[int]) -> dict[int, int]:
@@ -340,10 +344,10 @@ def _steps(spec: NodeSpec) -> tuple[Step, ...]:
 
 def _stored_constants(facts: GraphFacts) -> dict[int, Stored]:
     """Tensor → what the file holds of a float32 constant: fp16, or what a DEQUANTIZE made it of."""
-    tensors, constants = facts.subgraph.tensors, facts.constants
+    constants = facts.constants
     sources = {tensor: tensor for tensor in constants}
     for operator in facts.subgraph.operators:
         if operator.opcode is BuiltinOperator.DEQUANTIZE and operator.outputs[0] in constants:
             sources[operator.outputs[0]] = operator.inputs[0]
-    found = {t: stored(tensors[s], constants[s]) for t, s in sources.items() if s in constants}
+    found = {t: stored_constant(facts, s) for t, s in sources.items() if s in constants}
     return {tensor: one for tensor, one in found.items() if one is not None}

@@ -12,7 +12,7 @@ from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.choose.cost import OperatorCosts
 from runtime.delegates.gpu.graph.graph import Custom
-from runtime.delegates.gpu.graph.simulation import Quantised, is_simulated
+from runtime.delegates.gpu.graph.simulation import Quantised, is_simulated, quantised_rows
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.settings.options import Options
 from runtime.errors import DelegateError
@@ -54,12 +54,13 @@ class Offer:
     def way_of(self, graph: GraphFacts, operators: Sequence[Operator]) -> Quantised:
         """Return the treatment of the quantised tensors of these operators.
 
-        Without a precision they stay integers where the device multiplies bytes and that leaves no operator
-        more to the CPU. A partition, some operators of its graph, may be of integers where the graph is not.
+        Without a precision they stay integers, and float rows that meet weights of levels become integers,
+        where the device multiplies bytes and that leaves no operator more to the CPU. A partition, some
+        operators of its graph, may be of integers where the graph is not.
         """
         if self.way is not None:
             return self.way
-        if not any(is_simulated(graph, operator) for operator in operators):
+        if not any(is_simulated(graph, one) or quantised_rows(graph, one) for one in operators):
             return Quantised.REAL
         for operator in operators:
             if refusal(graph, operator, Quantised.LEVELS) and not refusal(graph, operator, Quantised.REAL):

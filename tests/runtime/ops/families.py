@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from runtime.api.interpreter import Interpreter
-from runtime.model.graph import Model, Operator, Subgraph, Tensor
+from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
 from runtime.model.reader import read_model
 from runtime.model.writer import write_model
 
@@ -66,7 +66,12 @@ def together(models: Sequence[bytes]) -> tuple[bytes, list[int]]:
             return tuple(first + i if i >= 0 else i for i in indices)
 
         tensors += [
-            replace(t, index=first + t.index, buffer=t.buffer and buffers + t.buffer)
+            replace(
+                t,
+                index=first + t.index,
+                buffer=t.buffer and buffers + t.buffer,
+                quantization=_moved(t.quantization, first),
+            )
             for t in subgraph.tensors
         ]
         buffers = max(t.buffer for t in tensors)
@@ -79,3 +84,10 @@ def together(models: Sequence[bytes]) -> tuple[bytes, list[int]]:
         counts.append(len(subgraph.outputs))
     whole = Subgraph(0, "main", tuple(tensors), tuple(inputs), tuple(outputs), tuple(operators))
     return write_model(Model(3, "branches", (whole,))), counts
+
+
+def _moved(q: Quantization | None, first: int) -> Quantization | None:
+    """Return the quantisation with the tensor that holds the scales of its blocks `first` further on."""
+    if q is None or q.blocks is None:
+        return q
+    return replace(q, blocks=replace(q.blocks, scales=first + q.blocks.scales))

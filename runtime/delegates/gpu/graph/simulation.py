@@ -16,7 +16,7 @@ import numpy as np
 
 from runtime.delegates.base import Array, GraphFacts, Unsupported
 from runtime.delegates.gpu.graph.graph import Custom, Kind, Step, shorten
-from runtime.delegates.gpu.graph.weights import stored
+from runtime.delegates.gpu.graph.weights import Stored, WeightType, stored
 from runtime.model.graph import Operator, Quantization, Tensor
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import TensorType
@@ -93,8 +93,42 @@ def is_real(facts: GraphFacts, tensor: int) -> bool:
 
 def is_widened(facts: GraphFacts, tensor: int) -> bool:
     """Return True for a constant that can be widened to the real numbers that it stands for."""
+    known, q = facts.subgraph.tensors[tensor], facts.subgraph.tensors[tensor].quantization
+    if tensor not in facts.constants or known.type not in _WIDENED:
+        return False
+    if q is not None and q.blocks is not None:
+        return stored_constant(facts, tensor) is not None
+    return _scales(q) is not None
+
+
+def stored_constant(facts: GraphFacts, tensor: int) -> Stored | None:
+    """Return a constant as the file holds it, `stored` of it; None for one of float32, or without scales."""
     known = facts.subgraph.tensors[tensor]
-    return tensor in facts.constants and known.type in _WIDENED and _scales(known.quantization) is not None
+    blocks = None if known.quantization is None else known.quantization.blocks
+    scales = None if blocks is None else facts.constants.get(blocks.scales)
+    return stored(known, facts.constants[tensor], scales)
+
+
+def quantised_rows(facts: GraphFacts, operator: Operator) -> str | None:
+    """Return how LiteRT quantises the float input of an operator with a filter of levels in every run:
+    "symmetric" or "asymmetric"; None for any other operator.
+
+    Images by a filter with several scales have a zero point, rows by the operator's option or by blocks.
+    """
+    tensors, inputs = facts.subgraph.tensors, operator.inputs
+    if operator.opcode not in (Op.CONV_2D, Op.FULLY_CONNECTED) or len(inputs) < 2 or min(inputs[:2]) < 0:
+        return None
+    if tensors[inputs[0]].type is not TensorType.FLOAT32 or inputs[1] not in facts.constants:
+        return None
+    found = stored_constant(facts, inputs[1])
+    if found is None or found.type not in (WeightType.I8, WeightType.I4) or found.scales is None:
+        return None
+    if found.block is None and found.by_slice(found.scales, 0) is None:
+        return None
+    if operator.opcode == Op.CONV_2D:
+        return "asymmetric" if len(set(found.scales.tolist())) > 1 else "symmetric"
+    is_asymmetric = found.block is not None or operator.options.get("asymmetric_quantize_inputs")
+    return "asymmetric" if is_asymmetric else "symmetric"
 
 
 def _is_computed(facts: GraphFacts, tensor: int) -> bool:
@@ -172,13 +206,12 @@ class _RealConstants(Mapping[int, Array]):
     """Constants, some of which are widened to float32 when they are asked for."""
 
     def __init__(self, facts: GraphFacts, widened: frozenset[int]) -> None:
-        self._constants = facts.constants
-        self._tensors = facts.subgraph.tensors
+        self._facts, self._constants = facts, facts.constants
         self._widened = widened
 
     def __getitem__(self, tensor: int) -> Array:
         found = self._constants[tensor]
-        return widen(found, self._tensors[tensor]) if tensor in self._widened else found
+        return _widen(self._facts, tensor) if tensor in self._widened else found
 
     def __contains__(self, tensor: object) -> bool:
         return tensor in self._constants
@@ -190,13 +223,14 @@ class _RealConstants(Mapping[int, Array]):
         return len(self._constants)
 
 
-def widen(levels: Array, tensor: Tensor) -> Array:
+def _widen(facts: GraphFacts, constant: int) -> Array:
     """float32 scale * (q - zero_point), per tensor or slice of the quantised dimension.
 
     Raises ValueError where there are no scales.
     """
-    if (narrow := stored(tensor, levels)) is not None:
+    if (narrow := stored_constant(facts, constant)) is not None:
         return narrow.widened()
+    tensor, levels = facts.subgraph.tensors[constant], facts.constants[constant]
     quantization, scales = tensor.quantization, _scales(tensor.quantization)
     if quantization is None or scales is None:
         raise ValueError(f"constant {tensor.index} has no scales by which it could be widened")

@@ -74,7 +74,8 @@ class Stored:
     """A constant of real numbers as a file holds it.
 
     `codes` has the logical shape. Of integers a number is (code - zero) * scale, rounded once to float32; it
-    has one scale and zero point, or one for each slice along `axis`.
+    has one scale and zero point, or one for each slice along `axis`, or of a matrix a scale [rows, blocks]
+    for every `block` columns.
     """
 
     type: WeightType
@@ -82,10 +83,13 @@ class Stored:
     scales: NDArray[np.float32] | None = None
     zeros: NDArray[np.float32] | None = None
     axis: int = 0
+    block: int | None = None
 
     def by_slice(self, numbers: NDArray[np.float32], axis: int) -> NDArray[np.float32] | None:
-        """Scales or zero points as one for each slice along `axis`; None where they follow another axis."""
-        if numbers.size > 1 and axis % self.codes.ndim != self.axis:
+        """Scales or zero points as one for each slice along `axis`; None where they follow another axis, or
+        blocks.
+        """
+        if self.block is not None or (numbers.size > 1 and axis % self.codes.ndim != self.axis):
             return None
         return np.broadcast_to(numbers, (self.codes.shape[axis],))
 
@@ -95,6 +99,9 @@ class Stored:
             return (self.codes.astype(np.uint32) << 16).view(np.float32)
         if self.scales is None or self.zeros is None:
             return self.codes.astype(np.float32, copy=False)
+        if self.block is not None:
+            blocks = self.codes.reshape(*self.scales.shape, self.block) * self.scales[..., None]
+            return blocks.reshape(self.codes.shape)
         extents = [1] * self.codes.ndim
         if self.scales.size > 1:
             extents[self.axis] = -1
@@ -108,14 +115,19 @@ _SIGNED = frozenset({TensorType.INT8, TensorType.INT4, TensorType.INT2})
 """Those whose levels stand as int8 in numpy, the others as uint8."""
 
 
-def stored(tensor: Tensor, codes: NDArray[Any]) -> Stored | None:
+def stored(
+    tensor: Tensor, codes: NDArray[Any], scales_of_blocks: NDArray[Any] | None = None
+) -> Stored | None:
     """Return a file's constant in the form that kernels widen; None for another type, or without a scale.
 
-    `codes` are the tensor's elements, those of less than a byte one in each byte.
+    `codes` are the tensor's elements, those of less than a byte one in each byte. Where its scales stand in a
+    tensor of their own, `scales_of_blocks` holds them.
     """
     if tensor.type is TensorType.FLOAT16:
         return Stored(WeightType.F16, codes)
     q = tensor.quantization
+    if q is not None and q.blocks is not None and scales_of_blocks is not None:
+        return _in_blocks(tensor, codes, scales_of_blocks, q.blocks.block_size)
     if tensor.type not in _LEVELS or q is None or q.is_custom or q.blocks is not None or not q.scales:
         return None
     scales, zeros = np.array(q.scales, np.float32), np.array(q.zero_points, np.float32)
@@ -128,6 +140,22 @@ def stored(tensor: Tensor, codes: NDArray[Any]) -> Stored | None:
     # A zero point of its own: moved by 128, levels and zero points are those of bytes without a sign.
     moved = codes.view(np.uint8) ^ np.uint8(_SIGN)
     return Stored(WeightType.U8, moved, scales, zeros + _SIGN, q.quantized_dimension)
+
+
+_LEAST_BLOCK = {WeightType.I8: 4, WeightType.I4: 8}
+"""Levels of which a block is a multiple: kernels read as many at once."""
+
+
+def _in_blocks(tensor: Tensor, codes: NDArray[Any], scales: NDArray[Any], block: int) -> Stored | None:
+    """Return a matrix of levels about zero, None in another form; LiteRT's kernel takes no zero points."""
+    kind = {TensorType.INT8: WeightType.I8, TensorType.INT4: WeightType.I4}.get(tensor.type)
+    if kind is None or codes.ndim != 2 or block < 1 or block % _LEAST_BLOCK[kind] or codes.shape[1] % block:
+        return None
+    blocks = codes.shape[1] // block
+    if scales.size != len(codes) * blocks:
+        return None
+    of_blocks = scales.astype(np.float32).reshape(len(codes), blocks)
+    return Stored(kind, codes, of_blocks, np.zeros(1, np.float32), block=block)
 
 
 _LEVELS_BELOW_ZERO = 8

@@ -54,6 +54,9 @@ def _map_and_scale(node: Node, graph: Graph) -> tuple[int, int] | None:
 def _takes_scale(node: Node, source: int, graph: Graph) -> bool:
     if node.op != BuiltinOperator.CONV_2D or node.inputs[0] != source or node.reads.count(source) != 1:
         return False
+    if "quantises" in node.attributes:
+        # The scale of a quantised map is that of the map, the factor included.
+        return False
     weights, before = graph.values[node.inputs[1] or 0], graph.values[source]
     outputs, height, width, channels = weights.shape
     a = node.attributes

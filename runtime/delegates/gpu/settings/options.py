@@ -159,7 +159,8 @@ class Options:
       vectors, "gpu" those of work-groups that share local memory; "auto" decides by the device's type.
     - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
       else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
-      the bits of the CPU path; the others stay there. None is fp32, except as `precision_loss_allowed` says;
+      the bits of the CPU path; the others stay there, and float rows that meet weights of levels are
+      quantised in every run. None is fp32, except as `precision_loss_allowed` says;
       quantised tensors stay integers then, too, where the device multiplies bytes and has all kernels for it.
     - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
       and the device can store it.

@@ -63,12 +63,12 @@ CASES = quantised(MODULES)
 PRODUCTS = quantised((test_conv, test_fully_connected, test_depthwise_conv))
 
 
-def opened(temporary: pytest.TempPathFactory, precision: str | None = "int8") -> GpuDelegate:
+def opened(temporary: pytest.TempPathFactory, precision: str | None = "int8", **more: str) -> GpuDelegate:
     folder = temporary.getbasetemp() / "opencl-cache"
     options = {"tuning": "none", "persistent": "off", "cost_aware_partitioning": False}
     chosen = {} if precision is None else {"precision": precision}
     try:
-        return load_delegate("gpu", {**options, **chosen, "cache_dir": str(folder)})
+        return load_delegate("gpu", {**options, **chosen, **more, "cache_dir": str(folder)})
     except DeviceError as error:
         absent(f"no OpenCL device: {error}")
 

@@ -6,6 +6,7 @@ operations may differ.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,13 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.api.interpreter import Interpreter
+from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.graph.weights import stored
+from runtime.delegates.gpu.settings.precision import Findings
 from runtime.model.graph import BlockQuantization, Model, Quantization
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from runtime.ops.support.value import constant_array
 from tests.oracle import run_litert
+from tests.runtime.delegates.gpu.test_integer_path import opened
 from tests.runtime.models import Arg, Builder, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, ours, random
 from tests.runtime.ops.families import Family
@@ -77,6 +82,10 @@ def cases() -> Iterator[Case]:
                activation=RELU)  # fmt: skip
     yield conv("conv_one_scale", (2, 6, 5, 8), weights(4, 3, 3, 8, channels=False))
     yield conv("conv_pointwise", (1, 6, 5, 40), weights(9, 1, 1, 40))
+    yield conv("conv_wide", (2, 7, 8, 21), weights(37, 3, 3, 21))
+    yield conv("conv_wide_dilated", (1, 9, 9, 16), weights(40, 3, 3, 16, channels=False), dilation=(2, 2))
+    yield conv("conv_wide_int4", (1, 6, 5, 28), weights(50, 3, 3, 28, narrow=True), stride=(2, 1))
+    yield conv("conv_wide_pointwise", (1, 40, 30, 64), weights(50, 1, 1, 64), activation=RELU)
     yield depthwise("depthwise_same", (2, 7, 8, 5), weights(1, 3, 3, 5, axis=3))
     yield depthwise("depthwise_multiplier", (1, 7, 8, 3), weights(1, 3, 3, 6, axis=3), padding=SAME)
 
@@ -112,6 +121,57 @@ def test_the_gpu_widens_the_weights_and_leaves_the_activations(number, on_gpu):
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
     (peer,) = run_litert(case.model, case.inputs)
     assert np.linalg.norm(found - peer) <= 2e-2 * np.linalg.norm(peer)
+
+
+ROWS_STAY_FLOATS = re.compile("matmul|depthwise|conv_(same|valid_stride2_relu|one_scale)")
+"""Names of cases whose activations stay floats on the delegate: of other operators, of few channels."""
+
+
+def checked_rows(delegate: Any, blocks: tuple[int, ...], given: list[Case]) -> None:
+    """Compare what the delegate quantises with the CPU path, which does as LiteRT's reference kernels do."""
+    members = [(each.model, each.inputs) for each in given]
+    for block in blocks:
+        x = np.random.default_rng(block).uniform(-2, 3, (3, 192)).astype(np.float32)
+        members.append((blockwise(50, 192, block)[0], (x,)))
+    family = Family(delegate, members)
+    for place, (model, inputs) in enumerate(members):
+        found = family.outputs(place)
+        assert found is not None, "not taken whole"
+        expected = ours(model, *inputs)
+        assert np.linalg.norm(found[0] - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_gpu_quantises_rows_where_it_multiplies_bytes(threads, tmp_path_factory):
+    given = [each for each in cases() if not ROWS_STAY_FLOATS.match(each.name)]
+    checked_rows(opened(tmp_path_factory, None, threads=threads), (8, 32, 64), given)
+
+
+def test_rows_without_the_instruction_have_the_same_numbers(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(GpuDelegate, "_probe", lambda self: Findings())
+    given = [each for each in cases() if each.name in ("conv_wide", "dense_asymmetric_int4")]
+    checked_rows(opened(tmp_path_factory), (32,), given)
+
+
+def test_rows_of_special_numbers(tmp_path_factory):
+    """Rows of zeros, of denormal numbers and of infinities, of which the others of a product see nothing."""
+    model = dense("special", weights(20, 64), True, 12).model
+    x = np.random.default_rng(0).uniform(-1, 1, (4, 64)).astype(np.float32)
+    x[0], x[1], x[2, 5] = 0, 1e-41, np.inf
+    (found,) = Family(opened(tmp_path_factory, None), [(model, (x,))]).outputs(0) or ()
+    expected = ours(model, x)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
+    np.testing.assert_allclose(found[[0, 1, 3]], expected[[0, 1, 3]], rtol=1e-5, atol=1e-5)
+
+
+def test_weights_in_blocks_stay_compressed(tmp_path_factory):
+    model, _, _ = blockwise(64, 1024, 32)
+    delegate = opened(tmp_path_factory, None)
+    interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    assert delegate.describe()["integer_path"] == "yes"
+    # Half a byte each, and two bytes for each block of 32.
+    assert delegate.describe()["narrow_weights"] == f"I4 {64 * 1024 // 2 + 64 * 1024 // 32 * 2}"
 
 
 def blockwise(out_size: int, in_size: int, block: int) -> tuple[bytes, np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from runtime.delegates.gpu.lowering.matmul.conv.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import Rows, dense_rows, is_quantised
 from runtime.delegates.gpu.lowering.movement.reshape import dense_copy
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
@@ -112,6 +113,11 @@ def _with_constant(
     node: Node, context: Context, rows: _Rows, weights: Value, bias: int | None
 ) -> list[Candidate]:
     """Weights are packed on the host; padded lanes within a row get weights of zero."""
+    if is_quantised(node, context):
+        given = Rows.of_pixels(rows.source, rows.count, rows.pixels, rows.channels, rows.layout)
+        quantised = dense_rows(node, context, weights, given, lambda: bias_of(bias, context))
+        if quantised is not None:
+            return [quantised]
     columns = weights.shape[0]
     lanes = rows.channels if rows.pixels == 1 else rows.layout.pixel_stride
     product = gemm.Product(

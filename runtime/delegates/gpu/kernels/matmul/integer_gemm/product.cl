@@ -1,22 +1,31 @@
 // Convolution with any window, and matrix products, of int8: exact sums in int32, requantised as LiteRT's reference
-// kernels do. A unit is TILE_M consecutive output pixels by 16 * VECTORS channels; the last tile and the last panel overlap
+// kernels do, or with STAGE REALS the real numbers for which they stand, of an input from quantize_rows.cl. A unit is TILE_M consecutive output pixels by 16 * VECTORS channels; the last tile and the last panel overlap
 // their neighbours.
 // Four neighbouring channels of a pixel are one int; an instruction, or the same in plain integers, multiplies them by
 // the weights of 16 outputs. It takes unsigned bytes, so 128 is added to the input's; the offset makes up for that, for
 // the input's zero point and for the bias. Pixels outside of the image are read from `border`, zero points.
 // weights: [PANELS][FILTER_H * FILTER_W * DEPTH][16 * VECTORS] ints of four weights.
-// stage: for each panel the offsets, then by STAGE the rows of stage.py: DOUBLES, SHIFTS or FACTORS.
-// Defines: TILE_M, VECTORS, INSTRUCTION, STAGE, POINTS (1: pixel p of the output is of pixel p of the input alone).
+// NIBBLES: half as many; the low halves of the bytes are an int's weights, the high ones the next int's. They are multiplied
+// in the high half of a byte, where they have a sign: 16 times the number. BLOCKED: of POINTS, the depth in BLOCKS with a scale
+// for each output, as fp16 in front of a block's weights.
+// stage: for each panel the offsets, then by STAGE the rows of stage.py: DOUBLES, SHIFTS or FACTORS; with REALS the sums of the
+// weights, and as floats their scales and the bias.
+// scales, with REALS: for each image its scale, and the zero point plus 128; images have their own BORDER bytes of `border`.
+// Defines: TILE_M, VECTORS, INSTRUCTION, STAGE, NIBBLES, BLOCKED, POINTS (1: pixel p of the output is of pixel p of the input alone).
 // Parameters: PIXELS, TILES, CHANNELS (of the output, padded), DEPTH (ints of a pixel), IN_H, IN_W, IN_STRIDE (ints), OUT_H,
 // OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH
-// (of the output).
+// (of the output); with REALS in place of these IMAGE (pixels of an image of the output) and BORDER. PANEL_INTS: those of a
+// panel's weights.
 #define DOUBLES 0
 #define SHIFTS 1
 #define FACTORS 2
+#define REALS 3
 #if STAGE == DOUBLES
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 // Joined with the subtraction below, the product would not be rounded.
 #pragma OPENCL FP_CONTRACT OFF
+#define ROWS 3
+#elif STAGE == REALS
 #define ROWS 3
 #elif STAGE == SHIFTS
 #define ROWS 4
@@ -37,10 +46,12 @@ static inline int16 LOCAL_NAME(dot)(int16 sum, int16 bytes, int16 weights)
 #endif
 }
 
-// Four bytes in every lane, 128 more each.
+// Four bytes in every lane, 128 more each; with REALS they are so in memory.
 static inline int16 LOCAL_NAME(spread)(__global const int *bytes)
 {
-#if INSTRUCTION
+#if STAGE == REALS
+    return (int16)(*bytes);
+#elif INSTRUCTION
     // The compiler would add before it spreads, and take the number through a register of integers.
     int16 spread;
     __asm__("vpbroadcastd %1, %0" : "=v"(spread) : "m"(*bytes));
@@ -50,6 +61,7 @@ static inline int16 LOCAL_NAME(spread)(__global const int *bytes)
 #endif
 }
 
+#if STAGE != REALS
 // Levels of column j of a panel on.
 static inline int16 LOCAL_NAME(levels)(int16 sum, __global const int *restrict stage, const int j, const int zero_point)
 {
@@ -63,20 +75,37 @@ static inline int16 LOCAL_NAME(levels)(int16 sum, __global const int *restrict s
     return requantised_once16(as_uint16(sum), factors16(stage + COLUMNS + j, COLUMNS));
 #endif
 }
+#endif
 
 static void FUNC(const int t, const int nt, __global const char *restrict in, __global const char *restrict weights,
-    __global const int *restrict stage, __global const char *restrict border, __global char *restrict out PARAMETERS)
+    __global const int *restrict stage, __global const char *restrict border,
+#if STAGE == REALS
+    __global const float *restrict scales, __global float *restrict out PARAMETERS)
+#else
+    __global char *restrict out PARAMETERS)
+#endif
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int panel = u / TILES, p = min(u % TILES * TILE_M, PIXELS - TILE_M);
         __global const int *head = stage + (long)panel * ROWS * COLUMNS;
-        __global const int *w = (__global const int *)weights + (long)panel * FILTER_H * FILTER_W * DEPTH * COLUMNS;
+        __global const int *w = (__global const int *)weights + (long)panel * PANEL_INTS;
         int16 sum[TILE_M][VECTORS];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++)
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
-                sum[i][j] = *(__global const int16 *)(head + j * 16);
+                sum[i][j] = STAGE == REALS ? (int16)0 : *(__global const int16 *)(head + j * 16);
+#if BLOCKED
+        float16 total[TILE_M][VECTORS];
+        int zero[TILE_M];
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++) {
+            zero[i] = as_int(scales[2 * QUOTIENT(p + i, IMAGE) + 1]);
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                total[i][j] = (float16)0.0f;
+        }
+#endif
 #if POINTS
         {
             {
@@ -89,11 +118,17 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
         oy -= image * OUT_H;
         int y[TILE_M], x[TILE_M];
         long start[TILE_M];
+        __global const char *outside[TILE_M];
         #pragma unroll
         for (int i = 0; i < TILE_M; i++) {
             y[i] = oy * STRIDE_H - PAD_TOP;
             x[i] = ox * STRIDE_W - PAD_LEFT;
             start[i] = ((long)(image * IN_H + y[i]) * IN_W + x[i]) * IN_STRIDE;
+#if STAGE == REALS
+            outside[i] = border + image * BORDER;
+#else
+            outside[i] = border;
+#endif
             const int ends_row = ++ox == OUT_W, ends_image = ends_row & (oy + 1 == OUT_H);
             ox = ends_row ? 0 : ox;
             oy = ends_image ? 0 : oy + ends_row;
@@ -107,28 +142,80 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                 for (int i = 0; i < TILE_M; i++) {
                     const bool inside = (uint)(y[i] + dy) < (uint)IN_H && (uint)(x[i] + dx) < (uint)IN_W;
                     const long place = start[i] + ((long)dy * IN_W + dx) * IN_STRIDE;
-                    a[i] = inside ? (__global const int *)in + place : (__global const int *)border;
+                    a[i] = inside ? (__global const int *)in + place : (__global const int *)outside[i];
                 }
 #endif
-                for (int k = 0; k < DEPTH; k++) {
-                    int16 b[VECTORS];
+                int k = 0;
+#if BLOCKED
+                for (int block = 0; block < BLOCKS; block++) {
+                    float16 scale[VECTORS];
+                    int16 weight_sum[VECTORS];
                     #pragma unroll
-                    for (int j = 0; j < VECTORS; j++)
-                        b[j] = *(__global const int16 *)(w + (long)k * COLUMNS + j * 16);
+                    for (int j = 0; j < VECTORS; j++) {
+                        scale[j] = levels16_F16((__global const uchar *)w, j * 16);
+                        weight_sum[j] = (int16)0;
+                        #pragma unroll
+                        for (int i = 0; i < TILE_M; i++)
+                            sum[i][j] = (int16)0;
+                    }
+                    w += COLUMNS / 2;
+                    for (const int end = k + DEPTH / BLOCKS; k < end; k += 1 + NIBBLES, w += COLUMNS)
+#else
+                for (; k < DEPTH; k += 1 + NIBBLES, w += COLUMNS)
+#endif
                     #pragma unroll
-                    for (int i = 0; i < TILE_M; i++) {
-                        const int16 bytes = LOCAL_NAME(spread)(a[i] + k);
+                    for (int part = 0; part <= NIBBLES; part++) {
+                        int16 b[VECTORS];
+                        #pragma unroll
+                        for (int j = 0; j < VECTORS; j++) {
+                            b[j] = LOAD16(int, w + j * 16);
+#if NIBBLES
+                            b[j] = (part ? b[j] : b[j] << 4) & (int)0xf0f0f0f0;
+#endif
+#if BLOCKED
+                            weight_sum[j] = LOCAL_NAME(dot)(weight_sum[j], (int16)0x01010101, b[j]);
+#endif
+                        }
+                        #pragma unroll
+                        for (int i = 0; i < TILE_M; i++) {
+                            const int16 bytes = LOCAL_NAME(spread)(a[i] + k + part);
+                            #pragma unroll
+                            for (int j = 0; j < VECTORS; j++)
+                                sum[i][j] = LOCAL_NAME(dot)(sum[i][j], bytes, b[j]);
+                        }
+                    }
+#if BLOCKED
+                    #pragma unroll
+                    for (int i = 0; i < TILE_M; i++)
                         #pragma unroll
                         for (int j = 0; j < VECTORS; j++)
-                            sum[i][j] = LOCAL_NAME(dot)(sum[i][j], bytes, b[j]);
-                    }
+                            total[i][j] += CONVERT16(float16, sum[i][j] - zero[i] * weight_sum[j]) * scale[j];
                 }
-                w += (long)DEPTH * COLUMNS;
+#endif
             }
 #if POINTS
         }
 #endif
-        __global char *to = out + (long)p * OUT_STRIDE + min(panel * COLUMNS, CHANNELS - COLUMNS);
+        const int channel = min(panel * COLUMNS, CHANNELS - COLUMNS);
+#if STAGE == REALS
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++) {
+            __global const float *row = scales + 2 * QUOTIENT(p + i, IMAGE);
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++) {
+                __global const float *column = (__global const float *)(head + COLUMNS + j * 16);
+#if BLOCKED
+                const float16 level = total[i][j];
+#else
+                const float16 level =
+                    CONVERT16(float16, sum[i][j] - as_int(row[1]) * *(__global const int16 *)(head + j * 16));
+#endif
+                const float16 real = level * (load16(column) * row[0]) + load16(column + COLUMNS);
+                store16(EPILOGUE(real, (p + i), (channel + j * 16)), out + (long)(p + i) * OUT_STRIDE + channel + j * 16);
+            }
+        }
+#else
+        __global char *to = out + (long)p * OUT_STRIDE + channel;
         int16 level[TILE_M * VECTORS];
         __global char *place[TILE_M * VECTORS];
         #pragma unroll
@@ -143,6 +230,7 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
         #pragma unroll
         for (int n = TILE_M * VECTORS & ~3; n < TILE_M * VECTORS; n++)
             vstore16(convert_char16(clamp(level[n], LOW, HIGH)), 0, place[n]);
+#endif
     }
 }
 #undef COLUMNS
@@ -150,3 +238,4 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
 #undef DOUBLES
 #undef SHIFTS
 #undef FACTORS
+#undef REALS

@@ -20,6 +20,7 @@ from runtime.delegates.gpu.lowering.matmul.conv.scale import scaled_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
 from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.winograd import is_small_map, winograd_candidates
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import convolution, is_quantised
 from runtime.delegates.gpu.lowering.spec import (
     MOST_REACH,
     Candidate,
@@ -96,6 +97,11 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
     if suits_groups(context.device):
         return _in_groups(node, context, shape, scale)
+    filters = node.inputs[1]
+    if filters is not None and is_quantised(node, context):
+        quantised = convolution(node, context, context.value(filters), shape.weights.bias)
+        if quantised is not None:
+            return [quantised]
     found = window_candidates(node, context, shape)
     return found if scale is None else scaled_candidates(found, scale)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,18 @@ from runtime.delegates.gpu.lowering.spec import (
 )
 from runtime.model.schema import BuiltinOperator as Op
 
-_BYTES_OF_INT = 4
+BYTES_OF_INT = 4
 """Products that one instruction adds to each of its sums."""
 
 _TILES = {1: (14, 12, 8, 4, 2, 1), 2: (12, 10, 7, 4, 2, 1), 3: (8, 7, 4, 2, 1), 4: (6, 5, 4, 2, 1)}
 """Vectors of 16 outputs in a panel → heights of a tile in pixels, the best first where all else is equal.
 Chosen: up to 24 sums leave registers of AVX-512 for weights and input; more are kept in memory."""
+
+_BLOCK_TILES = {1: (8, 6, 4, 2, 1), 2: (4, 3, 2, 1)}
+"""The same where blocks of the depth have scales: their sums and those of all blocks share the registers."""
+
+_BITS = 8
+"""Bits of a weight that is not narrower than a byte."""
 
 _PANEL = 0.35
 """What a panel costs beside its vectors, in vectors: the input is spread again for each. Chosen: as many
@@ -37,13 +44,20 @@ them. More takes wider panels, of which the last overlaps more of its neighbour.
 _TILE = 0.5
 """What a tile costs beside its pixels, in pixels: the loads of weights. Chosen as `_PANEL` was."""
 
-_SIGN = 128
+SIGN = 128
 """What is added to an int8 so that it is a byte without a sign."""
 
 
+_POINT = (1, 1, 1, 1, 0, 0)
+"""The steps of a product without a window."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """The window and its image; a matrix product is a window over rows of one image each."""
+class Shape:
+    """The window and its image; a matrix product is a window over rows of one image each.
+
+    `steps`: strides, dilations and the padding in front, each of height and width.
+    """
 
     images: int
     in_h: int
@@ -54,25 +68,64 @@ class _Shape:
     filter_w: int
     channels: int
     outputs: int
+    steps: tuple[int, ...] = _POINT
+
+    @classmethod
+    def of(cls, node: Node, context: Context, source: int, weights: int) -> Shape:
+        """Read the shape of a node on images, or on rows of whole pixels."""
+        before, after, filters = context.value(source), context.value(node.outputs[0]), context.value(weights)
+        if node.op == Op.FULLY_CONNECTED:
+            outputs, depth = filters.shape
+            span = depth // before.channels
+            return cls(before.elements // depth, 1, span, 1, 1, 1, span, before.channels, outputs)
+        outputs, filter_h, filter_w, channels = filters.shape
+        if node.op == Op.DEPTHWISE_CONV_2D:
+            outputs, channels = channels, outputs
+        n, in_h, in_w, _ = before.shape
+        _, out_h, out_w, _ = after.shape
+        names = ("stride_h", "stride_w", "dilation_h", "dilation_w", "pad_top", "pad_left")
+        steps = tuple(node.attributes[name] for name in names)
+        return cls(n, in_h, in_w, out_h, out_w, filter_h, filter_w, channels, outputs, steps)
 
     @property
     def pixels(self) -> int:
+        """Output pixels of all images."""
         return self.images * self.out_h * self.out_w
 
+    @property
+    def taps(self) -> int:
+        """Pixels of a window."""
+        return self.filter_h * self.filter_w
 
-def _shape(node: Node, context: Context, source: int, weights: int) -> _Shape:
-    before, after, filters = context.value(source), context.value(node.outputs[0]), context.value(weights)
-    if node.op == Op.FULLY_CONNECTED:
-        outputs, depth = filters.shape
-        span = depth // before.channels
-        rows = before.elements // depth
-        return _Shape(rows, 1, span, 1, 1, 1, span, before.channels, outputs)
-    outputs, filter_h, filter_w, channels = filters.shape
-    if node.op == Op.DEPTHWISE_CONV_2D:
-        outputs, channels = channels, outputs
-    n, in_h, in_w, _ = before.shape
-    _, out_h, out_w, _ = after.shape
-    return _Shape(n, in_h, in_w, out_h, out_w, filter_h, filter_w, channels, outputs)
+    @property
+    def is_of_points(self) -> bool:
+        """True where output pixel p depends on input pixel p alone."""
+        return self.taps == 1 and self.steps == _POINT
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Sizes and steps, as the kernels call them."""
+        names = ("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_TOP", "PAD_LEFT")
+        return {
+            "PIXELS": self.pixels,
+            "IN_H": self.in_h,
+            "IN_W": self.in_w,
+            "OUT_H": self.out_h,
+            "OUT_W": self.out_w,
+            "FILTER_H": self.filter_h,
+            "FILTER_W": self.filter_w,
+            **dict(zip(names, self.steps, strict=True)),
+        }
+
+    @property
+    def label(self) -> str:
+        """Window and outputs, for profiles."""
+        return f"int8 {self.filter_h}x{self.filter_w} {self.out_h}x{self.out_w}x{self.outputs}"
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.pixels * self.outputs * self.taps * self.channels
 
 
 def bias_of(bias: int | None, context: Context, outputs: int) -> Array:
@@ -82,17 +135,100 @@ def bias_of(bias: int | None, context: Context, outputs: int) -> Array:
     )
 
 
-def _panel_vectors(width: int) -> int:
-    """Vectors of 16 outputs in a panel: the count whose panels cost least for so many lanes."""
-    vectors = width // LANES
-    counts = [count for count in _TILES if count <= vectors]
-    return min(counts, key=lambda count: (ceil_div(vectors, count) * (count + _PANEL), -count))
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """The outputs' lanes in panels of whole vectors, the pixels in tiles; the last ones overlap neighbours.
 
+    `fours`: ints of a pixel's channels. `bits`: those of a weight, 8 or 4. `blocks`: how many of a pixel's
+    channels have scales of their own, 0 for one scale of all.
+    """
 
-def _tile_height(vectors: int, pixels: int) -> int:
-    """Pixels of a tile: the height whose tiles cost least; the last tile overlaps its neighbour."""
-    heights = [rows for rows in _TILES[vectors] if rows <= pixels]
-    return min(heights, key=lambda rows: ceil_div(pixels, rows) * (rows + _TILE))
+    width: int
+    vectors: int
+    tile: int
+    fours: int
+    bits: int = 8
+    blocks: int = 0
+
+    @classmethod
+    def of(cls, outputs: int, pixels: int, channels: int, bits: int = 8, blocks: int = 0) -> Panels:
+        """Choose the panels and the tiles that cost least."""
+        width, fours = round_up(outputs), ceil_div(channels, BYTES_OF_INT)
+        tiles = _BLOCK_TILES if blocks else _TILES
+        counts = [count for count in tiles if count <= width // LANES]
+        vectors = min(counts, key=lambda n: (ceil_div(width // LANES, n) * (n + _PANEL), -n))
+        heights = [rows for rows in tiles[vectors] if rows <= pixels]
+        tile = min(heights, key=lambda rows: ceil_div(pixels, rows) * (rows + _TILE))
+        return cls(width, vectors, tile, fours if bits == 8 else round_up(fours, 2), bits, blocks)
+
+    @property
+    def columns(self) -> int:
+        """Outputs of a panel."""
+        return LANES * self.vectors
+
+    @property
+    def starts(self) -> list[int]:
+        """The first output of each panel."""
+        return [min(start, self.width - self.columns) for start in range(0, self.width, self.columns)]
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """What the kernel's code depends on."""
+        return {
+            "TILE_M": self.tile,
+            "VECTORS": self.vectors,
+            "NIBBLES": self.bits < _BITS,
+            "BLOCKED": self.blocks > 0,
+        }
+
+    def parameters(self, shape: Shape) -> dict[str, int]:
+        """Return the numbers of panels and tiles, as the kernel calls them."""
+        return {
+            "TILES": ceil_div(shape.pixels, self.tile),
+            "CHANNELS": self.width,
+            "DEPTH": self.fours,
+            "PANEL_INTS": self._ints(shape.taps),
+        }
+
+    def units(self, pixels: int) -> int:
+        """Tiles of all panels."""
+        return len(self.starts) * ceil_div(pixels, self.tile)
+
+    def lanes(self) -> list[Array]:
+        """Return the outputs of each panel."""
+        return [np.arange(start, start + self.columns) for start in self.starts]
+
+    def _ints(self, taps: int) -> int:
+        """Ints of a panel's weights, and of the scales of their blocks, which are fp16."""
+        return self.columns * taps * self.fours * self.bits // _BITS + self.columns * self.blocks // 2
+
+    def weights(
+        self, name: str, levels: Callable[[], Array], taps: int, scales: Array | None = None
+    ) -> PackedConstant:
+        """Return the weights [outputs, taps, channels] as the kernel reads them.
+
+        `scales` [outputs, blocks]: those of the blocks.
+        """
+
+        def make() -> Array:
+            found = levels()
+            wide = np.zeros((self.width, taps, self.fours * BYTES_OF_INT), np.int8)
+            wide[: len(found), :, : found.shape[2]] = found
+            fours = wide.reshape(self.width, taps * self.fours, BYTES_OF_INT)
+            if self.bits < _BITS:
+                fours = fours[:, ::2] & 15 | fours[:, 1::2] << 4
+            panels = np.stack([fours[lanes].transpose(1, 0, 2) for lanes in self.lanes()])
+            if scales is None:
+                return panels
+            halves = np.zeros((self.width, self.blocks), np.float16)
+            halves[: len(scales)] = scales
+            heads = np.stack([np.ascontiguousarray(halves[lanes].T) for lanes in self.lanes()])
+            shape = (len(panels), self.blocks, -1)
+            return np.concatenate([heads.view(np.int8).reshape(shape), panels.reshape(shape)], axis=2)
+
+        kind = WeightType.I8 if self.bits == _BITS else WeightType.I4
+        size = len(self.starts) * self._ints(taps) * BYTES_OF_INT
+        return PackedConstant(name, size, make, ElementType.I8, kind)
 
 
 def product(node: Node, context: Context) -> Candidate:
@@ -104,87 +240,58 @@ def product(node: Node, context: Context) -> Candidate:
     (target,), a = node.outputs, node.attributes
     if source is None or weights is None:
         raise ValueError("a product has an input and weights")
-    s = _shape(node, context, source, weights)
-    width = round_up(s.outputs)
-    vectors = _panel_vectors(width)
-    columns = LANES * vectors
-    # Panels of the output's lanes; the last one overlaps its neighbour where they do not divide.
-    starts = [min(start, width - columns) for start in range(0, width, columns)]
-    panels, tile = len(starts), _tile_height(vectors, s.pixels)
-    taps, depth = s.filter_h * s.filter_w, ceil_div(s.channels, _BYTES_OF_INT)
-    bytes_of_pixel = depth * _BYTES_OF_INT
-    is_window = node.op != Op.FULLY_CONNECTED
-    rounding = stage_of(a["scales"]) if is_window else Stage.DOUBLES
+    s = Shape.of(node, context, source, weights)
+    panels = Panels.of(s.outputs, s.pixels, s.channels)
+    rounding = Stage.DOUBLES if node.op == Op.FULLY_CONNECTED else stage_of(a["scales"])
 
     def filters() -> Array:
         levels = context.constant(weights)
         if node.op == Op.DEPTHWISE_CONV_2D:
-            levels = levels.reshape(taps, s.outputs).T
-        return levels.reshape(s.outputs, taps, s.channels)
-
-    def packed_weights() -> Array:
-        wide = np.zeros((width, taps, bytes_of_pixel), np.int8)
-        wide[: s.outputs, :, : s.channels] = filters()
-        fours = wide.reshape(width, taps * depth, _BYTES_OF_INT)
-        return np.stack([fours[start : start + columns].transpose(1, 0, 2) for start in starts])
+            levels = levels.reshape(s.taps, s.outputs).T
+        return levels.reshape(s.outputs, s.taps, s.channels)
 
     def stage() -> Array:
         sums = filters().astype(np.int64).sum(axis=(1, 2))
-        offsets = bias_of(bias, context, s.outputs) - (a["in_zero_point"] + _SIGN) * sums
-        lanes = [np.arange(start, start + columns) for start in starts]
-        return np.concatenate([stage_rows(rounding, offsets, a, each) for each in lanes])
+        offsets = bias_of(bias, context, s.outputs) - (a["in_zero_point"] + SIGN) * sums
+        return np.concatenate([stage_rows(rounding, offsets, a, each) for each in panels.lanes()])
 
-    border = np.full(round_up(bytes_of_pixel), a["in_zero_point"], np.int8)
-    names = ("stride_h", "stride_w", "dilation_h", "dilation_w", "pad_top", "pad_left")
-    window = tuple(a[name] for name in names) if is_window else (1, 1, 1, 1, 0, 0)
-    is_of_points = s.filter_h == s.filter_w == 1 and window == (1, 1, 1, 1, 0, 0)
+    border = np.full(round_up(panels.fours * BYTES_OF_INT), a["in_zero_point"], np.int8)
     launch = Launch(
         Instance(
             "matmul/integer_gemm/product.cl",
-            f"i8_integer_gemm_product__m{tile}n{columns}",
+            f"i8_integer_gemm_product__m{panels.tile}n{panels.columns}",
             defines(
-                TILE_M=tile,
-                VECTORS=vectors,
+                **panels.defines,
                 INSTRUCTION=context.device.multiplies_bytes,
                 STAGE=rounding.value,
-                POINTS=is_of_points,
+                POINTS=s.is_of_points,
             ),
             parameters(
                 **bounds(a),
-                **{name.upper(): value for name, value in zip(names, window, strict=True)},
-                PIXELS=s.pixels,
-                TILES=ceil_div(s.pixels, tile),
-                CHANNELS=width,
-                DEPTH=depth,
-                IN_H=s.in_h,
-                IN_W=s.in_w,
-                IN_STRIDE=context.layout(source).pixel_stride // _BYTES_OF_INT,
-                OUT_H=s.out_h,
-                OUT_W=s.out_w,
+                **s.parameters,
+                **panels.parameters(s),
+                IN_STRIDE=context.layout(source).pixel_stride // BYTES_OF_INT,
                 OUT_STRIDE=context.layout(target).pixel_stride,
-                FILTER_H=s.filter_h,
-                FILTER_W=s.filter_w,
             ),
         ),
         (
             source,
+            panels.weights(f"weights{target}", filters, s.taps),
             PackedConstant(
-                f"weights{target}",
-                panels * columns * taps * bytes_of_pixel,
-                packed_weights,
-                ElementType.I8,
-                WeightType.I8,
+                f"stage{target}",
+                len(panels.starts) * panels.columns * ROWS[rounding],
+                stage,
+                ElementType.I32,
             ),
-            PackedConstant(f"stage{target}", panels * columns * ROWS[rounding], stage, ElementType.I32),
             PackedConstant(
                 f"border{len(border)}_{a['in_zero_point']}", len(border), lambda: border, ElementType.I8
             ),
             target,
         ),
-        units=panels * ceil_div(s.pixels, tile),
-        label=f"{node.op.name} int8 {s.filter_h}x{s.filter_w} {s.out_h}x{s.out_w}x{s.outputs}",
+        units=panels.units(s.pixels),
+        label=f"{node.op.name} {s.label}",
         sources=node.sources,
-        flops=2 * s.pixels * s.outputs * taps * s.channels,
+        flops=s.flops,
         bytes=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
     )
     return Candidate("panels", (launch,))

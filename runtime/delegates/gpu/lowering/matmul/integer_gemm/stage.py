@@ -80,14 +80,17 @@ def bounds(attributes: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Stage(Enum):
-    """The way from sums to levels in a kernel; the value is the define of `kernels/matmul/integer_gemm`."""
+    """The way from sums to levels in a kernel, or with REALS to real numbers; the value is the define of
+    `kernels/matmul/integer_gemm`.
+    """
 
     DOUBLES = 0
     SHIFTS = 1
     FACTORS = 2
+    REALS = 3
 
 
-ROWS = {Stage.DOUBLES: 3, Stage.SHIFTS: 4, Stage.FACTORS: 5}
+ROWS = {Stage.DOUBLES: 3, Stage.SHIFTS: 4, Stage.FACTORS: 5, Stage.REALS: 3}
 """Ints of an output among the rows of a stage."""
 
 _MOST_RIGHT = 22
