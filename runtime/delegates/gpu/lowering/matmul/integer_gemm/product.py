@@ -173,7 +173,7 @@ class Panels:
 
     @property
     def defines(self) -> dict[str, int]:
-        """What the kernel's code depends on."""
+        """Defines of the kernel, by which its code differs."""
         return {
             "TILE_M": self.tile,
             "VECTORS": self.vectors,
