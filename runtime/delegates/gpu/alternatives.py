@@ -50,7 +50,7 @@ def lowered(
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
     rounded = round_weights(built, str(options.precision))
     graph = optimise(rounded, layout_rules(), options.skipped_passes)
-    context = Context(graph, device, options.memory == "least")
+    context = Context(graph, device, options.memory == "least", options.rounding)
     return graph, [list(candidates_of(node, context)) for node in graph.nodes]
 
 

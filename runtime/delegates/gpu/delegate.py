@@ -197,7 +197,8 @@ class GpuDelegate(Offer):
     def _integer_path(self, *, is_of_integers: bool) -> str:
         """Whether quantised models are computed in integers; empty where none asked for it."""
         if is_of_integers:
-            return "yes"
+            # Only the reference's bits are judged as such.
+            return "yes" if self.options.rounding == "reference" else "yes, rounded as by XNNPACK"
         fault = None if self._findings is None else self._findings.faults.get(Trial.INT8_PRODUCTS)
         return f"no: {Trial.INT8_PRODUCTS.title}: {fault}" if self.way is None and fault else ""
 

@@ -59,7 +59,7 @@ def prepared(
     """
     device = backend.capabilities
     # Constants in the order of candidates that the next start may not choose would not be found then.
-    settings = f"{device.key}|{options.precision}|{options.weights}"
+    settings = f"{device.key}|{options.precision}|{options.weights}|{options.rounding}"
     files = packed_files(
         partition.model, backend.cache, settings, options.model_token, may_write=keeps_constants
     )

@@ -360,6 +360,14 @@ static inline int16 requantised_once16(uint16 sum, Factors f)
 typedef int unaligned_int4 __attribute__((ext_vector_type(4), aligned(1)));
 #define STORE_LEVELS(levels, to) (*(__global unaligned_int4 *)(to) = (levels))
 #endif
+// As XNNPACK rounds: the sum by a scale of float32, one rounding, ties to the even level. Adding 12582912 = 1.5 * 2^23 rounds.
+static inline int16 requantised_in_floats16(int16 sum, __global const int *scale, int zero_point)
+{
+    // Joined with the addition behind it, the product would not be rounded.
+    #pragma OPENCL FP_CONTRACT OFF
+    const float16 x = CONVERT16(float16, sum) * load16((__global const float *)scale);
+    return as_int16(clamp16(x, -1e6f, 1e6f) + 12582912.0f) - (0x4b400000 - zero_point);
+}
 // Stores four vectors of 16 levels, clamped, one at each address.
 static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, int high, __global char *to0,
     __global char *to1, __global char *to2, __global char *to3)

@@ -302,12 +302,13 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Context:
     """The facts that a lowering may use. `spares_memory`: of candidates the smallest are taken, so that each
-    family offers one with little scratch and few constants.
+    family offers one with little scratch and few constants. `rounding`: that of integer products.
     """
 
     graph: Graph
     device: Capabilities
     spares_memory: bool = False
+    rounding: str = "reference"
 
     def value(self, value_id: int) -> Value:
         """Return the value with this id."""

@@ -67,7 +67,7 @@ def plan_partition(
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
     order = passes(layout_rules(), options.skipped_passes)
     found = optimised(round_weights(built, str(options.precision)), order)
-    context = Context(found.graph, device, options.memory == "least")
+    context = Context(found.graph, device, options.memory == "least", options.rounding)
     choices = _choices([list(candidates_of(node, context)) for node in found.graph.nodes], kept)
     stages = [Stage(position, choice.candidate) for position, choice in enumerate(choices)]
     placement = place(found.graph, stages, device.max_allocation_bytes)

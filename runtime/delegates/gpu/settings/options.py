@@ -18,6 +18,7 @@ TUNING_EFFORTS = ("none", "fast", "exhaustive")
 PERSISTENT_MODES = ("auto", "off", "on")
 DEVICE_CLASSES = ("auto", "cpu", "gpu")
 MEMORY = ("fast", "least")
+ROUNDINGS = ("reference", "xnnpack")
 CONFORMANCE = ("kept", "ignored")
 PASSES = (
     "hoist_transpose", "join_moves", "remove_identity", "merge_padding", "fuse_swish", "fuse_levels",
@@ -162,6 +163,8 @@ class Options:
       the bits of the CPU path; the others stay there, and float rows that meet weights of levels are
       quantised in every run. None is fp32, except as `precision_loss_allowed` says;
       quantised tensors stay integers then, too, where the device multiplies bytes and has all kernels for it.
+    - `rounding`: "reference" gives integer products of convolutions and matrices the bits of LiteRT's
+      reference kernels, "xnnpack" those of XNNPACK, which scales a sum in float32 and rounds it once.
     - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
       and the device can store it.
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
@@ -220,6 +223,11 @@ class Options:
         PRECISIONS,
         "fp16, bf16: weights are rounded, activations lie in fp32; int8: quantised models in integers; the "
         "default is fp32, and int8 for quantised models where the device multiplies bytes.",
+    )
+    rounding: str = _choice(
+        "reference",
+        ROUNDINGS,
+        "How integer products round: as LiteRT's reference kernels, or as XNNPACK, a level apart at times.",
     )
     precision_loss_allowed: bool | None = _flag(
         None, "False forbids fp16 and bf16; true chooses fp16 where no precision is given."

@@ -14,8 +14,11 @@ from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.settings.precision import Findings, Trial
 from runtime.errors import DeviceError
+from runtime.model.graph import Quantization
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding
 from tests.needs import absent
 from tests.oracle import run_litert
+from tests.runtime.models import Builder, per_tensor
 from tests.runtime.ops.cases import Case, compare
 from tests.runtime.ops.elementwise import test_arithmetic, test_level_functions, test_quantize
 from tests.runtime.ops.families import Family
@@ -133,3 +136,47 @@ def test_without_a_precision_the_probe_decides(tmp_path_factory, monkeypatch, fa
     interpreter = Interpreter(model_content=case.model, experimental_delegates=[delegate])
     interpreter.allocate_tensors()
     assert delegate.describe()["integer_path"] == path
+
+
+IN_SCALE, OUT_SCALE = 0.02, 0.5
+WINDOW = {
+    "padding": Padding.SAME, "stride_h": 1, "stride_w": 1, "dilation_h_factor": 1, "dilation_w_factor": 1,
+    "fused_activation_function": ActivationFunctionType.NONE,
+}  # fmt: skip
+
+
+def layer(kind: BuiltinOperator, image: tuple[int, ...], filters: tuple[int, ...], axis: int) -> bytes:
+    """Build a layer with the scales that XNNPACK asks for, with outputs whose roundings differ."""
+    random, builder = np.random.default_rng(sum(filters)), Builder()
+    scales = random.uniform(0.001, 0.01, filters[axis]).astype(np.float32).tolist()
+    x = builder.input(np.int8, image, per_tensor(IN_SCALE, 3))
+    w = builder.constant(
+        random.integers(-127, 127, filters).astype(np.int8),
+        Quantization(tuple(scales), (0,) * len(scales), axis),
+    )
+    of_bias = Quantization(tuple(IN_SCALE * scale for scale in scales), (0,) * len(scales))
+    b = builder.constant(random.integers(-1000, 1000, filters[axis]).astype(np.int32), of_bias)
+    y = builder.tensor(np.int8, (*image[:-1], filters[axis]), quantization=per_tensor(OUT_SCALE, -4))
+    is_dense = kind is BuiltinOperator.FULLY_CONNECTED
+    options = {"fused_activation_function": ActivationFunctionType.NONE} if is_dense else WINDOW
+    more = {"depth_multiplier": 1} if kind is BuiltinOperator.DEPTHWISE_CONV_2D else {}
+    builder.operator(kind, [x, w, b], [y], options | more, 5 if is_dense else 3)
+    return builder.write([y])
+
+
+def test_products_can_have_the_bits_of_xnnpack(tmp_path_factory):
+    models = [
+        layer(BuiltinOperator.CONV_2D, (1, 14, 14, 96), (576, 1, 1, 96), 0),
+        layer(BuiltinOperator.DEPTHWISE_CONV_2D, (1, 28, 28, 192), (1, 3, 3, 192), 3),
+        layer(BuiltinOperator.FULLY_CONNECTED, (64, 256), (1000, 256), 0),
+    ]
+    shapes = [(1, 14, 14, 96), (1, 28, 28, 192), (64, 256)]
+    given = [np.random.default_rng(1).integers(-128, 127, shape).astype(np.int8) for shape in shapes]
+    delegate = opened(tmp_path_factory, rounding="xnnpack")
+    family = Family(delegate, [(model, (x,)) for model, x in zip(models, given, strict=True)])
+    for place, (model, x) in enumerate(zip(models, given, strict=True)):
+        (found,) = family.outputs(place) or ()
+        np.testing.assert_array_equal(found, run_litert(model, [x], "BUILTIN")[0])
+        # The reference rounds a dense layer's sums once, too; here none of them is a tie of the other rounding.
+        is_dense = x.ndim == 2
+        assert is_dense or (found != run_litert(model, [x])[0]).any()

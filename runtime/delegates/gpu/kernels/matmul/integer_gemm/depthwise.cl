@@ -1,8 +1,9 @@
 // Depthwise convolution of int8: exact sums, requantised as LiteRT's reference kernels do.
 // A unit is one output row of one image. Taps outside of the image are left out: they stand for zero. Of a channel come
 // MULTIPLIER neighbouring outputs.
-// weights: [FILTER_H * FILTER_W][CHANNELS]; stage: biases, multipliers, left and right shifts, [4][CHANNELS].
-// Defines: MULTIPLIER. Parameters: CHANNELS (of the output, padded), IN_H, IN_W, IN_STRIDE, IN_ZERO_POINT, OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W,
+// weights: [FILTER_H * FILTER_W][CHANNELS]; stage: biases, then multipliers, left and right shifts, or IN_FLOATS scales, each
+// [CHANNELS].
+// Defines: MULTIPLIER, IN_FLOATS. Parameters: CHANNELS (of the output, padded), IN_H, IN_W, IN_STRIDE, IN_ZERO_POINT, OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W,
 // STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH (of the output).
 static void FUNC(const int t, const int nt, __global const char *restrict in, __global const char *restrict weights,
     __global const int *restrict stage, __global char *restrict out PARAMETERS)
@@ -30,7 +31,11 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         const int16 w = convert_int16(vload16(0, weights + (ky * FILTER_W + kx) * CHANNELS + c));
                         sum += (a - IN_ZERO_POINT) * w;
                     }
+#if IN_FLOATS
+                const int16 level = requantised_in_floats16(sum, stage + CHANNELS + c, ZERO_POINT);
+#else
                 const int16 level = requantised16(sum, stage + CHANNELS + c, CHANNELS) + ZERO_POINT;
+#endif
                 vstore16(convert_char16(clamp(level, LOW, HIGH)), 0, out + ((long)u * OUT_W + ox) * OUT_STRIDE + c);
             }
     }

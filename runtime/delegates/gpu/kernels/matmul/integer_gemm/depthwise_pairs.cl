@@ -4,8 +4,8 @@
 // integers, adds the products of two taps. Where a window begins at the second pixel of a pair, weights shifted by one
 // stand for it, with a zero in front. Pixels outside of the image are read from `border`, zero points.
 // weights: [CHANNELS / 16][FILTER_H][those of windows that begin with a pair, then with STRIDE_W 1 the others][16] ints.
-// stage: offsets, then by FACTORS the rows of stage.py, [CHANNELS].
-// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1 or 2), INSTRUCTION, FACTORS (0: shifts).
+// stage: offsets, then by STAGE (its number in stage.py) the rows there, [CHANNELS].
+// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1 or 2), INSTRUCTION, STAGE.
 // Parameters: CHANNELS (padded), IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, STRIDE_H, DILATION_H, DILATION_W (1
 // where STRIDE_W is not), PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH (of the output).
 #define PAIRS (((TILE - 1) * STRIDE_W + FILTER_W + 1) / 2)
@@ -76,11 +76,15 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                     }
                     w += 16 * (EVEN + ODD);
                 }
-#if FACTORS
+#if STAGE == 2
                 const Factors factors = factors16(stage + CHANNELS + c, CHANNELS);
                 #pragma unroll
                 for (int i = 0; i < TILE; i++)
                     sum[i] = requantised_once16(as_uint16(sum[i]), factors);
+#elif STAGE == 4
+                #pragma unroll
+                for (int i = 0; i < TILE; i++)
+                    sum[i] = requantised_in_floats16(sum[i], stage + CHANNELS + c, ZERO_POINT);
 #else
                 #pragma unroll
                 for (int i = 0; i < TILE; i++)

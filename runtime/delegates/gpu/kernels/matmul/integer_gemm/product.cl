@@ -1,25 +1,26 @@
 // Convolution with any window, and matrix products, of int8: exact sums in int32, requantised as LiteRT's reference
-// kernels do, or with STAGE REALS the real numbers for which they stand, of an input from quantize_rows.cl. A unit is TILE_M consecutive output pixels by 16 * VECTORS channels; the last tile and the last panel overlap
-// their neighbours.
+// kernels or XNNPACK do, or with STAGE REALS the real numbers for which they stand, of an input from quantize_rows.cl. A unit
+// is TILE_M consecutive output pixels by 16 * VECTORS channels; the last tile and the last panel overlap their neighbours.
 // Four neighbouring channels of a pixel are one int; an instruction, or the same in plain integers, multiplies them by
 // the weights of 16 outputs. It takes unsigned bytes, so 128 is added to the input's; the offset makes up for that, for
 // the input's zero point and for the bias. Pixels outside of the image are read from `border`, zero points.
-// weights: [PANELS][FILTER_H * FILTER_W * DEPTH][16 * VECTORS] ints of four weights.
-// NIBBLES: half as many; the low halves of the bytes are an int's weights, the high ones the next int's. They are multiplied
-// in the high half of a byte, where they have a sign: 16 times the number. BLOCKED: of POINTS, the depth in BLOCKS with a scale
-// for each output, as fp16 in front of a block's weights.
-// stage: for each panel the offsets, then by STAGE the rows of stage.py: DOUBLES, SHIFTS or FACTORS; with REALS the sums of the
-// weights, and as floats their scales and the bias.
+// weights: [PANELS][FILTER_H * FILTER_W * DEPTH][16 * VECTORS] ints of four weights. NIBBLES: half as many; the low halves of
+// the bytes are an int's weights, the high ones the next int's. They are multiplied in the high half of a byte, where they
+// have a sign: 16 times the number. BLOCKED: of POINTS, the depth in BLOCKS with a scale for each output, as fp16 in front of
+// a block's weights.
+// stage: for each panel the offsets, then by STAGE the rows of stage.py; with REALS the sums of the weights, and as floats
+// their scales and the bias.
 // scales, with REALS: for each image its scale, and the zero point plus 128; images have their own BORDER bytes of `border`.
-// Defines: TILE_M, VECTORS, INSTRUCTION, STAGE, NIBBLES, BLOCKED, POINTS (1: pixel p of the output is of pixel p of the input alone).
-// Parameters: PIXELS, TILES, CHANNELS (of the output, padded), DEPTH (ints of a pixel), IN_H, IN_W, IN_STRIDE (ints), OUT_H,
-// OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH
-// (of the output); with REALS in place of these IMAGE (pixels of an image of the output) and BORDER. PANEL_INTS: those of a
-// panel's weights.
+// Defines: TILE_M, VECTORS, INSTRUCTION, STAGE (its number in stage.py), NIBBLES, BLOCKED, POINTS (1: pixel p of the output is
+// of pixel p of the input alone).
+// Parameters: PIXELS, TILES, CHANNELS (of the output, padded), DEPTH (ints of a pixel), PANEL_INTS (of a panel's weights),
+// IN_H, IN_W, IN_STRIDE (ints), OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W,
+// PAD_TOP, PAD_LEFT; ZERO_POINT, LOW, HIGH (of the output), or with REALS IMAGE (pixels of an image of the output) and BORDER.
 #define DOUBLES 0
 #define SHIFTS 1
 #define FACTORS 2
 #define REALS 3
+#define FLOATS 4
 #if STAGE == DOUBLES
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 // Joined with the subtraction below, the product would not be rounded.
@@ -27,12 +28,16 @@
 #define ROWS 3
 #elif STAGE == REALS
 #define ROWS 3
+#elif STAGE == FLOATS
+#define ROWS 2
 #elif STAGE == SHIFTS
 #define ROWS 4
 #else
 #define ROWS 5
 #endif
 #define COLUMNS (16 * VECTORS)
+// Ints of a pixel whose bytes lose their sign at a time, a multiple of 16.
+#define PART 64
 
 static inline int16 LOCAL_NAME(dot)(int16 sum, int16 bytes, int16 weights)
 {
@@ -46,21 +51,6 @@ static inline int16 LOCAL_NAME(dot)(int16 sum, int16 bytes, int16 weights)
 #endif
 }
 
-// Four bytes in every lane, 128 more each; with REALS they are so in memory.
-static inline int16 LOCAL_NAME(spread)(__global const int *bytes)
-{
-#if STAGE == REALS
-    return (int16)(*bytes);
-#elif INSTRUCTION
-    // The compiler would add before it spreads, and take the number through a register of integers.
-    int16 spread;
-    __asm__("vpbroadcastd %1, %0" : "=v"(spread) : "m"(*bytes));
-    return spread ^ (int16)(int)0x80808080;
-#else
-    return (int16)(*bytes ^ (int)0x80808080);
-#endif
-}
-
 #if STAGE != REALS
 // Levels of column j of a panel on.
 static inline int16 LOCAL_NAME(levels)(int16 sum, __global const int *restrict stage, const int j, const int zero_point)
@@ -71,6 +61,8 @@ static inline int16 LOCAL_NAME(levels)(int16 sum, __global const int *restrict s
     return convert_int16(clamp(rounded, (double16)-1e9, (double16)1e9)) + zero_point;
 #elif STAGE == SHIFTS
     return requantised16(sum, stage + COLUMNS + j, COLUMNS) + zero_point;
+#elif STAGE == FLOATS
+    return requantised_in_floats16(sum, stage + COLUMNS + j, zero_point);
 #else
     return requantised_once16(as_uint16(sum), factors16(stage + COLUMNS + j, COLUMNS));
 #endif
@@ -145,9 +137,9 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                     a[i] = inside ? (__global const int *)in + place : (__global const int *)outside[i];
                 }
 #endif
-                int k = 0;
 #if BLOCKED
-                for (int block = 0; block < BLOCKS; block++) {
+                for (int first = 0; first < DEPTH; first += DEPTH / BLOCKS) {
+                    const int end = first + DEPTH / BLOCKS;
                     float16 scale[VECTORS];
                     int16 weight_sum[VECTORS];
                     #pragma unroll
@@ -159,10 +151,24 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                             sum[i][j] = (int16)0;
                     }
                     w += COLUMNS / 2;
-                    for (const int end = k + DEPTH / BLOCKS; k < end; k += 1 + NIBBLES, w += COLUMNS)
+#elif STAGE == REALS
+                {
+                    const int first = 0, end = DEPTH;
 #else
-                for (; k < DEPTH; k += 1 + NIBBLES, w += COLUMNS)
+                // A part of the tile's input, 128 added once for all columns.
+                for (int first = 0; first < DEPTH; first += PART) {
+                    const int end = min(first + PART, DEPTH);
+                    int input[TILE_M][PART] __attribute__((aligned(64)));
+                    #pragma unroll
+                    for (int i = 0; i < TILE_M; i++) {
+                        int c = 0;
+                        for (; c + 16 <= end - first; c += 16)
+                            *(int16 *)&input[i][c] = LOAD16(int, a[i] + first + c) ^ (int)0x80808080;
+                        for (; c < end - first; c += 4)
+                            *(int4 *)&input[i][c] = vload4(0, a[i] + first + c) ^ (int)0x80808080;
+                    }
 #endif
+                    for (int k = first; k < end; k += 1 + NIBBLES, w += COLUMNS)
                     #pragma unroll
                     for (int part = 0; part <= NIBBLES; part++) {
                         int16 b[VECTORS];
@@ -178,7 +184,11 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         }
                         #pragma unroll
                         for (int i = 0; i < TILE_M; i++) {
-                            const int16 bytes = LOCAL_NAME(spread)(a[i] + k + part);
+#if STAGE == REALS
+                            const int16 bytes = (int16)(a[i][k + part]);
+#else
+                            const int16 bytes = (int16)(input[i][k - first]);
+#endif
                             #pragma unroll
                             for (int j = 0; j < VECTORS; j++)
                                 sum[i][j] = LOCAL_NAME(dot)(sum[i][j], bytes, b[j]);
@@ -190,8 +200,8 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         #pragma unroll
                         for (int j = 0; j < VECTORS; j++)
                             total[i][j] += CONVERT16(float16, sum[i][j] - zero[i] * weight_sum[j]) * scale[j];
-                }
 #endif
+                }
             }
 #if POINTS
         }
@@ -234,8 +244,10 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
     }
 }
 #undef COLUMNS
+#undef PART
 #undef ROWS
 #undef DOUBLES
 #undef SHIFTS
 #undef FACTORS
 #undef REALS
+#undef FLOATS

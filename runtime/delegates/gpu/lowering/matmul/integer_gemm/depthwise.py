@@ -101,7 +101,7 @@ def _in_pairs(
     row = max(1, out_w // a["dilation_w"])
     fitting = [width for width in _TILES if width <= row]
     tile = min(fitting, key=lambda width: ceil_div(row, width) * (width + _TILE))
-    rounding = stage_of(a["scales"])
+    rounding = stage_of(a["scales"], context)
     shifts = (0, 1) if stride == 1 else (0,)
     ints = sum(ceil_div(s.filter_w + shift, 2) for shift in shifts)
 
@@ -128,7 +128,7 @@ def _in_pairs(
             FILTER_W=s.filter_w,
             STRIDE_W=stride,
             INSTRUCTION=context.device.multiplies_bytes,
-            FACTORS=rounding is Stage.FACTORS,
+            STAGE=rounding.value,
         ),
         parameters(DILATION_W=a["dilation_w"]),
     )
@@ -161,18 +161,20 @@ def _by_taps(
 ) -> tuple[Instance, tuple[Argument, ...]]:
     """Tap by tap, of any window."""
     (target,), a = node.outputs, node.attributes
+    in_floats = stage_of(a["scales"], context) is Stage.FLOATS
+    rounding = Stage.FLOATS if in_floats else Stage.SHIFTS
 
     def filters() -> Array:
         levels = context.constant(weights).reshape(s.taps, s.channels)
         return np.pad(levels, ((0, 0), (0, s.width - s.channels)))
 
     def stage() -> Array:
-        return stage_rows(Stage.SHIFTS, bias_of(bias, context, s.channels), a, np.arange(s.width))
+        return stage_rows(rounding, bias_of(bias, context, s.channels), a, np.arange(s.width))
 
     instance = Instance(
         "matmul/integer_gemm/depthwise.cl",
         "i8_integer_gemm_depthwise",
-        defines(MULTIPLIER=s.multiplier),
+        defines(MULTIPLIER=s.multiplier, IN_FLOATS=in_floats),
         parameters(
             IN_ZERO_POINT=a["in_zero_point"],
             FILTER_H=s.filter_h,
@@ -183,5 +185,5 @@ def _by_taps(
     )
     return instance, (
         PackedConstant(f"weights{target}", s.taps * s.width, filters, ElementType.I8, WeightType.I8),
-        PackedConstant(f"stage{target}", ROWS[Stage.SHIFTS] * s.width, stage, ElementType.I32),
+        PackedConstant(f"stage{target}", ROWS[rounding] * s.width, stage, ElementType.I32),
     )

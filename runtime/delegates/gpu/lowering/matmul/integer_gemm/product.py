@@ -11,7 +11,7 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, Stage, bounds, stage_of, stage_rows
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, bounds, stage_of, stage_rows
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -242,7 +242,7 @@ def product(node: Node, context: Context) -> Candidate:
         raise ValueError("a product has an input and weights")
     s = Shape.of(node, context, source, weights)
     panels = Panels.of(s.outputs, s.pixels, s.channels)
-    rounding = Stage.DOUBLES if node.op == Op.FULLY_CONNECTED else stage_of(a["scales"])
+    rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
 
     def filters() -> Array:
         levels = context.constant(weights)

@@ -10,7 +10,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.lowering.spec import Array, OperatorFacts, activation_of
+from runtime.delegates.gpu.lowering.spec import Array, Context, OperatorFacts, activation_of
 from runtime.model.graph import Tensor
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.support.quantization import activation_range, quantize_multipliers
@@ -57,16 +57,20 @@ def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported
 
 
 def stage_attributes(facts: OperatorFacts, channels: int) -> Mapping[str, Any]:
-    """`scales`: in_scale * filter_scale / out_scale of each output; zero points; bounds of the output."""
+    """`scales`: in_scale * filter_scale / out_scale of each output, `single_scales` in float32; zero points;
+    bounds of the output.
+    """
     given, made = levels_of(tensor(facts, 0)), levels_of(output(facts))
     q = tensor(facts, 1).quantization
     if given is None or made is None or q is None:
         raise ValueError("an operator was accepted without scales")
     scales = [given.scale * scale / made.scale for scale in q.scales]
+    singles = np.float32(given.scale) * np.array(q.scales, np.float32) / np.float32(made.scale)
     kind = ActivationFunctionType[activation_of(facts)]
     low, high = activation_range(kind, made.scale, made.zero_point, TensorType.INT8)
     return {
         "scales": tuple(scales * channels if len(scales) == 1 else scales),
+        "single_scales": tuple(np.broadcast_to(singles, channels).tolist()),
         "in_zero_point": given.zero_point,
         "zero_point": made.zero_point,
         "low": low,
@@ -88,9 +92,10 @@ class Stage(Enum):
     SHIFTS = 1
     FACTORS = 2
     REALS = 3
+    FLOATS = 4
 
 
-ROWS = {Stage.DOUBLES: 3, Stage.SHIFTS: 4, Stage.FACTORS: 5, Stage.REALS: 3}
+ROWS = {Stage.DOUBLES: 3, Stage.SHIFTS: 4, Stage.FACTORS: 5, Stage.REALS: 3, Stage.FLOATS: 2}
 """Ints of an output among the rows of a stage."""
 
 _MOST_RIGHT = 22
@@ -101,10 +106,15 @@ _UNUSED_SCALE = 0.25
 """The scale of lanes behind the last output, whose levels nobody reads: one that every stage takes."""
 
 
-def stage_of(scales: Sequence[float]) -> Stage:
-    """Return the fastest stage that is exact for outputs of these scales, rounded twice as a convolution's
-    are.
+def stage_of(scales: Sequence[float], context: Context, *, is_rounded_once: bool = False) -> Stage:
+    """Return the fastest stage that has the bits of the reference, or of XNNPACK where these are wanted.
+
+    The reference rounds twice, but the sums of a fully connected layer once.
     """
+    if context.rounding == "xnnpack":
+        return Stage.FLOATS
+    if is_rounded_once:
+        return Stage.DOUBLES
     _, shifts = quantize_multipliers(scales)
     return Stage.FACTORS if shifts.min() >= -_MOST_RIGHT and shifts.max() < 0 else Stage.SHIFTS
 
@@ -117,6 +127,9 @@ def stage_rows(stage: Stage, offsets: Array, attributes: Mapping[str, Any], lane
     missing = max(0, int(lanes.max()) + 1 - len(offsets))
     offsets = np.pad(offsets, (0, missing))[lanes]
     scales = np.pad(attributes["scales"], (0, missing), constant_values=_UNUSED_SCALE)[lanes]
+    if stage is Stage.FLOATS:
+        singles = np.pad(attributes["single_scales"], (0, missing))[lanes]
+        return np.concatenate([offsets.astype(np.int32), singles.astype(np.float32).view(np.int32)])
     if stage is Stage.DOUBLES:
         return np.concatenate([offsets.astype(np.int32), scales.view(np.int32)])
     multipliers, shifts = quantize_multipliers(scales.tolist())
