@@ -97,10 +97,13 @@ def row_of(cell: Mapping[str, Any]) -> Row:
     """Return what a report keeps of an object of `farm results --format json`."""
     latency, memory = cell["latency_ms"] or {}, cell["memory_bytes"] or {}
     ratio, delegation, reason = cell["ratio"], cell["delegation"], cell["reason"]
+    accuracy = cell["accuracy"] or {}
     return {name: cell[name] for name in _KEPT} | {
         "reason": reason and f"{reason['code']}: {reason['text']}",
         "delegated": delegation and f"{delegation['delegated_ops']}/{delegation['total_ops']}",
         "p50_ms": latency.get("p50"),
+        "rel_l2": accuracy.get("rel_l2"),
+        "accuracy": accuracy.get("verdict"),
         "init_warm_ms": latency.get("init_warm"),
         "ready_bytes": memory.get("ready"),
         "peak_bytes": memory.get("peak"),

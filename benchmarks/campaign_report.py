@@ -32,7 +32,8 @@ def page(report: Mapping[str, Any]) -> list[str]:
         f"# {report['campaign']}",
         "",
         f"Speed over {baseline} (above 1: faster) with its 95 % interval over blocks of fresh processes,",
-        "verdict and grade, as `farm results` says them. Written by `python -m benchmarks.campaign` from",
+        "verdict, grade, and the relative error over all outputs, as `farm results` says them. Written by",
+        "`python -m benchmarks.campaign` from",
         f"`benchmarks/{report['campaign']}.yaml`.",
         "",
         *(f"- {line}" for line in summary(rows, columns, baseline)),
@@ -94,4 +95,5 @@ def cell(row: Mapping[str, Any] | None) -> str:
     if ratio is None:
         return str(row["reason"] or row["status"]).partition(":")[0]
     interval = "no interval" if ratio["ci95"] is None else "{:.3g} to {:.3g}".format(*ratio["ci95"])
-    return f"{ratio['median']:.3g} ({interval}) {ratio['verdict']}, {row['grade']}"
+    told = f"{ratio['median']:.3g} ({interval}) {ratio['verdict']}, {row['grade']}"
+    return told if row["rel_l2"] is None else f"{told}, error {row['rel_l2']:.1e}"

@@ -76,6 +76,7 @@ def row(delegate, ms=None, speed=None, verdict="faster", **more):
     found = speed and {"median": speed, "ci95": [0.9 * speed, 1.1 * speed], "verdict": verdict}
     of_row = {"model": "net", "threads": 1, "device": "host-cpu", "device_name": "CPU", "reason": None}
     of_cell = {"delegate": delegate, "p50_ms": ms, "ratio": found, "grade": "good" if ms else None}
+    of_cell["rel_l2"] = 2e-3 if speed else None
     return {**of_row, **of_cell, "status": "done" if ms else "unsupported", "reused_from": None, **more}
 
 
@@ -97,7 +98,7 @@ def test_a_report_counts_verdicts_and_takes_the_mean_over_large_float_models_tha
     assert f"- {said} and more, least 2.00 x (net)" in text
     assert "- reused from earlier campaigns: 0 of 11 cells" in text
     assert "| model | threads | base ms | gpu | other |" in text
-    assert "| net | 1 | 10 | 2 (1.8 to 2.2) faster, good | no_device |" in text
+    assert "| net | 1 | 10 | 2 (1.8 to 2.2) faster, good, error 2.0e-03 | no_device |" in text
 
 
 def test_a_delegate_on_several_devices_has_a_column_for_each():
