@@ -177,6 +177,6 @@ def test_products_can_have_the_bits_of_xnnpack(tmp_path_factory):
     for place, (model, x) in enumerate(zip(models, given, strict=True)):
         (found,) = family.outputs(place) or ()
         np.testing.assert_array_equal(found, run_litert(model, [x], "BUILTIN")[0])
-        # The reference rounds a dense layer's sums once, too; here none of them is a tie of the other rounding.
+        # The reference rounds a dense layer's sums once, too; no sum here is its tie.
         is_dense = x.ndim == 2
         assert is_dense or (found != run_litert(model, [x])[0]).any()
