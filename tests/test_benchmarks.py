@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import channel_counts, judge_power_report
+from benchmarks import channel_counts, judge_power_report, kernels
 from benchmarks.corruptions import CORRUPTIONS, STRENGTH, corrupted
 from runtime.judge.agreement import Expected, OutputFacts, judge
 from runtime.judge.arithmetic import Arithmetic
@@ -152,3 +152,26 @@ def test_the_last_report_of_the_judge_meets_its_marks():
     for label, of_label in counts.items():
         share = of_label["caught"] / sum(of_label.values())
         assert share * judge_power_report.KINDS >= judge_power_report.MARK, (label, of_label)
+
+
+def test_the_work_list_has_first_what_loses_most_against_the_roofline():
+    def row(name, time_ns, flops, moved):
+        return {"name": name, "label": "layer", "time_ns": time_ns, "flops": flops, "bytes": moved}
+
+    peaks = {"gflops": 100.0, "gigabytes": 20.0}
+    rows = [
+        row("f32_gemm", 2000, 100_000, 8_000),  # 1000 ns of arithmetic
+        row("f32_copy", 3000, 0, 20_000),  # 1000 ns of traffic
+        row("i8_integer_gemm_product", 1000, 400_000, 0),  # four times the peak: nothing lost
+        row("f32_uncounted", 5000, 0, 0),
+    ]
+    known = {"a": {"rows": rows, "peaks": peaks}, "b": {"rows": rows[:1], "peaks": None}}
+    found = {one["function"]: (one["us"], one["lost_us"]) for one in kernels.work_list(known)}
+    assert next(iter(found)) == "f32_copy"
+    assert found == {
+        "f32_copy": (3.0, 2.0), "f32_gemm": (4.0, 1.0), "i8_integer_gemm_product": (1.0, 0.0),
+        "f32_uncounted": (5.0, 0.0),
+    }  # fmt: skip
+    assert "| `f32_copy` | 1 | 3 | 2 | layer of a, 2 us |" in kernels.page(
+        known, {}, kernels.work_list(known)
+    )

@@ -1,0 +1,136 @@
+"""Lists the kernels of the GPU delegate by the time that they lose against the measured roofline.
+
+    .venv/bin/python -m benchmarks.kernels [--models 'torchvision_*'] [--option precision=bf16 ...]
+
+Profiles each model, kernel by kernel, in a process of its own. A kernel could take what its arithmetic takes
+at the device's peak, or its traffic at that of its memory, whichever is longer (`Peaks` of `farm model
+profile`); what it takes beyond is lost. Kernels that multiply narrow numbers have a multiple of the peak in
+fp32. The list has the functions of all models together, those that lose most first: what to work on. Writes
+benchmarks/results/kernels.json and .md. The machine must run nothing else.
+"""
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.output import (
+    FOLDERS,
+    RESULTS,
+    FailedError,
+    in_a_process,
+    parser,
+    restored,
+    table,
+    write_report,
+)
+from runtime.tools.model_profile.document import document
+from runtime.tools.model_profile.measuring import profile_file
+from tests.tree import tree
+
+FASTER: Final[Mapping[str, int]] = {"i8_integer_gemm": 4, "f32_integer_gemm": 4, "bf16": 2}
+"""Part of a function's name → its arithmetic over that in float32: the products that one instruction adds."""
+
+SHOWN: Final = 40
+"""Functions in the page; the JSON has all. Chosen: behind them little is lost."""
+
+
+def main() -> int:
+    """Profile the models, print, write."""
+    options = parser(__doc__, RESULTS / "kernels.json")
+    options.add_argument("--models", nargs="+", default=["*"], help="globs over names of skeletons")
+    options.add_argument("--option", action="append", default=[], help="NAME=VALUE of the delegate")
+    options.add_argument("--one", help="profile this model alone, and print the profile as JSON")
+    args, began = options.parse_args(), tree()
+    if args.one:
+        print(json.dumps(profiled(args.one, dict(one.split("=", 1) for one in args.option))))
+        return 0
+    profiles, failed = {}, {}
+    for name in names(args.models):
+        print(name, file=sys.stderr)
+        given = (word for one in args.option for word in ("--option", one))
+        try:
+            profiles[name] = in_a_process("kernels", "--one", name, *given)
+        except FailedError as error:
+            failed[name] = str(error)
+    rows = work_list(profiles)
+    lines = page(profiles, failed, rows)
+    write_report(args.out, {"failed": failed, "kernels": rows}, lines, began, status=1 if failed else 0)
+    print("\n".join(lines))
+    return 1 if failed else 0
+
+
+def names(globs: Iterable[str]) -> list[str]:
+    """Return the names of this repository's skeletons that match."""
+    found = {path.stem for folder in FOLDERS for path in folder.glob("*.skel")}
+    return sorted(name for name in found if any(fnmatch(name, one) for one in globs))
+
+
+def profiled(name: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the profile of a model as `farm model profile --json` gives it."""
+    with tempfile.TemporaryDirectory(prefix="farm-kernels-") as folder:
+        path = Path(folder) / "model.tflite"
+        path.write_bytes(restored(name))
+        return document(profile_file(path, "gpu", options), name)
+
+
+def work_list(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the functions of all models take and lose in microseconds, the largest loss first."""
+    found: dict[str, dict[str, Any]] = defaultdict(
+        lambda: {"us": 0.0, "lost_us": 0.0, "launches": 0, "worst": ("", 0.0)}
+    )
+    for model, profile in profiles.items():
+        for row in profile["rows"]:
+            lost = row["time_ns"] - least_ns(row, profile["peaks"])
+            one = found[row["name"]]
+            one["us"] += row["time_ns"] / 1e3
+            one["lost_us"] += max(0.0, lost) / 1e3
+            one["launches"] += 1
+            one["worst"] = max(one["worst"], (f"{row['label']} of {model}", lost / 1e3), key=lambda of: of[1])
+    rows = [{"function": name, **one} for name, one in found.items()]
+    return sorted(rows, key=lambda row: -row["lost_us"])
+
+
+def least_ns(row: Mapping[str, Any], peaks: Mapping[str, float] | None) -> float:
+    """Return the time of a kernel at the roofline; its own where nobody counts its work, or no peak is
+    known.
+    """
+    if peaks is None or not (row["flops"] or row["bytes"]):
+        return float(row["time_ns"])
+    faster = next((rate for part, rate in FASTER.items() if part in row["name"]), 1)
+    return max(row["flops"] / (faster * peaks["gflops"]), row["bytes"] / peaks["gigabytes"])
+
+
+def page(
+    profiles: Mapping[str, Mapping[str, Any]], failed: Mapping[str, str], rows: list[dict[str, Any]]
+) -> list[str]:
+    """Return the lines of a page in Markdown."""
+    peaks = next((one["peaks"] for one in profiles.values() if one["peaks"]), None)
+    whole, lost = sum(row["us"] for row in rows), sum(row["lost_us"] for row in rows)
+    told = "no peaks" if peaks is None else f"{peaks['gflops']:.0f} GFLOP/s, {peaks['gigabytes']:.1f} GB/s"
+    return [
+        "# Kernels by the time that they lose",
+        "",
+        f"{len(profiles)} models; peaks in fp32 and of memory: {told}.",
+        f"All kernels take {whole / 1e3:.1f} ms, of which {lost / 1e3:.1f} ms are beyond the roofline.",
+        "Traffic that stays in a cache may be faster than memory's, and counts as nothing lost.",
+        "Written by `python -m benchmarks.kernels`.",
+        *(f"- failed: {name}: {why}" for name, why in failed.items()),
+        "",
+        *table(
+            ("function", "launches", "us", "lost us", "worst"),
+            (
+                (f"`{row['function']}`", row["launches"], f"{row['us']:.0f}", f"{row['lost_us']:.0f}",
+                 f"{row['worst'][0]}, {row['worst'][1]:.0f} us")
+                for row in rows[:SHOWN]
+            ),
+        ),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
