@@ -102,7 +102,8 @@ def least_ns(row: Mapping[str, Any], peaks: Mapping[str, float] | None) -> float
     if peaks is None or not (row["flops"] or row["bytes"]):
         return float(row["time_ns"])
     faster = next((rate for part, rate in FASTER.items() if part in row["name"]), 1)
-    return max(row["flops"] / (faster * peaks["gflops"]), row["bytes"] / peaks["gigabytes"])
+    arithmetic, traffic = row["flops"] / (faster * peaks["gflops"]), row["bytes"] / peaks["gigabytes"]
+    return float(max(arithmetic, traffic))
 
 
 def page(
