@@ -33,6 +33,7 @@ typedef int unaligned_int __attribute__((ext_vector_type(16), aligned(4)));
 typedef uint unaligned_uint __attribute__((ext_vector_type(16), aligned(4)));
 typedef long unaligned_long __attribute__((ext_vector_type(16), aligned(8)));
 typedef ulong unaligned_ulong __attribute__((ext_vector_type(16), aligned(8)));
+typedef ushort unaligned_ushort __attribute__((ext_vector_type(16), aligned(2)));
 typedef uchar unaligned_uchar __attribute__((ext_vector_type(16), aligned(1)));
 typedef char unaligned_char __attribute__((ext_vector_type(16), aligned(1)));
 #define LOAD16(type, pointer) (*(__global const JOIN(unaligned, type) *)(pointer))

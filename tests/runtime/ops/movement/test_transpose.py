@@ -26,6 +26,8 @@ CASES = [
     transpose("nhwc_to_nchw", (2, 5, 6, 7), [0, 3, 1, 2]),
     transpose("rank3", (4, 5, 6), [2, 0, 1]),
     transpose("rank5", (2, 3, 4, 5, 2), [4, 0, 2, 1, 3]),
+    case("int8_in_blocks", TRANSPOSE,
+         [levels(2, 20, 5, 48, quantization=Q), const([0, 2, 3, 1], np.int32)], [Out(np.int8, Q)], version=2),
     case("int8", TRANSPOSE, [levels(2, 3, 4, 5, quantization=Q), const([0, 3, 1, 2], np.int32)],
          [Out(np.int8, Q)], version=2),
 ]  # fmt: skip

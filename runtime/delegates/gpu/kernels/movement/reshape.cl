@@ -9,8 +9,16 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
     const int first_pixel = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last_pixel = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
 #if ALIKE && DENSE
+    // Output pixels of one vector: what the input has behind their channels, the next pixels, is cut off.
+    const VECTOR(T, 16) lane = (VECTOR(T, 16))(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const int vectors = OUT_CHANNELS + TAIL == 16 ? (PIXELS - 1) * IN_STRIDE + OUT_CHANNELS - 16 : -1;
     for (int p = first_pixel; p < last_pixel; p++) {
         __global T *restrict to = out + OUT_SHIFT + QUOTIENT(p, GROUP) * GROUP_STEP + p * OUT_STRIDE;
+        if (p * IN_STRIDE <= vectors) {
+            const VECTOR(T, 16) v = LOAD16(T, in + p * IN_STRIDE);
+            STORE16(T, lane < (VECTOR(T, 16))(OUT_CHANNELS) ? v : (VECTOR(T, 16))(0), to);
+            continue;
+        }
         COPY_RUN(T, to, in + p * IN_STRIDE, OUT_CHANNELS);
         FILL_RUN(T, to + OUT_CHANNELS, 0, TAIL);
     }

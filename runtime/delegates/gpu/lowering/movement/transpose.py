@@ -88,7 +88,8 @@ def _turned(node: Node, context: Context) -> _Turned | None:
         return None
     before, after = context.value(source), context.value(target)
     read, written = context.layout(source), context.layout(target)
-    if after.type.word != "float" or not (read.padded and written.padded and read.channel_stride == 1):
+    words = ("float",) if suits_groups(context.device) else ("float", "uchar")
+    if after.type.word not in words or not (read.padded and written.padded and read.channel_stride == 1):
         return None
     strides = source_strides(node, context)
     line, pixels = perm.index(len(perm) - 1), [1]
@@ -116,7 +117,7 @@ def _in_blocks(turned: _Turned) -> Candidate:
         **divisor("BLOCKS", blocks),
         **turned.steps,
     }
-    instance = _instance("copies_transposed", "copies_transposed", turned, values)
+    instance = _instance("copies_transposed", "copies_transposed", turned, values, T=turned.after.type.word)
     return Candidate("blocks", (_launch(turned, instance, blocks * turned.others),))
 
 
@@ -133,11 +134,11 @@ def _in_groups(turned: _Turned) -> Candidate:
     return Candidate("groups", (replace(_launch(turned, instance, prod(groups)), groups=groups),))
 
 
-def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int]) -> Instance:
+def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **given: str) -> Instance:
     return Instance(
         f"movement/{stem}.cl",
         instance_name(name),
-        defines(**{"SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression}),
+        defines(**given, **{"SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression}),
         parameters(**values, **turned.source.parameters, **turned.target.parameters),
     )
 
@@ -149,7 +150,7 @@ def _launch(turned: _Turned, instance: Instance, units: int) -> Launch:
         units=units,
         label=f"{turned.node.op.name} {'x'.join(map(str, turned.after.shape))}",
         sources=turned.node.sources,
-        bytes=8 * turned.after.elements,
+        bytes=2 * turned.after.type.size * turned.after.elements,
     )
 
 

@@ -12,7 +12,7 @@
 // their scales and the bias.
 // scales, with REALS: for each image its scale, and the zero point plus 128; images have their own BORDER bytes of `border`.
 // Defines: TILE_M, VECTORS, INSTRUCTION, STAGE (its number in stage.py), NIBBLES, BLOCKED, POINTS (1: pixel p of the output is
-// of pixel p of the input alone).
+// of pixel p of the input alone), DIRECT (1: input that has no sign already, or of few channels).
 // Parameters: PIXELS, TILES, CHANNELS (of the output, padded), DEPTH (ints of a pixel), PANEL_INTS (of a panel's weights),
 // IN_H, IN_W, IN_STRIDE (ints), OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W,
 // PAD_TOP, PAD_LEFT; ZERO_POINT, LOW, HIGH (of the output), or with REALS IMAGE (pixels of an image of the output) and BORDER.
@@ -126,12 +126,21 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
             oy = ends_image ? 0 : oy + ends_row;
             image += ends_image;
         }
+        // Pixels of one line whose windows lie inside of the image are read without further questions.
+        const int right = x[0] + (TILE_M - 1) * STRIDE_W;
+        const bool is_whole = y[0] == y[TILE_M - 1] && x[TILE_M - 1] == right && min(y[0], x[0]) >= 0
+            && y[0] + (FILTER_H - 1) * DILATION_H < IN_H && right + (FILTER_W - 1) * DILATION_W < IN_W;
         for (int ky = 0; ky < FILTER_H; ky++)
             for (int kx = 0; kx < FILTER_W; kx++) {
                 const int dy = ky * DILATION_H, dx = kx * DILATION_W;
                 __global const int *a[TILE_M];
+                __global const int *first_pixel = (__global const int *)in + start[0] + ((long)dy * IN_W + dx) * IN_STRIDE;
                 #pragma unroll
                 for (int i = 0; i < TILE_M; i++) {
+                    if (is_whole) {
+                        a[i] = first_pixel + i * STRIDE_W * IN_STRIDE;
+                        continue;
+                    }
                     const bool inside = (uint)(y[i] + dy) < (uint)IN_H && (uint)(x[i] + dx) < (uint)IN_W;
                     const long place = start[i] + ((long)dy * IN_W + dx) * IN_STRIDE;
                     a[i] = inside ? (__global const int *)in + place : (__global const int *)outside[i];
@@ -151,7 +160,7 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                             sum[i][j] = (int16)0;
                     }
                     w += COLUMNS / 2;
-#elif STAGE == REALS
+#elif DIRECT
                 {
                     const int first = 0, end = DEPTH;
 #else
@@ -186,6 +195,8 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         for (int i = 0; i < TILE_M; i++) {
 #if STAGE == REALS
                             const int16 bytes = (int16)(a[i][k + part]);
+#elif DIRECT
+                            const int16 bytes = (int16)(a[i][k] ^ (int)0x80808080);
 #else
                             const int16 bytes = (int16)(input[i][k - first]);
 #endif

@@ -175,6 +175,7 @@ def _candidate(
                 INSTRUCTION=context.device.multiplies_bytes,
                 STAGE=Stage.REALS.value,
                 POINTS=shape.is_of_points,
+                DIRECT=1,
             ),
             parameters(
                 **shape.parameters,

@@ -44,6 +44,10 @@ them. More takes wider panels, of which the last overlaps more of its neighbour.
 _TILE = 0.5
 """What a tile costs beside its pixels, in pixels: the loads of weights. Chosen as `_PANEL` was."""
 
+_FEW_FOURS = 2
+"""Most ints of a pixel that lose their sign where they are multiplied. Chosen: of more it is cheaper to do so
+once for all columns, of fewer the loop around that costs more than it saves."""
+
 SIGN = 128
 """What is added to an int8 so that it is a byte without a sign."""
 
@@ -265,6 +269,7 @@ def product(node: Node, context: Context) -> Candidate:
                 INSTRUCTION=context.device.multiplies_bytes,
                 STAGE=rounding.value,
                 POINTS=s.is_of_points,
+                DIRECT=panels.fours <= _FEW_FOURS,
             ),
             parameters(
                 **bounds(a),
