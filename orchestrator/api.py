@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from agent.wire.plan import LabelledMetric
 from agent.wire.private_folder import keep_new_files_private
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -113,13 +114,13 @@ def assert_accuracy(
     delegate: str,
     *,
     dataset: str | Path | None = None,
-    metric: Literal["top1", "top5"] = "top1",
+    metric: LabelledMetric = "top1",
     at_least: float | None = None,
     undecided: Literal["fail", "warn"] = "fail",
     how: How | None = None,
 ) -> CellRecord:
-    """Raise `AssertionError` unless the outputs agree with the reference's; with a `dataset` (a `.npz` with
-    `labels`), unless also the share of right predictions is at least `at_least`.
+    """Raise `AssertionError` unless the outputs agree with the reference's; with a `dataset` (as `accuracy:`
+    of a campaign file has it), unless also its figure is at least `at_least`.
 
     The whole 95 % interval of the share must lie above the limit. `undecided`: what to do where the limit
     lies inside it, as with few samples, and where the outputs could not be judged. Raises otherwise as

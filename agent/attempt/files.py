@@ -28,7 +28,8 @@ from agent.processes.left_files import is_left, mark, open_left
 from agent.processes.supervisor import LOG_FILE
 from agent.wire.advice import Advice
 from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
-from agent.wire.measurement import Delegation, LabelledScore, Measurement, ProcessSamples
+from agent.wire.labelled import LabelledScore
+from agent.wire.measurement import Delegation, Measurement, ProcessSamples
 from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
 from agent.wire.profile import Profile
 from runtime.common.durable import write_atomically
@@ -65,6 +66,10 @@ of many thousands. A longer text ends the process."""
 
 LEASE_VARIABLE: Final = "FARM_LEASE_DESCRIPTOR"
 """In the runner's environment: comma-separated numbers of the inherited descriptors that lock the device."""
+
+
+ANSWERS_FILE: Final = "answers.jsonl"
+"""An arm's answers to labelled data: a head, then a line of JSON for each sample."""
 
 
 class AttemptFile(Wire):

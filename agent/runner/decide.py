@@ -280,7 +280,8 @@ def _conclude(arm: Arm, measured: _Comparison) -> None:
     result = over_blocks(result, arm.blocks(base))
     if result.status is Status.DONE and base is not None:
         result = with_figures(result, ratio=measured.ratio(arm, base))
-    for step in later_steps(arm, sensors):
+    other = None if measured.baseline is arm else measured.baseline
+    for step in later_steps(arm, sensors, other):
         try:
             result = result if arm.cancelled else step(result)
         except CancelledError:

@@ -20,16 +20,19 @@ from runtime.errors import (
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
+from runtime.measure.accuracy.errors import DataError
 from runtime.measure.inputs import InputSpecNeededError
 
 
 def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
     """Return the status and the reason that an error gives the attempt's cell.
 
-    The store's path in the error's text, which means nothing to a user, becomes the model's id.
+    The store's paths in the error's text mean nothing to a user: they become the model's id, and words.
     """
     kind = attempt.job.delegate_kind
     text = (str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
+    if attempt.data_path is not None:
+        text = text.replace(attempt.data_path, "labelled data")
     delegation = delegation_of(getattr(error, "delegation", None))
     if isinstance(error, FallbackForbiddenError):
         text = "require_full_delegation forbids that"  # its own text is LiteRT's report of every operator
@@ -66,6 +69,7 @@ _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (FallbackForbiddenError, Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED),
     (UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
     (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
+    (DataError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
     (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
     (DeadlineError, Status.FAILED, ReasonCode.TIMEOUT),
     (NoDeviceError, Status.UNSUPPORTED, ReasonCode.NO_DEVICE),

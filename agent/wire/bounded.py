@@ -45,6 +45,8 @@ MAX_RANK: Final = 32
 """Most dimensions of an input: four times as many as a campaign file may give."""
 MAX_INPUTS: Final = 1024
 """Most inputs of a model that a campaign describes. Real models have at most some dozens."""
+MAX_CHANGES: Final = 100
+"""Changed answers in a result. Chosen: more than anyone reads; some 20 KB."""
 MAX_OUTPUTS: Final = 64
 """Most outputs of a model of which a result has figures of their own. Real models have at most some dozens;
 the verdict covers all of them."""

@@ -31,6 +31,7 @@ from agent.wire.bounded import (
     Text,
     Wire,
 )
+from agent.wire.labelled import LabelledScore
 from agent.wire.profile import Profile
 
 
@@ -326,21 +327,6 @@ class Energy(Wire):
 
     invoke_mj: float | None = None
     note: Text = ""
-
-
-class LabelledScore(Wire):
-    """The number of labelled samples that were right. `verdict` null: no share was required.
-
-    `ci95` is the interval of the share that the model has on such samples; `verdict` judges it by `at_least`.
-    """
-
-    metric: Literal["top1", "top5"]
-    samples: Count
-    right: Count
-    share: float
-    ci95: tuple[float, float] | None = None
-    at_least: float | None = None
-    verdict: Literal["pass", "fail", "inconclusive"] | None = None
 
 
 class Tuning(Wire):

@@ -1,7 +1,7 @@
 """The plan of a cell's measurement: its counts, its labelled data, the data of its inputs."""
 
 import math
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -29,18 +29,43 @@ PROFILE_S: Final = 10.0
 """Seconds of the runs of a profile, about: a slower model gets fewer rounds. Chosen: ten rounds of a model of
 half a second, which runs twice in each."""
 
+LabelledMetric: TypeAlias = Literal[
+    "top1", "top2", "top3", "top4", "top5", "top6", "top7", "top8", "top9", "top10",
+    "mAP", "cosine", "equal", "mae", "rmse", "max_abs",
+]  # fmt: skip
+"""Figures of a model on labelled data: of a classifier, a detector, and of outputs beside the wanted ones."""
+
+LOWER_IS_BETTER: Final = ("mae", "rmse", "max_abs")
+
+Channels = Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
+"""A number for all channels of a picture, or one for each."""
+
 
 class LabelledData(Wire):
-    """Samples of known class (docs/models-yaml.md), which a cell is run on once everything is timed.
+    """Samples whose truth is known (docs/models-yaml.md), which a cell is run on once everything is timed.
 
-    `at_least`: the share below which the whole interval of the right answers must not lie, or the cell fails;
-    None: it is only reported.
+    `at_least`: the figure below which its whole interval must not lie, or the cell fails; `max_drop`: the
+    same of how much it may be worse than the baseline's on the same samples; None: it is only reported.
+    `class_offset`, `mean`, `std`: as `runtime.measure.accuracy.data.Data` has them.
     """
 
     sha256: Sha256
     size_bytes: int = Field(ge=1, le=MAX_COUNT)
-    metric: Literal["top1", "top5"] = "top1"
+    metric: LabelledMetric = "top1"
     at_least: float | None = Field(default=None, ge=0, le=1)
+    max_drop: float | None = Field(default=None, ge=0)
+    class_offset: Integer = 1
+    mean: Channels | None = None
+    std: Channels | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what the file does not ask for, so that the series of older plans go on."""
+        fields: dict[str, Any] = serialise(self)
+        for name in ("max_drop", "class_offset", "mean", "std"):
+            if name in fields and getattr(self, name) == type(self).model_fields[name].default:
+                del fields[name]
+        return fields
 
 
 class ThroughputPlan(Wire):

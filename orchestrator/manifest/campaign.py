@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
-from agent.wire.plan import InputSpec, MeasurePlan
+from agent.wire.plan import InputSpec, LabelledData, LabelledMetric, MeasurePlan
 
 OptionValue: TypeAlias = str | int | float | bool
 
@@ -26,12 +26,29 @@ much (`runtime.common.verdict.DIFFERENT`), so that no number of blocks reaches a
 
 @dataclass(frozen=True, slots=True)
 class DataEntry:
-    """Labelled data of a model, a `.npz` from any source; as `agent.wire.messages.LabelledData` otherwise."""
+    """Labelled data of a model, from any source; as `agent.wire.plan.LabelledData` otherwise."""
 
     source: str
     sha256: str | None = None
-    metric: Literal["top1", "top5"] = "top1"
+    metric: LabelledMetric = "top1"
     at_least: float | None = None
+    max_drop: float | None = None
+    class_offset: int = 1
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    def planned(self, sha256: str, size_bytes: int) -> LabelledData:
+        """Return it as a part of a plan, with the file in the store."""
+        return LabelledData(
+            sha256=sha256,
+            size_bytes=size_bytes,
+            metric=self.metric,
+            at_least=self.at_least,
+            max_drop=self.max_drop,
+            class_offset=self.class_offset,
+            mean=self.mean,
+            std=self.std,
+        )
 
 
 @dataclass(frozen=True, slots=True)

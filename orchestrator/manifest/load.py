@@ -146,6 +146,9 @@ class _Builder:
                 self._add(f"id {model.id!r} is used twice; first on line {seen[model.id]}", *at, "id")
             seen.setdefault(model.id, name.line + 1)
             self._check_source(model, at)
+            if model.accuracy and model.accuracy.max_drop is not None and not self._has_baseline:
+                text = "max_drop needs a baseline to drop from: baseline: {delegate: NAME}"
+                self._add(text, *at, "accuracy", "max_drop")
             limits = written(self._defaults.limits, model.limits)
             counts = self._plan(model.measure, at)
             kinds = tuple(
@@ -169,6 +172,10 @@ class _Builder:
                 signature=model.signature,
                 place=(source.line + 1, source.column + 1),
             )
+
+    @property
+    def _has_baseline(self) -> bool:
+        return self._file.baseline is not None and self._file.baseline.delegate is not None
 
     def _check_source(self, model: Model, at: tuple[int | str, ...]) -> None:
         scheme, colon, rest = model.source.partition(":")
@@ -250,7 +257,8 @@ class _Builder:
 
 
 def _data(form: Accuracy) -> DataEntry:
-    return DataEntry(form.dataset, form.sha256, form.metric, form.at_least)
+    limits = form.at_least, form.max_drop
+    return DataEntry(form.dataset, form.sha256, form.metric, *limits, form.class_offset, form.mean, form.std)
 
 
 def _input(form: Input) -> InputSpec:

@@ -18,6 +18,7 @@ from agent.wire.bounded import (
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
 )
+from agent.wire.plan import LOWER_IS_BETTER, LabelledMetric
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
 from orchestrator.manifest.delegates import DelegateForm, WrittenDelegate
 from orchestrator.manifest.keys import LATER, Entries, Items, Keys, key, required
@@ -314,20 +315,40 @@ class Output(Keys):
 
 
 class Accuracy(Keys):
-    """Labelled samples that a model classifies."""
+    """Samples whose truth is known, on which a model is judged."""
 
-    refused: ClassVar[Mapping[str, str]] = {"samples": LATER, "max_drop": LATER}
+    refused: ClassVar[Mapping[str, str]] = {"samples": LATER}
 
     dataset: _Source = required(
-        "Labelled samples: an .npz file with `inputs` and `labels`, by path or https: address."
+        "Labelled samples, by path or https: address: an .npz file of arrays, or a .zip or .tar of pictures."
     )
     sha256: _Sha256 | None = key("The SHA-256 of the file, which pins it.")
-    metric: Annotated[Literal["top1", "top5"], Choice(("top1", "top5"), "metric")] = key(
-        "The share of samples whose class is the first, or among the first five.", "top1"
+    metric: Annotated[LabelledMetric, Choice(get_args(LabelledMetric), "metric")] = key(
+        "topK: the share of samples whose class is among the first K answers. mAP: COCO's mean average "
+        "precision. The others compare outputs with the wanted ones.",
+        "top1",
     )
     at_least: Annotated[float, Number(0, 1)] | None = key(
-        "The share, from 0 to 1, below which the cell fails."
+        "The figure, from 0 to 1, below which the cell fails; of a metric of which more is better."
     )
+    max_drop: Annotated[float, Number(0)] | None = key(
+        "How much worse than the baseline's the figure may be on the same samples, by the whole interval."
+    )
+    class_offset: Annotated[int, Whole(-LARGEST_INT32, LARGEST_INT32)] = key(
+        "What is added to a detector's class to have the category's id.", 1
+    )
+    mean: Annotated[tuple[Annotated[float, Number()], ...], Items(1, 3)] | None = key(
+        "Mean of the pixels on the scale 0 to 255, for all channels or for each."
+    )
+    std: Annotated[tuple[Annotated[float, Number()], ...], Items(1, 3)] | None = key(
+        "Deviation of the pixels on the scale 0 to 255, for all channels or for each."
+    )
+
+    @model_validator(mode="after")
+    def _limit_has_a_sense(self) -> Accuracy:
+        if self.at_least is not None and self.metric in LOWER_IS_BETTER:
+            raise mistake(f"`at_least` is no limit of {self.metric}, of which less is better; use max_drop")
+        return self
 
 
 class Defaults(Keys):

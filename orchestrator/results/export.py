@@ -245,6 +245,7 @@ def _words(cell: CellRecord) -> dict[str, Any]:
             "labelled.ci95": None if m.labelled.ci95 is None else list(m.labelled.ci95),
             "labelled.at_least": m.labelled.at_least,
             "labelled.verdict": m.labelled.verdict,
+            "labelled.drop": None if m.labelled.drop is None else m.labelled.drop.model_dump(mode="json"),
         }
     return words
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.wire.measurement import LabelledScore
+    from agent.wire.labelled import LabelledScore
 
 NOTHING = "—"
 TIMES = "\u00d7"
@@ -220,6 +220,15 @@ def csv_text(text: str) -> str:
 
 def labelled(score: LabelledScore) -> str:
     """Write a score: `top1 0.72 [0.63 to 0.8] (72 of 100 right), at least 0.7: inconclusive`."""
-    asked = "" if score.at_least is None else f", at least {score.at_least:g}: {score.verdict}"
-    interval = "" if score.ci95 is None else f" [{share(score.ci95[0])} to {share(score.ci95[1])}]"
-    return f"{score.metric} {share(score.share)}{interval} ({score.right} of {score.samples} right){asked}"
+    asked = "" if score.at_least is None else f", at least {score.at_least:g}"
+    count = f"{score.samples} samples" if score.right is None else f"{score.right} of {score.samples} right"
+    text = f"{score.metric} {share(score.share)}{_range(score.ci95)} ({count}){asked}"
+    if (drop := score.drop) is not None:
+        most = "" if drop.max_drop is None else f" (a drop of {drop.max_drop:g} is allowed)"
+        text += f", {drop.value:+.3g}{_range(drop.ci95)} against {drop.baseline}{most}"
+        text += f", {drop.changed} answers changed"
+    return text if score.verdict is None else f"{text}: {score.verdict}"
+
+
+def _range(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" [{share(interval[0])} to {share(interval[1])}]"

@@ -352,21 +352,21 @@ METRICS: tuple[Metric, ...] = (
         "Error over its bound, of the rule and the output that come nearest to it: 1 is at the bound.",
     ),
     _labelled(
-        "samples", "labelled samples", "1", "none", "Samples of known class that the model was run on."
+        "samples", "labelled samples", "1", "none", "Samples of known truth that the model was run on."
     ),
     _labelled(
         "right",
         "right answers",
         "1",
         "higher",
-        "Samples whose class is the first answer (`top1`) or among the first five (`top5`).",
+        "Samples whose class is among the first K answers (`topK`); none where no sample is right or wrong.",
     ),
     _labelled(
         "share",
         "share right",
         "1",
         "higher",
-        "Right answers divided by labelled samples.",
+        "Right answers divided by labelled samples, or the other figure that `labelled.metric` names.",
         text.share,
         _share_in_table,
     ),

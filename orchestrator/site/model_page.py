@@ -16,6 +16,7 @@ from orchestrator.site.cell_view import cell_view, column_name
 from orchestrator.site.figures import figures, with_interval
 from orchestrator.site.pages import Facts
 from orchestrator.site.plots import range_plot
+from orchestrator.site.variants import variant_rows
 
 _MOST_OTHERS = 50
 """Other measurements of a file that its page lists, the newest: about a screen. A campaign of every
@@ -48,6 +49,7 @@ def model_page(archive: Archive, campaign: CampaignRecord, model: str, facts: Fa
         "rows": [_row(cell, baselines, notes) for cell in own],
         "footnotes": notes.listed(),
         "plot": range_plot(_drawn(own)),
+        "variants": variant_rows(own, cells),
         "others": [(found, cell, cell_view(cell, None)) for found, cell in others[:_MOST_OTHERS]],
         "other_count": len(others),
     }

@@ -8,6 +8,7 @@ an agent, nor quoted in a message.
 from __future__ import annotations
 
 import re
+import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -58,7 +59,12 @@ def _licences() -> Mapping[str, str]:
 Requirement = Callable[[BinaryIO, str], None]
 """Raises `UsageError`, naming the file by its second argument, for content of another kind."""
 
-LABELS_MEMBER: Final = "labels.npy"
+TRUTHS: Final = frozenset({"ground_truth.txt", "instances.json"})
+"""Files with the truth of a data set of pictures (`runtime.measure.accuracy.data`)."""
+
+_TAR_MAGIC: Final = b"ustar"
+_TAR_MAGIC_AT: Final = 257
+"""Offset of the magic in the first header of a tar (POSIX.1-1988)."""
 
 _IDENTIFIER_END: Final = 8
 """Bytes up to the end of a FlatBuffer's file identifier, which follows the offset of its root table."""
@@ -79,7 +85,10 @@ def require_model(file: BinaryIO, what: str) -> None:
 
 
 def require_labelled_data(file: BinaryIO, what: str) -> None:
-    """Raise `UsageError` unless the archive has the arrays; they are read only where the model runs."""
+    """Raise `UsageError` unless it has pictures or arrays; they are read only where the model runs."""
+    if _is_tar(file):
+        _require_truth(file, what)
+        return
     try:
         if file.read(len(_ZIP_STARTS[0])) not in _ZIP_STARTS:
             raise zipfile.BadZipFile("it is no zip archive")
@@ -87,21 +96,44 @@ def require_labelled_data(file: BinaryIO, what: str) -> None:
             names = {member.filename for member in archive.infolist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise UsageError(
-            f"{what}: labelled data is a .npz file (numpy.savez), and this file is not one: {error}"
+            f"{what}: labelled data is a .npz file (numpy.savez), or a .zip or .tar of pictures, and this "
+            f"file is neither: {error}"
         ) from error
-    if LABELS_MEMBER not in names or len(names) < 2:
-        arrays = sorted(name for name in names if name.endswith(".npy"))
+    if not TRUTHS.isdisjoint(names):
+        return
+    arrays = sorted(name for name in names if name.endswith(".npy"))
+    if len(arrays) < 2:
         raise UsageError(
-            f"{what}: labelled data has an array 'labels' and one per input (or 'inputs'); "
-            f"this has {', '.join(arrays) or 'no array'}"
+            f"{what}: labelled data has an array 'labels', or the wanted outputs, and one per input (or "
+            f"'inputs'), or pictures with {' or '.join(sorted(TRUTHS))}; this has "
+            f"{', '.join(arrays) or 'neither'}"
         )
+
+
+def _require_truth(file: BinaryIO, what: str) -> None:
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            names = {member.name.removeprefix("./") for member in archive}
+    except (OSError, ValueError, tarfile.TarError) as error:
+        raise UsageError(f"{what}: a damaged .tar: {error}") from error
+    if TRUTHS.isdisjoint(names):
+        raise UsageError(f"{what}: a .tar of pictures has {' or '.join(sorted(TRUTHS))}; this has neither")
+
+
+def _is_tar(file: BinaryIO) -> bool:
+    """Whether a file is a tar archive; it is read from its begin afterwards."""
+    file.seek(_TAR_MAGIC_AT)
+    magic = file.read(len(_TAR_MAGIC))
+    file.seek(0)
+    return magic == _TAR_MAGIC
 
 
 def require_either(file: BinaryIO, what: str) -> None:
     """Raise `UsageError` for what is neither a model nor labelled data: all that other machines upload."""
     start = file.read(_IDENTIFIER_END)
     file.seek(0)
-    if start.startswith(_ZIP_STARTS):
+    if start.startswith(_ZIP_STARTS) or _is_tar(file):
+        file.seek(0)
         require_labelled_data(file, what)
     else:
         require_model(file, what)

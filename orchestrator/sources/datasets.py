@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agent.wire.plan import LabelledData
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest.campaign import Campaign, DataEntry, ModelEntry
 from orchestrator.sources import labelled
@@ -50,6 +49,9 @@ def with_data(
 def require_fit(model: ModelEntry, store: Store, sha256: str, data: StoredFile) -> None:
     """Raise `UsageError` for labelled data that does not fit its model; `sha256`: the model's file."""
     where = f"{model.id}: labelled data {model.data.source if model.data else ''}"
+    if not labelled.is_arrays(store.path(data.sha256)):
+        # What the pictures say is read where the model runs.
+        return
     try:
         arrays = labelled.headers(store.path(data.sha256))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
@@ -59,7 +61,8 @@ def require_fit(model: ModelEntry, store: Store, sha256: str, data: StoredFile) 
     except ValueError:
         # Its cells end with the reader's reason.
         return
-    why = None if parsed is None else labelled.misfit(parsed, arrays, model.inputs)
+    metric = model.data.metric if model.data else "top1"
+    why = None if parsed is None else labelled.misfit(parsed, arrays, model.inputs, metric)
     if why is not None:
         raise UsageError(f"{where}: {why}")
 
@@ -69,7 +72,5 @@ def _without_data(model: StoredModel, reason: str) -> StoredModel:
 
 
 def _planned(model: ModelEntry, data: DataEntry, file: StoredFile) -> ModelEntry:
-    judged_by = LabelledData(
-        sha256=file.sha256, size_bytes=file.size_bytes, metric=data.metric, at_least=data.at_least
-    )
+    judged_by = data.planned(file.sha256, file.size_bytes)
     return replace(model, plan=model.plan.model_copy(update={"labelled": judged_by}))

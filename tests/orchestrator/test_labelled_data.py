@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,9 +77,14 @@ def test_a_model_whose_data_cannot_be_reached_is_not_measured_without_it(tmp_pat
     ("accuracy", "said"),
     [
         ("accuracy: {metric: top1}", "dataset"),
-        ("accuracy: {dataset: d.npz, metric: top2}", "unknown metric 'top2'"),
+        ("accuracy: {dataset: d.npz, metric: top20}", "unknown metric 'top20'"),
         ("accuracy: {dataset: d.npz, at_least: 85}", "at most 1"),
-        ("accuracy: {dataset: d.npz, max_drop: 1}", "not supported by this version"),
+        ("accuracy: {dataset: d.npz, max_drop: 0.01}", "max_drop needs a baseline to drop from"),
+        (
+            "accuracy: {dataset: d.npz, metric: mae, at_least: 0.5}",
+            "no limit of mae, of which less is better",
+        ),
+        ("accuracy: {dataset: d.npz, mean: [1, 2, 3, 4]}", "expected 1 to 3 items, found 4"),
         ("accuracy: {data: d.npz}", "did you mean 'dataset'"),
     ],
 )
@@ -93,10 +102,34 @@ def test_data_that_is_not_there_is_missed_before_anything_is_stored(tmp_path: Pa
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / "digits.npz").write_text("no archive")
-    with pytest.raises(UsageError, match="this file is not one"):
+    with pytest.raises(UsageError, match=r"or a \.zip or \.tar of pictures, and this file is neither"):
         planned(tmp_path)
     save(tmp_path, inputs=np.zeros(3))
     with pytest.raises(UsageError, match=r"an array 'labels'.*this has inputs\.npy"):
+        planned(tmp_path)
+
+
+@pytest.mark.parametrize("truth", ["ground_truth.txt", "./instances.json"])
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_an_archive_of_pictures_is_data_if_it_has_their_truth(tmp_path: Path, kind: str, truth: str) -> None:
+    def archive(*names: str) -> None:
+        content = b"cat"
+        with (tmp_path / "digits.npz").open("wb") as file:
+            if kind == "zip":
+                with zipfile.ZipFile(file, "w") as made:
+                    for name in names:
+                        made.writestr(name.removeprefix("./"), content)
+                return
+            with tarfile.open(fileobj=file, mode="w") as tar:
+                for name in names:
+                    member = tarfile.TarInfo(name)
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+
+    archive("a.png", truth)
+    assert planned(tmp_path).labelled is not None
+    archive("a.png", "secrets.txt")
+    with pytest.raises(UsageError, match=r"ground_truth.txt or instances.json; this has neither"):
         planned(tmp_path)
 
 
@@ -106,21 +139,29 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
         ({"labels": np.arange(3), "inputs": np.zeros((3, 8))}, None),
         ({"labels": np.arange(3), "input": np.zeros((3, 2, 4))}, None),
         ({"labels": np.arange(3), "inputs": np.zeros((3, 9))}, r"samples of \[9\].*'input' takes \[1, 8\]"),
-        ({"labels": np.arange(3), "inputs": np.zeros((2, 8))}, r"shape \[2, 8\]; there are 3 labels"),
+        (
+            {"labels": np.arange(3), "inputs": np.zeros((2, 8))},
+            r"shape \[2, 8\]; there are 3 samples of",
+        ),
         ({"labels": np.arange(3), "x": np.zeros((3, 8)), "y": np.zeros(3)}, "input 'input'; there are: x, y"),
         (
             {"labels": np.zeros(3), "inputs": np.zeros((3, 8))},
             r"must be integers.*real numbers of shape \[3\]",
         ),
+        ({"labels": np.arange(3), "inputs": np.zeros((3, 8)), "metric": "top8"}, "top8 .* with 8 classes"),
+        ({"outputs": np.zeros((3, 8)), "inputs": np.zeros((3, 8)), "metric": "cosine"}, None),
+        ({"labels": np.arange(3), "inputs": np.zeros((3, 8)), "metric": "mae"}, "for the model's output"),
+        ({"outputs": np.zeros((3, 8)), "inputs": np.zeros((3, 8))}, "no array 'labels', which top5 needs"),
         ({"labels": np.array([None]), "inputs": np.zeros((1, 8))}, r"of another type of shape \[1\]"),
     ],
 )
 def test_data_that_does_not_fit_its_model_is_refused_before_anything_is_measured(
-    tmp_path: Path, arrays: dict[str, np.ndarray], said: str | None
+    tmp_path: Path, arrays: dict[str, Any], said: str | None
 ) -> None:
     (tmp_path / "m.tflite").write_bytes(unary_model(size=8))
+    metric = arrays.pop("metric", "top5")
     save(tmp_path, **arrays)
-    campaign = load_manifest(write(tmp_path, ACCURACY))
+    campaign = load_manifest(write(tmp_path, f"accuracy: {{dataset: digits.npz, metric: {metric}}}"))
     if said is None:
         assert _with_data(campaign, tmp_path)[0].models[0].plan.labelled is not None
         return

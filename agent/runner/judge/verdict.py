@@ -18,11 +18,11 @@ from agent.runner.judge.stages import device_time, init_stages, memory_stages, n
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
 from agent.wire.advice import Advice
+from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import (
     BlockFigure,
     Energy,
     InitStages,
-    LabelledScore,
     Latency,
     Measurement,
     ProcessSamples,
@@ -126,15 +126,23 @@ def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerRe
 
 
 def scored(result: RunnerResult, score: LabelledScore) -> RunnerResult:
-    """Add the labelled score to the result. Too few right answers make it a wrong output."""
+    """Add the labelled score to the result. One that is too low makes it a wrong output."""
     result = with_figures(result, labelled=score)
     if score.verdict != "fail" or result.status is not Status.DONE:
         return result
-    said = f"{score.right} of {score.samples} right ({score.share:.4g}"
-    said += ")" if score.ci95 is None else f", with 95 % certainty at most {score.ci95[1]:.4g})"
-    text = f"labelled data, {score.metric}: {said}; at least {score.at_least:g} was asked for"
+    count = "" if score.right is None else f"{score.right} of {score.samples} right, "
+    text = f"labelled data, {score.metric}: {count}{score.share:.4g}{_within(score.ci95)}"
+    if score.at_least is not None:
+        text += f"; at least {score.at_least:g} was asked for"
+    if (drop := score.drop) is not None and drop.max_drop is not None:
+        text += f"; {drop.value:+.4g}{_within(drop.ci95)} against {drop.baseline}"
+        text += f", where a drop of {drop.max_drop:g} is allowed"
     reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=text)
     return result.model_copy(update={"status": Status.FAILED, "reason": reason})
+
+
+def _within(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" [{interval[0]:.4g} to {interval[1]:.4g}]"
 
 
 def not_measured(failure: Failure) -> RunnerResult:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
-from agent.attempt.files import AttemptFile, LabelledReport
+from agent.attempt.files import ANSWERS_FILE, AttemptFile, LabelledReport
 from agent.runner.opening import input_rules, opener_of
 from agent.runner.passes.process_frame import Tell, send_report
-from agent.wire.measurement import LabelledScore
-from runtime.measure.accuracy.intervals import judged_share, share_interval
-from runtime.measure.labelled import count_right, load_labelled
-
-BEST: Final = {"top1": 1, "top5": 5}
-"""How many of the highest outputs a metric looks at: the right class must be among them."""
+from agent.wire.labelled import LabelledScore
+from runtime.measure.accuracy.answers import read_answers
+from runtime.measure.accuracy.data import Data
+from runtime.measure.accuracy.evaluating import evaluate
+from runtime.measure.accuracy.intervals import judged_share
+from runtime.measure.accuracy.scores import scores
 
 _PROGRESS_STEPS = 20
 """How often progress is told over all samples. Chosen: each time costs one small message between two samples,
@@ -21,32 +20,49 @@ and a step of 5 % is as fine as a watcher can use."""
 
 
 def labelled_process(job_file: Path, folder: Path, descriptor: int) -> None:
-    """Count the right answers in this process and send: the score or the failure."""
+    """Answer the samples in this process and send: the score or the failure."""
     send_report(LabelledReport, job_file, folder, descriptor, _scored)
 
 
-def _scored(attempt: AttemptFile, _folder: Path, tell: Tell) -> LabelledReport:
+def _scored(attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
     job, asked = attempt.job, attempt.job.plan.labelled
     assert asked is not None
     assert attempt.data_path is not None
     tell("labelled data")
-    samples = load_labelled(Path(attempt.data_path))
-    count = len(samples.labels)
 
-    def told(done: int) -> None:
+    def told(done: int, count: int) -> None:
         if done % max(1, count // _PROGRESS_STEPS) == 0:
             tell(f"labelled data: {done} of {count}")
 
-    rules = input_rules(job.inputs)
-    right = count_right(opener_of(attempt, {}), attempt.model_path, samples, BEST[asked.metric], rules, told)
-    interval = share_interval(right, count)
+    data = Data(
+        Path(attempt.data_path),
+        metric=asked.metric,
+        class_offset=asked.class_offset,
+        mean=asked.mean,
+        std=asked.std,
+    )
+    answers = folder / LabelledReport.name / ANSWERS_FILE
+    found = evaluate(
+        opener_of(attempt, {}),
+        Path(attempt.model_path),
+        data,
+        answers,
+        {},
+        told,
+        input_rules(job.inputs),
+        {spec.name: (spec.kind, spec.role) for spec in job.plan.outputs},
+    )
+    chief = next(one for one in scores(found.head, read_answers(answers)) if one.metric == asked.metric)
+    judged = None
+    if asked.at_least is not None and chief.interval is not None:
+        judged = judged_share(chief.interval, asked.at_least)
     score = LabelledScore(
         metric=asked.metric,
-        samples=count,
-        right=right,
-        share=right / count,
-        ci95=interval,
+        samples=chief.samples,
+        right=chief.right,
+        share=chief.value,
+        ci95=chief.interval,
         at_least=asked.at_least,
-        verdict=None if asked.at_least is None else judged_share(interval, asked.at_least),
+        verdict=judged,
     )
     return LabelledReport(score=score)

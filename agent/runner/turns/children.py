@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from agent.attempt import runlog
 from agent.attempt.files import (
+    ANSWERS_FILE,
     CANCEL_SIGNAL,
     AttemptFile,
     Failure,
@@ -39,7 +40,7 @@ from agent.processes.supervisor import Launch, start
 from agent.runner.channel import Answer, Channel, ClosedError
 from agent.runner.judge.references import NotMade
 from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
-from agent.wire.measurement import LabelledScore
+from agent.wire.labelled import LabelledScore
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.measure.reference import ReferenceKind
 
@@ -85,11 +86,14 @@ class Children:
         return found[0]
 
     def labelled(self, environment: Mapping[str, str]) -> LabelledScore:
-        """Run the process for the labelled data. Raises `FailedError`."""
+        """Run the process for the labelled data, and take over its answers. Raises `FailedError`."""
         report = self.run_pass(LabelledReport, environment)
         if report.failure is not None or report.score is None:
             nothing = Reason(code=ReasonCode.RUNNER_ERROR, text=f"{report.who} reported nothing")
             raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
+        made = self.folder / LabelledReport.name / ANSWERS_FILE
+        with contextlib.suppress(OSError), open_left(made):
+            made.replace(self.folder / ANSWERS_FILE)
         return report.score
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:

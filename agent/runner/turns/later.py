@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from agent.attempt.files import ProfileReport, RunnerResult, SustainedReport, ThroughputReport
+from agent.attempt.files import (
+    ANSWERS_FILE,
+    ProfileReport,
+    RunnerResult,
+    SustainedReport,
+    ThroughputReport,
+)
 from agent.runner.advice import with_times
+from agent.runner.judge.drop import with_drop
 from agent.runner.judge.verdict import scored, with_figures
 from agent.runner.passes.profile import profile_of
 from agent.runner.passes.sustained import sustained
@@ -15,10 +23,13 @@ from agent.runner.turns.arm import Arm
 from agent.wire.messages import Status
 
 
-def later_steps(arm: Arm, sensors: Telemetry) -> Iterator[Callable[[RunnerResult], RunnerResult]]:
+def later_steps(
+    arm: Arm, sensors: Telemetry, base: Arm | None
+) -> Iterator[Callable[[RunnerResult], RunnerResult]]:
     """Yield what was asked for behind the timed processes, and what heats the machine behind the other pass.
 
-    Each step returns the result with more in it. It raises `CancelledError`, `FailedError`.
+    Each step returns the result with more in it. It raises `CancelledError`, `FailedError`. `base`: the
+    baseline, which has ended, of another arm.
     """
     plan = arm.job.plan
 
@@ -42,13 +53,23 @@ def later_steps(arm: Arm, sensors: Telemetry) -> Iterator[Callable[[RunnerResult
         report = arm.children.run_pass(SustainedReport, arm.environments[0])
         return with_figures(result, sustained=sustained(report, arm.attempt, sensors))
 
-    if not arm.attempt.reported:
-        return
-    if plan.throughput is not None:
-        yield in_flight
-    if plan.profile is not None:
-        yield one_by_one
-    if plan.sustained_s is not None:
-        yield without_pause
-    if plan.labelled is not None:
-        yield lambda result: scored(result, arm.children.labelled(arm.environments[0]))
+    labelled = partial(_labelled, arm, base)
+    steps: list[tuple[object, Callable[[RunnerResult], RunnerResult]]] = [
+        (plan.throughput, in_flight),
+        (plan.profile, one_by_one),
+        (plan.sustained_s, without_pause),
+        (plan.labelled, labelled),
+    ]
+    if arm.attempt.reported:
+        yield from (step for asked, step in steps if asked is not None)
+    elif plan.labelled is not None and plan.labelled.max_drop is not None:
+        # What others may drop by is known by the answers of a baseline that is not reported, too.
+        yield labelled
+
+
+def _labelled(arm: Arm, base: Arm | None, result: RunnerResult) -> RunnerResult:
+    score, data = arm.children.labelled(arm.environments[0]), arm.job.plan.labelled
+    if base is not None and data is not None:
+        answers, theirs = (one.folder / ANSWERS_FILE for one in (arm, base))
+        score = with_drop(score, answers, base.name, theirs, data.max_drop)
+    return scored(result, score)

@@ -181,8 +181,9 @@ def _accuracy(plan: MeasurePlan, store: Store) -> tuple[dict[str, Any], Mismatch
         return {}, Mismatch(
             "data", "labelled", f"sha256 {data.sha256[:12]}", "not in the store, and left out"
         )
-    found = {"dataset": str(store.path(data.sha256).absolute()), "sha256": data.sha256, "metric": data.metric}
-    return found | ({} if data.at_least is None else {"at_least": data.at_least}), None
+    # What is left out has its default; there is no baseline to drop from.
+    asked = data.model_dump(mode="json", exclude_defaults=True, exclude={"size_bytes", "max_drop"})
+    return {"dataset": str(store.path(data.sha256).absolute()), "metric": data.metric} | asked, None
 
 
 def _choices(

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.wire.plan import LabelledData
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import require_budget
@@ -187,10 +186,5 @@ def _with_data(entry: ModelEntry, model: SentModel) -> ModelEntry:
         return entry
     if model.data is None:
         raise UsageError(f"model {entry.id}: its labelled data was not sent")
-    judged_by = LabelledData(
-        sha256=model.data.sha256,
-        size_bytes=model.data.size_bytes,
-        metric=entry.data.metric,
-        at_least=entry.data.at_least,
-    )
+    judged_by = entry.data.planned(model.data.sha256, model.data.size_bytes)
     return replace(entry, plan=entry.plan.model_copy(update={"labelled": judged_by}))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.wire.bounded import MAX_OUTPUTS
-from agent.wire.measurement import Accuracy, LabelledScore, Measurement, OutputAccuracy
+from agent.wire.labelled import LabelledScore
+from agent.wire.measurement import Accuracy, Measurement, OutputAccuracy
 from orchestrator.results.imports.reports import NOT_JUDGED, Figures, ImportedResult, NotReadableError
 
 _NUMBER: Final = r"([0-9.]{1,40}(?:e[+-]?[0-9]{1,4})?)"
@@ -112,10 +113,19 @@ def _with_ranks(measurement: Measurement, shares: Mapping[str, float]) -> Measur
     return measurement.model_copy(update={"labelled": score})
 
 
+def _with_precision(measurement: Measurement, found: Mapping[str, float]) -> Measurement:
+    """Return it with the mean average precision. Raises `NotReadableError` for one that is none."""
+    value = found["Overall"]
+    if not 0.0 <= value <= 1.0:
+        raise NotReadableError("an average precision that is not between 0 and 1")
+    score = LabelledScore(metric="mAP", samples=measurement.samples, right=None, share=value)
+    return measurement.model_copy(update={"labelled": score})
+
+
 _TOOLS: Final[Mapping[str, tuple[str, str, Callable[[Measurement, Mapping[str, float]], Measurement]]]] = {
     "inference-diff": ("output", "Test run", _with_differences),
     "image-classification": ("best", "Inference", _with_ranks),
-    "object-detection": ("overall", "Inference", lambda measurement, _: measurement),
+    "object-detection": ("overall", "Inference", _with_precision),
 }
 """By tool: the kind of its list, the latency that is the model's, and what the list adds to it."""
 

@@ -35,7 +35,7 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A detection; bit i of `right` and of `ignored` is for the i-th overlap, None before matching."""
+    """A detection; bit i of `right` and of `ignored` is for the i-th overlap, 0 before matching."""
 
     category: int
     score: float
@@ -102,6 +102,18 @@ class _Class:
     images: array[int] = field(default_factory=lambda: array("i"))
     object_images: array[int] = field(default_factory=lambda: array("i"))
     objects: array[int] = field(default_factory=lambda: array("i"))
+    is_sorted: bool = True
+
+    def sort(self) -> None:
+        """Put the best detection first; of equal ones the first that was added."""
+        if self.is_sorted:
+            return
+        order = np.argsort(-np.frombuffer(self.scores), kind="stable")
+        for values in (self.scores, self.right, self.ignored, self.images):
+            ordered = np.frombuffer(values, values.typecode)[order].tobytes()
+            del values[:]
+            values.frombytes(ordered)
+        self.is_sorted = True
 
 
 class Curves:
@@ -119,6 +131,7 @@ class Curves:
             one.right.append(right)
             one.ignored.append(ignored)
             one.images.append(self.images)
+            one.is_sorted = False
         for category, count in objects.items():
             one = self._classes.setdefault(category, _Class())
             one.object_images.append(self.images)
@@ -141,18 +154,18 @@ def _precision(one: _Class, weights: Reals) -> Reals | None:
     objects = float(weights[np.frombuffer(one.object_images, np.intc)] @ np.frombuffer(one.objects, np.intc))
     if not objects:
         return None
-    order = np.argsort(-np.frombuffer(one.scores), kind="stable")
-    if not order.size:
+    if not one.scores:
         return np.zeros(len(OVERLAPS))
-    weight = weights[np.frombuffer(one.images, np.intc)][order]
+    one.sort()
+    weight = weights[np.frombuffer(one.images, np.intc)]
     bits = 1 << np.arange(len(OVERLAPS))[:, None]
-    right = (np.frombuffer(one.right, np.uint16)[order] & bits) != 0
-    ignored = (np.frombuffer(one.ignored, np.uint16)[order] & bits) != 0
+    right = (np.frombuffer(one.right, np.uint16) & bits) != 0
+    ignored = (np.frombuffer(one.ignored, np.uint16) & bits) != 0
     true, false = (right * weight).cumsum(axis=1), ((~right & ~ignored) * weight).cumsum(axis=1)
     precision = true / (true + false + np.spacing(1))
     envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     made = np.zeros(len(OVERLAPS))
     for row in range(len(OVERLAPS)):
         places = np.searchsorted(true[row] / objects, _RECALLS, side="left")
-        made[row] = envelope[row][places[places < order.size]].sum() / _RECALLS.size
+        made[row] = envelope[row][places[places < weight.size]].sum() / _RECALLS.size
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -62,23 +63,24 @@ class Classification:
     def __init__(
         self,
         files: Files,
-        truth: Sequence[tuple[str, str]],
+        pictures: Sequence[str],
+        truth: Sequence[str],
         labels: Sequence[str],
         port: PictureInput,
         normalisation: Normalisation,
     ) -> None:
-        """`truth`: each picture's name and label. Raises `DataError` for a label that no class has."""
+        """`truth`: the label of each picture. Raises `DataError` for a label that no class has."""
         if not truth:
             raise DataError(f"{files.path}: there is no picture (.jpg, .jpeg, .png)")
         known: dict[str, list[int]] = {}
         for number, label in enumerate(labels):
             known.setdefault(label, []).append(number)
-        for name, label in truth:
+        for name, label in zip(pictures, truth, strict=True):
             if label not in known:
                 raise DataError(f"{files.where(name)}: its label {label!r} is none of the model's")
         self.head = {"task": "classification", "best": places(len(labels))}
         self._classes = {label: frozenset(numbers) for label, numbers in known.items()}
-        self._files, self._truth = files, truth
+        self._files, self._pictures, self._truth = files, pictures, truth
         self._port, self._normalisation = port, normalisation
 
     @property
@@ -89,7 +91,7 @@ class Classification:
     def samples(self, start: int) -> Iterator[Sample]:
         """Yield the pictures from this number on."""
         files = self._files
-        for name, label in self._truth[start:]:
+        for name, label in islice(zip(self._pictures, self._truth, strict=True), start, None):
             pixels = decoded(files.read(name), files.where(name), is_grey=self._port.channels == 1)
             value = self._port.value(cropped(pixels, CROP), self._normalisation)
             yield Sample(name, (value,), self._classes[label])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +17,7 @@ from runtime.measure.accuracy.errors import DataError
 from runtime.measure.accuracy.ground_truth import GroundTruth, read_coco, read_text_proto
 from runtime.measure.accuracy.pictures import Files, Normalisation, PictureInput
 from runtime.measure.accuracy.task import Detail, Task
-from runtime.measure.accuracy.tensors import METRICS, ArrayTask
+from runtime.measure.accuracy.tensors import METRICS, ArrayTask, is_arrays
 from runtime.model.graph import Model
 from runtime.model.normalisation import picture_normalisation
 
@@ -60,7 +62,7 @@ def make_task(
 
     `model`: its graph, None where only the delegate can read it. Raises `DataError` and `OSError`.
     """
-    if data.path.suffix == ".npz":
+    if is_arrays(data.path):
         return _of_arrays(data, inputs, outputs)
     files = Files(data.path)
     port, normalisation = PictureInput.of(inputs), _normalisation(data, model)
@@ -79,7 +81,8 @@ def make_task(
     if data.metric is not None:
         check_places(data.metric, classes)
     labels = _labels(data, files, classes)
-    return Classification(files, _labelled_pictures(data, files, where, content), labels, port, normalisation)
+    named = _labelled_pictures(data, files, where, content)
+    return Classification(files, *named, labels, port, normalisation)
 
 
 def _of_arrays(data: Data, inputs: Sequence[Detail], outputs: Sequence[Detail]) -> Task:
@@ -118,7 +121,8 @@ def _truth(data: Data, files: Files) -> tuple[str, bytes]:
 
 def _lines(content: bytes, where: str) -> list[str]:
     try:
-        return content.decode().splitlines()
+        # Of equal lines one is kept: a large data set repeats a few labels.
+        return [sys.intern(line) for line in content.decode().splitlines()]
     except UnicodeDecodeError as error:
         raise DataError(f"{where}: no text in UTF-8: {error}") from error
 
@@ -150,16 +154,17 @@ def _check_labels(data: Data, truth: GroundTruth, where: str) -> None:
                 )
 
 
-def _labelled_pictures(data: Data, files: Files, where: str, content: bytes) -> list[tuple[str, str]]:
+def _labelled_pictures(
+    data: Data, files: Files, where: str, content: bytes
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of pictures and the label of each."""
     pictures, labels = files.pictures, _lines(content, where)
     if len(labels) != len(pictures):
         raise DataError(f"{where}: {len(labels)} labels; {files.path} has {len(pictures)} pictures")
-    kept = [
-        pair
-        for number, pair in enumerate(zip(pictures, labels, strict=True), 1)
-        if number not in data.left_out
-    ]
-    return kept[: data.most or None]
+    if data.left_out:
+        kept = [number not in data.left_out for number in range(1, len(pictures) + 1)]
+        pictures, labels = tuple(compress(pictures, kept)), list(compress(labels, kept))
+    return pictures[: data.most or None], labels[: data.most or None]
 
 
 def _kinds(model: Model | None, outputs: Sequence[Detail], stated: Stated | None) -> tuple[OutputKind, ...]:

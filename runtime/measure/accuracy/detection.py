@@ -11,7 +11,7 @@ import numpy as np
 from runtime.delegates.base import Array
 from runtime.judge.detections import Detections
 from runtime.judge.kinds import ROLES, OutputKind, Role
-from runtime.measure.accuracy.average_precision import Detection, matched, overlaps
+from runtime.measure.accuracy.average_precision import OVERLAPS, Detection, matched, overlaps
 from runtime.measure.accuracy.errors import DataError
 from runtime.measure.accuracy.ground_truth import GroundTruth, Scene
 from runtime.measure.accuracy.pictures import Files, Normalisation, PictureInput, decoded
@@ -125,7 +125,7 @@ class DetectionTask:
             return
         shares = overlaps(sure, scene.objects)
         for one, row in zip(sure, shares, strict=True):
-            if row.max() >= 0.5:  # the narrowest of COCO's bounds
+            if row.max() >= OVERLAPS[0]:
                 self._offsets[scene.objects[int(row.argmax())].category - one.category] += 1
         right = self._offsets[0]
         difference, count = max(self._offsets.items(), key=lambda item: item[1])

@@ -47,8 +47,11 @@ class Files:
         self._places: dict[str, tuple[int, int]] = {}
         """Offset and size of a tar's members: a `TarInfo` of each would be ten times as much."""
         if path.is_dir():
-            found = (Path(at, name) for at, _, names in os.walk(path) for name in names)
-            self.names = tuple(sorted(file.relative_to(path).as_posix() for file in found))
+            found: list[str] = []
+            for at, _, names in os.walk(path):
+                inner = os.path.relpath(at, path)
+                found += names if inner == "." else [f"{inner}/{name}" for name in names]
+            self.names = tuple(sorted(found))
         elif zipfile.is_zipfile(path):
             self._zip = zipfile.ZipFile(path)
             self.names = tuple(sorted(name for name in self._zip.namelist() if not name.endswith("/")))

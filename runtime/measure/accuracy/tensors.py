@@ -41,6 +41,14 @@ METRICS: Final[Mapping[str, tuple[Callable[[Reals, Reals], float], bool]]] = {
 """Figures of an output against the wanted one, of real values, and whether more is better."""
 
 
+def is_arrays(path: Path) -> bool:
+    """Whether a file is a .npz, whatever its name, and no archive of pictures."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith(".npy") for name in archive.namelist())
+
+
 class _Column:
     """The samples of one array of a .npz, read one after the other: memory does not grow with them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.common.front import on_front
 from runtime.errors import FarmRuntimeError
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
@@ -134,12 +135,8 @@ def front(found: Sequence[Found]) -> tuple[Found, ...]:
     A variant without a figure, as of one whose answers were there already, is compared by the others.
     """
     scored = [one for one in found if one.score is not None]
-    return tuple(one for one in scored if not any(_beats(other, one) for other in scored))
-
-
-def _beats(a: Found, b: Found) -> bool:
-    pairs = [(x, y) for x, y in zip(_costs(a), _costs(b), strict=True) if x is not None and y is not None]
-    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
+    kept = on_front([_costs(one) for one in scored])
+    return tuple(one for one, is_kept in zip(scored, kept, strict=True) if is_kept)
 
 
 def _costs(found: Found) -> tuple[float | None, ...]:

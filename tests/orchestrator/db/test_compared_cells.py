@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from agent.wire.measurement import LabelledScore, Quality, Ratio, Variation
+from agent.wire.labelled import LabelledScore
+from agent.wire.measurement import Quality, Ratio, Variation
 from agent.wire.messages import Status
 from orchestrator.db import tables
 from orchestrator.db.campaigns import imports, steering_requests

@@ -193,6 +193,8 @@ def test_the_lists_of_the_evaluation_tools_are_read_with_their_means() -> None:
     assert detected.measurement.settings == {
         "processes": "1", "AP@0.5": "0.349581", "AP@0.95": "0.02", "mAP": "0.206576",
     }  # fmt: skip
+    assert detected.measurement.labelled is not None
+    assert (detected.measurement.labelled.metric, detected.measurement.labelled.share) == ("mAP", 0.206576)
     assert [r.tool for r in read_results((DIFF + TOP_K).encode())] == [
         "inference-diff",
         "image-classification",

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.wire.measurement import LabelledScore, Latency
+from agent.wire.labelled import LabelledScore
+from agent.wire.measurement import Latency
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator.cli.details import cell_text
 from orchestrator.cli.outcome import comparison_table

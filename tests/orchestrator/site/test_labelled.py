@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
-from agent.wire.measurement import LabelledScore
+from agent.wire.labelled import ChangedAnswer, LabelledDrop, LabelledScore
+from agent.wire.plan import LabelledData, MeasurePlan
 from orchestrator.results.export import result_json, results_csv
 from orchestrator.site.cell_view import cell_view
+from orchestrator.site.variants import variant_rows
 from tests.orchestrator.site import records
 from tests.orchestrator.site.records import HOST
 
@@ -62,3 +65,26 @@ def test_csv_has_a_column_for_each_of_its_figures():
     (row,) = csv.DictReader(io.StringIO(results_csv([cell(MANY)])))
     assert row["labelled.metric"] == "top1"
     assert (row["labelled.right"], row["labelled.share"], row["labelled.verdict"]) == ("72", "0.72", "pass")
+
+
+def variant(model, delegate, share, size, data="5" * 64, **drop):
+    found = LabelledDrop(
+        baseline="litert@cpu", value=-0.1, ci95=(-0.3, 0.1), gained=0, lost=1, changed=1, **drop
+    )
+    score = SOME.model_copy(update={"share": share, "drop": found if drop else None})
+    made = cell(score)
+    plan = MeasurePlan(labelled=LabelledData(sha256=data, size_bytes=1))
+    return replace(made, model=model, delegate=delegate, model_bytes=size, plan=plan)
+
+
+def test_variants_of_a_network_are_set_beside_each_other_with_their_front():
+    changes = (ChangedAnswer(file="7.png", before="class 1 (right)", after="class 2 (wrong)"),)
+    best, small = variant("net", "cpu", 0.9, 4000), variant("net_int8", "cpu", 0.8, 1000, changes=changes)
+    worse, other = variant("net", "gpu", 0.7, 4000), variant("apart", "cpu", 0.99, 10, data="6" * 64)
+    rows = variant_rows([best, worse], [best, small, worse, other])
+    assert [(row.model, row.column.split(" ")[0], row.is_on_front) for row in rows] == [
+        ("net", "cpu", True), ("net_int8", "cpu", True), ("net", "gpu", False)
+    ]  # fmt: skip
+    assert rows[1].score.startswith("top1 0.8 (61 of 100 right), -0.1 [-0.3 to 0.1] against litert@cpu")
+    assert rows[1].changes == [("7.png", "class 1 (right)", "class 2 (wrong)")]
+    assert variant_rows([cell(SOME)], [best]) == ()

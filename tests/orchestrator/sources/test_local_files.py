@@ -84,12 +84,12 @@ def test_labelled_data_of_another_kind_is_neither_stored_nor_quoted(tmp_path: Pa
     path = tmp_path / "data.npz"
     entry = ModelEntry("m", "m.tflite", data=DataEntry("data.npz", None))
     path.write_bytes(SECRET)
-    with pytest.raises(UsageError, match="this file is not one") as caught:
+    with pytest.raises(UsageError, match="this file is neither") as caught:
         check_all([entry], tmp_path)
     assert "wheel" not in str(caught.value)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("my-passwords.txt", "secret")
-    with pytest.raises(UsageError, match="this has no array") as caught:
+    with pytest.raises(UsageError, match="this has neither") as caught:
         check_all([entry], tmp_path)
     assert "passwords" not in str(caught.value)
     np.savez(path, labels=np.arange(3), inputs=np.zeros(3))

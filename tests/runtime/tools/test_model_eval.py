@@ -6,36 +6,14 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from runtime.measure.accuracy.scores import Score
-from runtime.model.schema import BuiltinOperator as Op
 from runtime.tools.model_diff.running import Setting
 from runtime.tools.model_eval.process import Passed
 from runtime.tools.model_eval.variants import Found, Variant, front
-from tests.runtime.models import Builder
+from tests.runtime.tools.pictures import GREY, classifier, grey_picture
 from tests.services.forks import run
-
-LEVELS = (40, 90, 140, 200)
-
-
-def classifier(brightest_first: bool = True) -> bytes:
-    """Build a network of four classes: the mean of a picture against four levels of grey."""
-    b = Builder()
-    x = b.input(np.float32, (1, 8, 8, 3))
-    mean = b.tensor(np.float32, (1, 3))
-    b.operator(Op.MEAN, [x, b.constant(np.array([1, 2], np.int32))], [mean], {"keep_dims": False})
-    levels = (np.array(LEVELS) - 127.5) / 127.5
-    # The nearest level has the largest of 2 l x - l^2.
-    weights = np.repeat((2 / 3 * levels)[:, None], 3, axis=1).astype(np.float32)
-    bias = (-(levels**2)).astype(np.float32)
-    if not brightest_first:
-        bias[3] -= 2.0
-    y = b.tensor(np.float32, (1, 4))
-    b.operator(Op.FULLY_CONNECTED, [mean, b.constant(weights), b.constant(bias)], [y])
-    return b.write([y])
 
 
 @pytest.fixture
@@ -43,11 +21,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     for number in range(8):
-        level = LEVELS[number % 4] + 5
-        Image.new("RGB", (20, 16), (level, level, level)).save(pictures / f"{number}.png")
+        (pictures / f"{number}.png").write_bytes(grey_picture(GREY[number % 4]))
     (pictures / "ground_truth.txt").write_text("".join(f"{number % 4}\n" for number in range(8)))
     (tmp_path / "good.tflite").write_bytes(classifier())
-    (tmp_path / "bad.tflite").write_bytes(classifier(brightest_first=False))
+    (tmp_path / "bad.tflite").write_bytes(classifier(knows_all=False))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -95,7 +72,7 @@ def test_a_damaged_picture_is_named_and_the_pass_goes_on_once_it_is_mended(place
     assert ended.returncode == 0, ended.stdout
     assert "top1 1 (8 of 8)" in ended.stdout
     assert answers.read_text().splitlines()[:6] == before
-    (place / "good.tflite").write_bytes(classifier(brightest_first=False))
+    (place / "good.tflite").write_bytes(classifier(knows_all=False))
     ended = evaluated(*words)
     assert "holds the answers of another model" in ended.stdout
 
