@@ -16,7 +16,7 @@ help:
 	@echo "make check-gpu-static every kernel for GPUs, compiled for NVIDIA and AMD without one (2 minutes); writes benchmarks/results/gpu_static.md"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
-	@echo "make test-faults      34 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
+	@echo "make test-faults      41 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
 	@echo "make test-attack      every attack on a lab, by boundary, as root; writes benchmarks/results/attack.md"
 	@echo "make mutate           every protection taken away, one at a time: which test notices (15 minutes); writes benchmarks/results/mutants.md"
 	@echo "make soak             random faults for 10 minutes, as root"

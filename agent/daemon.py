@@ -121,6 +121,14 @@ class Agent:
     def _on_connected(self) -> None:
         """Send what a new link needs: the greeting, running attempts, and results without a receipt."""
         self._manager.status("serving; connected to the farm")
+        self._greet()
+        for attempt in self._running.values():
+            attempt.report_again()
+        for result in self._journal.spooled():
+            self._send_result(result)
+
+    def _greet(self) -> None:
+        """Say which devices there are, with the newest epoch of each, and which attempts run."""
         self._link.send(
             AgentHello(
                 protocol=PROTOCOL_VERSION,
@@ -133,10 +141,6 @@ class Agent:
                 epochs=self._journal.epochs(),
             )
         )
-        for attempt in self._running.values():
-            attempt.report_again()
-        for result in self._journal.spooled():
-            self._send_result(result)
 
     def _send_result(self, result: JobResult) -> None:
         """Send a result and note when, so that it is sent again without a receipt."""
@@ -261,6 +265,9 @@ class Agent:
 
     def _refuse(self, job: JobSpec, refusal: RefusedError) -> None:
         reason = Reason(code=refusal.code, text=str(refusal))
+        if refusal.code is ReasonCode.INTERRUPTED and self._ending_because is None:
+            # A farm whose database was restored hands out old epochs until it learns the newest ones.
+            self._greet()
         for own in job.attempts:
             self._link.send(JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
 

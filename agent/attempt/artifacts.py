@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -22,12 +23,14 @@ class ArtifactError(Exception):
 def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> Path:
     """Return the path of a file, once its bytes hash to its name. `what` names the kind of file in messages.
 
-    Raises `ArtifactError`.
+    Raises `ArtifactError`; `OSError` where this process can open no file at all.
     """
     path = artifact_path(store, sha256)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         raise ArtifactError(f"{what} {sha256[:12]} is not in the store ({path}): {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         found_size = os.fstat(file.fileno()).st_size

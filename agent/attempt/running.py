@@ -7,6 +7,7 @@ a result of its own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import time
 from dataclasses import dataclass, field, replace
@@ -272,6 +273,8 @@ class RunningAttempt:
                 launch = replace(launch, boundary=self._boundary(launch))
             self._runner = Runner.start(self.job.attempt_id, launch)
         except (OSError, SubprocessError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise  # the next attempt could not start either: the agent ends, and says so
             why = last_line(log_tail(self.folder)) or str(error)
             reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {why}")
             self._collect(_End(Status.FAILED, reason))

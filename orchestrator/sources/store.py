@@ -79,11 +79,15 @@ class Store:
         return artifact_path(self.root, sha256)
 
     def open(self, sha256: str) -> BinaryIO:
-        """Open the artifact. Raises `FileNotFoundError`; `ValueError` for anything but a sha256."""
+        """Open the artifact. Raises `FileNotFoundError`; `ValueError` for anything but a sha256; `OSError`
+        where this process can open no file at all.
+        """
         path = artifact_path(self.root, sha256)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
             raise FileNotFoundError(errno.ENOENT, "not in the store", sha256) from error
         return os.fdopen(descriptor, "rb")
 

@@ -19,7 +19,7 @@ from tests import needs
 from tests.faults import forms
 
 VARIABLE = "FAULT_REPORT"
-SCENARIOS = 34
+SCENARIOS = 41
 _PAGE = """\
 # Faults: what was done to the farm, and what held
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 
 import pytest
 
@@ -78,3 +80,12 @@ def test_a_stored_artifact_survives_a_power_cut_and_is_never_there_in_part(tmp_p
     put_artifact(store, source, sha256)
     assert disk.unsafe_renames == []
     assert disk.after_a_power_cut() == {f"sha256/{sha256[:2]}/{sha256}": content}
+
+
+def test_a_process_without_descriptors_says_so_and_does_not_blame_the_model(store, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        verified_file(store, "0" * 64, 1)

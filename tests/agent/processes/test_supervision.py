@@ -19,8 +19,10 @@ from agent.attempt.journal import Journal
 from agent.attempt.lease import try_lease
 from agent.processes.descendants import processes_of
 from agent.wire.messages import (
+    AgentHello,
     CancelJob,
     Heartbeat,
+    JobRefused,
     JobResult,
     JobStarted,
     ReasonCode,
@@ -352,6 +354,17 @@ def test_job_for_an_unknown_device_or_a_missing_model_is_refused(start_agent, st
     assert missing.reason.code is ReasonCode.ARTIFACT
     escaping = agent.refusal(job(stored, attempt_id="../../evil"))
     assert "cannot be used as a file name" in escaping.reason.text
+
+
+def test_a_farm_that_hands_out_old_epochs_is_told_the_newest(start_agent, stored):
+    agent = start_agent(runner=bad("segfault"))
+    spec = job(stored)
+    agent.run(spec)
+    late = job(stored).model_copy(update={"epoch": spec.epoch})
+    agent.send(late)
+    hello = agent.expect(AgentHello)
+    assert hello.epochs == {spec.device_id: spec.epoch}
+    assert "obsolete" in agent.expect(JobRefused).reason.text
 
 
 def test_message_that_is_not_understood_ends_the_agent(start_agent, stored):

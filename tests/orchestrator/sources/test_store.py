@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
+import os
 import stat
 import threading
 from pathlib import Path
@@ -112,6 +114,17 @@ def test_an_artifact_is_opened_by_its_hash_alone(tmp_path: Path) -> None:
         store.open("0" * 64)
     with pytest.raises(ValueError, match="not a sha256"):
         store.open("../" + "0" * 61)
+
+
+def test_a_process_without_descriptors_does_not_say_that_an_artifact_is_missing(
+    tmp_path, monkeypatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        Store(tmp_path).open("0" * 64)
 
 
 def test_the_collector_waits_for_those_who_use_the_store_and_they_for_it(tmp_path: Path) -> None:
