@@ -28,6 +28,7 @@ class Unsupported:
 class Partition:
     """A set of operators that a delegate runs as one step.
 
+    Those that the host runs at its border (`runtime.delegates.variables`) are no part of it.
     `shapes` and `dtypes` hold every tensor the operators touch (static, after shape inference).
     `constants` holds the values of every constant tensor among them, folded ones included
     (the float32 result of DEQUANTIZE on a float16 constant is a constant), and what a DEQUANTIZE made one of.

@@ -8,6 +8,7 @@ from typing import Literal
 from runtime.delegates.base import GraphFacts, Partition, PartitionDelegate, Titled
 from runtime.delegates.epochs import Grouping, epochs
 from runtime.delegates.selection import Border, select
+from runtime.delegates.variables import split
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.model.schema import BuiltinOperator
 
@@ -121,7 +122,12 @@ def delegate_graph(
         candidates = [i for i in reasons if i not in owner]
         wanted = _supported(facts, delegate, candidates, reasons, failed.get(number, {}))
         selection = select(facts, delegate, number, owner, wanted, folded, grouping)
-        owner.update({o.index: number for part in selection.partitions for o in part})
+        for part in selection.partitions:
+            if split(part)[1]:
+                owner.update({o.index: number for o in part})
+            else:
+                for operator in part:
+                    reasons[operator.index].append(f"no other operator around it runs on {delegate.name}")
         for index, reason in selection.reasons.items():
             reasons[index].append(reason)
     # Grouped again: what fell back to the CPU changes which operators are ready together.
@@ -169,7 +175,8 @@ def _assignment(
 
 
 def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, ...]) -> Partition:
-    """Build the partition of these operators with the facts that a delegate needs."""
+    """Build the partition of these operators, less those of its border, with what a delegate needs."""
+    _, operators, _ = split(operators)
     touched = {t for o in operators for t in (*o.inputs, *o.outputs) if t >= 0}
     widened = {
         o.inputs[0]

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from runtime.delegates.base import CostAware, CostModel, GraphFacts, PartitionDelegate, SmallestPartition
 from runtime.delegates.epochs import Grouping, epochs
+from runtime.delegates.variables import split
 from runtime.model.graph import Operator
 
 Group: TypeAlias = tuple[Operator, ...]
@@ -54,7 +55,11 @@ class Border:
             self._readers[tensor].add(-1)
 
     def tensors(self, operators: Sequence[Operator]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return inputs without constants, and outputs; each sorted by tensor index, as LiteRT does."""
+        """Return inputs without constants, and outputs; each sorted by tensor index, as LiteRT does.
+
+        Of what the host runs at the border, outputs are inputs here, and inputs outputs.
+        """
+        _, operators, _ = split(operators)
         inside = {o.index for o in operators}
         read = {t for o in operators for t in o.inputs if t >= 0}
         made = {t for o in operators for t in o.outputs}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from runtime.common.arena import Arena, Lifetime
 from runtime.delegates.abilities import KernelTime, ProfiledPartition
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
 from runtime.delegates.device_time import DeviceTime, DeviceTimedPartition, NotTold
+from runtime.delegates.variables import split
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph
 from runtime.model.schema import TensorType
@@ -30,21 +32,51 @@ from runtime.plan.inference import GraphValues
 from runtime.plan.lifetimes import ALIGNMENT, lifetimes, plan_arena
 from runtime.plan.profile import StepTime
 
+_Result = TypeVar("_Result")
+
+
+class _Around(Protocol):
+    """Adds what comes before and behind a run of a partition."""
+
+    def __call__(self, run: Callable[[], _Result]) -> Callable[[], _Result]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator on the CPU, or one partition on its delegate."""
+    """One operator on the CPU, or one partition on its delegate.
+
+    `before` and `behind` are the operators of its border, which the host runs in the same step.
+    """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     operator: Operator | None = None
     partition: Partition | None = None
     delegate: PartitionDelegate | None = None
+    before: tuple[Operator, ...] = ()
+    behind: tuple[Operator, ...] = ()
 
 
 def cpu_step(operator: Operator) -> Step:
     """Return the step of an operator that stays on the CPU."""
     return Step(tuple(i for i in operator.inputs if i >= 0), operator.outputs, operator=operator)
+
+
+def partition_step(operators: Sequence[Operator], partition: Partition, delegate: PartitionDelegate) -> Step:
+    """Return the step of a partition and of the operators at its border."""
+    before, _, behind = split(operators)
+    border = (*before, *behind)
+    made = {t for o in before for t in o.outputs}
+    read = {t for o in border for t in o.inputs if t >= 0}
+    return Step(
+        tuple(sorted({*partition.inputs, *read} - made)),
+        tuple(sorted({*partition.outputs, *made})),
+        None,
+        partition,
+        delegate,
+        before,
+        behind,
+    )
 
 
 class PartitionFailedError(Exception):
@@ -108,17 +140,45 @@ class Execution:
         except (DelegateError, DeviceError) as error:
             raise PartitionFailedError(step.partition, step.delegate, error) from error
         self._compiled.append(compiled)
-        inputs = [self.arrays[i] for i in step.inputs]
-        outputs = [self.arrays[i] for i in step.outputs]
+        inputs = [self.arrays[i] for i in step.partition.inputs]
+        outputs = [self.arrays[i] for i in step.partition.outputs]
+        around = self._around(values, step, scratch)
         self._profiles.append(
-            partial(compiled.profile, inputs, outputs) if isinstance(compiled, ProfiledPartition) else None
+            around(partial(compiled.profile, inputs, outputs))
+            if isinstance(compiled, ProfiledPartition)
+            else None
         )
         if isinstance(compiled, DeviceTimedPartition):
-            self._device_times.append(partial(compiled.device_time, inputs, outputs))
+            self._device_times.append(around(partial(compiled.device_time, inputs, outputs)))
         else:
             why = NotTold(f"{step.delegate.name} does not tell when its device worked")
             self._device_times.append(lambda: why)
-        return _invocation(compiled.invoke, inputs, outputs)
+        return around(_invocation(compiled.invoke, inputs, outputs))
+
+    def _around(self, values: GraphValues, step: Step, scratch: Scratch) -> _Around:
+        """Return what puts the border of a partition around each way to run it."""
+
+        def kernel(operator: Operator) -> Kernel:
+            scratch.begin()
+            return prepare_kernel(values.context(operator, self.arrays, scratch, self._keep))
+
+        before, behind = ([kernel(o) for o in side] for side in (step.before, step.behind))
+
+        def around(run: Callable[[], _Result]) -> Callable[[], _Result]:
+            if not before and not behind:
+                return run
+
+            def whole() -> _Result:
+                for one in before:
+                    one()
+                result = run()
+                for one in behind:
+                    one()
+                return result
+
+            return whole
+
+        return around
 
     def _keep(self, index: int, array: Array) -> None:
         """Keep an output whose shape became known only when its operator ran."""
@@ -178,7 +238,8 @@ class Execution:
     def _timed(self, position: int, times: list[StepTime]) -> Kernel:
         """Return a kernel that runs a step and appends its time to `times`."""
         step, run, profile = self._steps[position], self._runs[position], self._profiles[position]
-        operators = (step.operator,) if step.partition is None else step.partition.operators
+        inner = (step.operator,) if step.partition is None else step.partition.operators
+        operators = (*step.before, *inner, *step.behind)
         indices = tuple(operator.index for operator in operators if operator is not None)
 
         def timed() -> None:
@@ -211,6 +272,8 @@ class Execution:
     def whole(self) -> tuple[CompiledPartition, Step] | None:
         """Return the only partition and its step, if there is nothing else to run; else None."""
         if self.values.pending or len(self._steps) != 1 or len(self._compiled) != 1:
+            return None
+        if self._steps[0].before or self._steps[0].behind:
             return None
         return self._compiled[0], self._steps[0]
 

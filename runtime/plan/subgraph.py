@@ -24,6 +24,7 @@ from runtime.plan.execution import (
     Step,
     cpu_step,
     hold,
+    partition_step,
     reset_variables,
 )
 from runtime.plan.inference import GraphValues, infer
@@ -46,10 +47,10 @@ class _Analysis:
         late = {o.index for o in self.values.pending}
         for assignment in self.assignments:
             partition, delegate = assignment.partition, assignment.delegate
-            if partition is None:
+            if partition is None or delegate is None:
                 steps += [cpu_step(o) for o in assignment.operators if o.index not in late]
             else:
-                steps.append(Step(partition.inputs, partition.outputs, None, partition, delegate))
+                steps.append(partition_step(assignment.operators, partition, delegate))
         return steps
 
 

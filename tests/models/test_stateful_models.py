@@ -6,12 +6,14 @@ import hashlib
 
 import pytest
 
+from runtime import load_delegate
+from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import Expected, judge
 from runtime.judge.arithmetic import arithmetic_of, keeps_state
 from runtime.judge.rules import rule_for
 from runtime.measure.inputs import POOL_SIZE
-from runtime.measure.loading import NotDelegatedError, Opener
+from runtime.measure.loading import Opener
 from runtime.measure.outputs import run_sets
 from runtime.measure.reference import ReferenceKind, make_reference
 from runtime.model.reader import read_model
@@ -39,11 +41,7 @@ def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate
     model = read_model(data)
     assert keeps_state(model)
     opener = Opener.prepare(delegate, {})
-    try:
-        found = run_sets(opener, str(path), sha256, {})
-    except NotDelegatedError as refused:
-        assert delegate == "gpu"
-        pytest.skip(str(refused))
+    found = run_sets(opener, str(path), sha256, {})
     reference = make_reference(str(path), sha256, {}, ReferenceKind.REFERENCE_KERNELS)
     peer = _xnnpack(str(path), sha256)
     runs = {} if peer is None else {"xnnpack": peer}
@@ -55,6 +53,14 @@ def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate
         judged = judge(expected, found.sets[part], rule)
         assert judged.verdict == MODELS[name], judged
         assert judged.verdict == "pass" or "same for every input set" in judged.note
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gpu_takes_a_model_that_keeps_state_whole(name):
+    delegate = load_delegate("gpu", {"tuning": "none"})
+    interpreter = Interpreter(model_content=real_model(name), experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    assert not interpreter.delegation.fallbacks, str(interpreter.delegation)
 
 
 def _xnnpack(path, sha256):

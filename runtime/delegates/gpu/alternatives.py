@@ -15,6 +15,7 @@ from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.settings.options import Options
+from runtime.delegates.variables import HOST_OPERATORS
 from runtime.errors import DelegateError
 from runtime.model.graph import Operator
 
@@ -61,7 +62,7 @@ def unit_refusal(
 
     The operator has passed `builder.refusal`. It is lowered as if it were alone, which compiles nothing.
     """
-    if device.runs_units or is_folded(facts, operator):
+    if device.runs_units or is_folded(facts, operator) or operator.opcode in HOST_OPERATORS:
         return None
     graph = optimise(graph_of_one(facts, operator, way), layout_rules())
     for node in graph.nodes:

@@ -15,6 +15,7 @@ from runtime.delegates.gpu.graph.graph import Custom, Graph, Node, Step, Value, 
 from runtime.delegates.gpu.graph.simulation import (
     Levels,
     Quantised,
+    computes_levels,
     is_real,
     is_simulated,
     is_widened,
@@ -29,6 +30,7 @@ from runtime.delegates.gpu.graph.simulation import (
 from runtime.delegates.gpu.graph.weights import Stored, WeightType
 from runtime.delegates.gpu.lowering import families, family_for, kind_of
 from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
+from runtime.delegates.variables import HOST_OPERATORS, border_refusal
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.registry import CUSTOM_SPECS, SPECS
@@ -51,6 +53,8 @@ def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.RE
     """
     if is_folded(facts, operator):
         return None
+    if operator.opcode in HOST_OPERATORS:
+        return border_refusal(facts, operator)
     claims = families().get(kind_of(operator))
     if claims is None:
         return Unsupported("no OpenCL kernel for this operator")
@@ -71,11 +75,7 @@ def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.RE
 def _family(facts: GraphFacts, operator: Operator, way: Quantised) -> Family | None:
     """Return the family that runs the operator, by the type of its first input if there are several."""
     first = operator.inputs[0] if operator.inputs else -1
-    element = (
-        None
-        if first < 0
-        else _type(facts, first, simulated=way is Quantised.REAL and is_simulated(facts, operator))
-    )
+    element = None if first < 0 else _type(facts, first, simulated=is_simulated(facts, operator, way))
     return family_for(kind_of(operator), element)
 
 
@@ -141,7 +141,7 @@ def _tensor_refusal(
 def _places(facts: GraphFacts, operator: Operator, family: Family, way: Quantised) -> Iterator[_Place]:
     """Yield the operator's tensors, inputs first, without absent ones."""
     types, parameters = family.types_of(kind_of(operator)), family.parameters_of(kind_of(operator))
-    simulated = way is Quantised.REAL and is_simulated(facts, operator)
+    simulated = is_simulated(facts, operator, way)
     weights = {operator.inputs[i] for i in family.weights if i < len(operator.inputs)}
 
     def place(tensor: int, known: ElementTypes, *, is_parameter: bool) -> _Place:
@@ -207,7 +207,10 @@ def graph_of_one(facts: GraphFacts, operator: Operator, way: Quantised = Quantis
 
 
 class _Building:
-    """A graph under construction. A value's id is its tensor's index; those behind have no tensor."""
+    """A graph under construction. A value's id is its tensor's index; those behind have no tensor.
+
+    A tensor enters in the type in which the first operator has it; `forms` are its values of other types.
+    """
 
     def __init__(self, facts: GraphFacts, stored_constants: dict[int, Stored], way: Quantised) -> None:
         self.facts = facts
@@ -216,6 +219,7 @@ class _Building:
         self.values: dict[int, Value] = {}
         self.nodes: list[Node] = []
         self.contents: dict[int, int] = {}
+        self.forms: dict[tuple[int, ElementType], int] = {}
         self.fresh_values = count(len(facts.subgraph.tensors))
         self.fresh_nodes = count(len(facts.subgraph.operators))
 
@@ -231,7 +235,12 @@ class _Building:
         for tensor in (*spec.inputs, *operator.outputs, *operands):
             if tensor >= 0:
                 self._register(tensor, seen.types[tensor], seen.graph)
-        steps, outputs, behind = _steps(spec), list(operator.outputs), []
+        steps = tuple(
+            replace(step, operands=tuple(self._read(t, seen, operator) for t in step.operands))
+            for step in _steps(spec)
+        )
+        inputs = tuple(self._read(t, seen, operator) if t >= 0 else None for t in spec.inputs)
+        outputs, behind = list(operator.outputs), list[Node]()
         for position, tensor in enumerate(operator.outputs):
             rounding = self._rounding(operator, tensor)
             if rounding is None:
@@ -241,13 +250,35 @@ class _Building:
                 continue
             outputs[position] = self._like(tensor)
             behind.append(self._rounded_copy(outputs[position], tensor, rounding, operator))
-        inputs = tuple(self.contents.get(t, t) if t >= 0 else None for t in spec.inputs)
         self.contents |= self._updated(spec, outputs)
         sources = (operator.index,)
         rows = quantised_rows(self.facts, operator) if self.way is Quantised.LEVELS else None
         attributes = spec.attributes if rows is None else {**spec.attributes, "quantises": rows}
         node = Node(operator.index, kind, inputs, tuple(outputs), attributes, steps, sources)
         self.nodes += [node, *behind]
+
+    def _read(self, tensor: int, seen: OperatorFacts, reader: Operator) -> int:
+        """Return the value of a tensor that an operator reads, of the type in which the operator has it."""
+        wanted = seen.types[tensor]
+        if self.values[tensor].type is wanted or wanted is None:
+            return self.contents.get(tensor, tensor)
+        if (tensor, wanted) not in self.forms:
+            self.forms[tensor, wanted] = self._converted(tensor, wanted, seen, reader)
+        return self.forms[tensor, wanted]
+
+    def _converted(self, tensor: int, wanted: ElementType, seen: OperatorFacts, reader: Operator) -> int:
+        target = self._like(tensor, wanted)
+        if (data := seen.graph.constants.get(tensor)) is not None:
+            self.values[target] = replace(
+                self.values[target], data=np.asarray(data, wanted.dtype), stored=None
+            )
+            return target
+        levels = levels_of(self.facts.subgraph.tensors[tensor])
+        if levels is None:
+            raise ValueError(f"tensor {tensor} has no scale by which it could become {wanted.value}")
+        kind = BuiltinOperator.DEQUANTIZE if wanted is ElementType.F32 else BuiltinOperator.QUANTIZE
+        self.nodes.append(self._conversion(kind, tensor, target, levels, (reader.index,)))
+        return target
 
     def _updated(self, spec: NodeSpec, outputs: list[int]) -> dict[int, int]:
         """Variable → the value that is its new content; the outputs that the operator lacks are added."""
@@ -283,7 +314,7 @@ class _Building:
         """
         tensors = self.facts.subgraph.tensors
         inputs = [tensors[i] for i in operator.inputs if i >= 0]
-        if self.way is not Quantised.REAL:
+        if self.way is not Quantised.REAL or computes_levels(self.facts, operator):
             return None
         if keeps_levels(kind_of(operator), inputs, tensors[tensor]):
             return None
@@ -308,7 +339,7 @@ class _Building:
         stored, levels = self._stored(tensor)
         if levels is not None:
             reader = next(node for node in self.nodes if tensor in node.reads)
-            node = self._conversion(BuiltinOperator.DEQUANTIZE, stored, tensor, levels, reader)
+            node = self._conversion(BuiltinOperator.DEQUANTIZE, stored, tensor, levels, reader.sources)
             self.nodes.insert(0, node)
         return stored
 
@@ -316,7 +347,9 @@ class _Building:
         stored, levels = self._stored(tensor)
         if levels is not None:
             writer = next(node for node in self.nodes if tensor in node.outputs)
-            self.nodes.append(self._conversion(BuiltinOperator.QUANTIZE, tensor, stored, levels, writer))
+            self.nodes.append(
+                self._conversion(BuiltinOperator.QUANTIZE, tensor, stored, levels, writer.sources)
+            )
         return stored
 
     def _stored(self, tensor: int) -> tuple[int, Levels | None]:
@@ -329,11 +362,11 @@ class _Building:
         return self._like(tensor, own), levels
 
     def _conversion(
-        self, kind: BuiltinOperator, source: int, target: int, levels: Levels, neighbour: Node
+        self, kind: BuiltinOperator, source: int, target: int, levels: Levels, sources: tuple[int, ...]
     ) -> Node:
         attributes = {"scale": levels.scale, "zero_point": levels.zero_point}
         number = next(self.fresh_nodes)
-        return Node(number, kind, (source,), (target,), attributes, sources=neighbour.sources)
+        return Node(number, kind, (source,), (target,), attributes, sources=sources)
 
 
 def _steps(spec: NodeSpec) -> tuple[Step, ...]:

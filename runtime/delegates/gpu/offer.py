@@ -12,7 +12,7 @@ from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.builder import refusal
 from runtime.delegates.gpu.choose.cost import OperatorCosts
 from runtime.delegates.gpu.graph.graph import Custom
-from runtime.delegates.gpu.graph.simulation import Quantised, is_simulated, quantised_rows
+from runtime.delegates.gpu.graph.simulation import Quantised, is_quantised, quantised_rows
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.settings.options import Options
 from runtime.errors import DelegateError
@@ -60,7 +60,7 @@ class Offer:
         """
         if self.way is not None:
             return self.way
-        if not any(is_simulated(graph, one) or quantised_rows(graph, one) for one in operators):
+        if not any(is_quantised(graph, one) or quantised_rows(graph, one) for one in operators):
             return Quantised.REAL
         for operator in operators:
             if refusal(graph, operator, Quantised.LEVELS) and not refusal(graph, operator, Quantised.REAL):

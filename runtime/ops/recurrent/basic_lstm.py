@@ -4,6 +4,8 @@ Gates lie in the order input, candidate, forget, output. float32; or uint8 with 
 bits, where activations have scale 1 / 128 and zero point 128.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType
@@ -24,7 +26,7 @@ from runtime.ops.support.quantization import (
 )
 
 _INPUT, _PREVIOUS, _WEIGHTS, _BIAS, _STATE = range(5)
-_STATE_BITS = 4
+STATE_BITS = 4
 """Integer bits of the quantised state: LiteRT's kernel asks for a scale of 2^(4 - 15), range [-16, 16)."""
 
 
@@ -69,8 +71,18 @@ def _real(op: OpContext) -> Kernel:
     return run
 
 
-def _integer(op: OpContext) -> Kernel:
-    """Return the kernel of uint8; products of bytes are summed in float64, which is exact.
+@dataclass(frozen=True, slots=True)
+class BasicScaling:
+    """Zero points of inputs and weights, and the factor multiplier * 2^(shift - 31) of the gates' sums."""
+
+    input_zero: int
+    weight_zero: int
+    multiplier: int
+    shift: int
+
+
+def basic_scaling(op: OpContext) -> BasicScaling:
+    """Read the scales of the kernel of uint8. Raises `UnsupportedOperatorError` for other ones.
 
     The gates' sums have 3 integer bits, scale 2^-12 = 1 / 4096.
     """
@@ -79,20 +91,25 @@ def _integer(op: OpContext) -> Kernel:
     for value in (op.input(_INPUT), op.input(_PREVIOUS), op.output()):
         if op.scale_and_zero_point(value) != (1 / 128, 128):
             raise op.unsupported("uint8 activations that are not of scale 1/128 and zero point 128")
-    if op.scale_and_zero_point(op.input(_STATE)) != (2.0 ** (_STATE_BITS - 15), 0):
+    if op.scale_and_zero_point(op.input(_STATE)) != (2.0 ** (STATE_BITS - 15), 0):
         raise op.unsupported("a state that is not of scale 1/2048")
+    _, zero = op.scale_and_zero_point(op.input(_WEIGHTS))
+    bias_scale, _ = op.scale_and_zero_point(op.input(_BIAS))
+    return BasicScaling(128, zero, *quantize_multiplier(4096 * bias_scale))
+
+
+def _integer(op: OpContext) -> Kernel:
+    """Return the kernel of uint8; products of bytes are summed in float64, which is exact."""
+    form = basic_scaling(op)
     x, previous, state = op.read(_INPUT), op.read(_PREVIOUS), op.read(_STATE)
     y, after, joined, sums = (op.write(i) for i in range(4))
-    _, zero = op.scale_and_zero_point(op.input(_WEIGHTS))
-    matrix = (op.constant(_WEIGHTS, "weights").astype(np.float64) - zero).T
+    matrix = (op.constant(_WEIGHTS, "weights").astype(np.float64) - form.weight_zero).T
     bias = op.constant(_BIAS, "bias").astype(np.int64)
-    bias_scale, _ = op.scale_and_zero_point(op.input(_BIAS))
-    scale = quantize_multiplier(4096 * bias_scale)
 
     def run() -> None:
         np.concatenate([x, previous], axis=1, out=joined)
-        total = ((joined - np.float64(128)) @ matrix).astype(np.int64) + bias
-        sums[:] = narrow(_scaled(total, *scale))
+        total = ((joined - np.float64(form.input_zero)) @ matrix).astype(np.int64) + bias
+        sums[:] = narrow(_scaled(total, form.multiplier, form.shift))
         fresh, output = _integer_state(sums, state.astype(np.int64))
         after[:] = fresh
         y[:] = narrow_to_byte(rounding_shift_right(output, 8)) + 128
@@ -117,6 +134,6 @@ def _integer_state(sums: Array, state: Array) -> tuple[Array, Array]:
     parts = np.split(sums, 4, axis=1)
     given, forget, output = (look_up(sigmoid_table(), parts[i]) for i in (0, 2, 3))
     candidate = look_up(tanh_table(3), parts[1])
-    fresh = rounding_shift_right(times(given, candidate), _STATE_BITS)
+    fresh = rounding_shift_right(times(given, candidate), STATE_BITS)
     kept = narrow(fresh + times(forget, state))
-    return kept, times(output, look_up(tanh_table(_STATE_BITS), kept))
+    return kept, times(output, look_up(tanh_table(STATE_BITS), kept))

@@ -59,6 +59,9 @@ PLAIN = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.BOOL
 LEVELS = (TensorType.INT16, TensorType.INT8, TensorType.UINT8)
 """Types of quantised tensors, which enter the delegate's graph as float32 where they have one scale."""
 
+CASTABLE = (*PLAIN, TensorType.UINT8, TensorType.INT8, TensorType.INT16)
+"""The types between which the delegate casts."""
+
 MOVABLE = (*PLAIN, *LEVELS, TensorType.COMPLEX64)
 """The types that the delegate can hold, in the order in which its messages list them."""
 
@@ -82,7 +85,7 @@ PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[Tenso
     B.ARG_MIN: ([COMPARED], [INDICES]),
     B.BITCAST: ([ORDERED], [ORDERED]),
     B.BITWISE_XOR: ([INT + BOOL], [INT + BOOL]),
-    B.CAST: ([PLAIN], [PLAIN]),
+    B.CAST: ([CASTABLE], [CASTABLE]),
     **dict.fromkeys((B.REAL, B.IMAG, B.COMPLEX_ABS), ([COMPLEX], [FLOAT])),
     B.RFFT2D: ([FLOAT], [COMPLEX]),
     B.CUMSUM: ([ORDERED, FLOAT], [ORDERED]),
@@ -161,7 +164,8 @@ def _by_types(opcode: B, args: Sequence[Arg | None], outs: Sequence[Out]) -> str
     forms = [*(form for form, _ in inputs), *outs]
     if reasons := [r for i, form in enumerate(forms) if (r := _quantized_refusal(opcode, i, form))]:
         return reasons[0]
-    kinds = [TensorType.FLOAT32 if _is_quantized(form) else _kind(form) for form in forms]
+    real = opcode not in ON_LEVELS
+    kinds = [TensorType.FLOAT32 if real and _is_quantized(form) else _kind(form) for form in forms]
     of_inputs, of_outputs = _places(opcode, kinds[0])
     places = [(arg, (opcode, i) in PARAMETERS, of_inputs[min(i, len(of_inputs) - 1)]) for arg, i in inputs]
     places += [(out, False, of_outputs[min(i, len(of_outputs) - 1)]) for i, out in enumerate(outs)]
@@ -191,7 +195,7 @@ def _quantized_refusal(opcode: B, index: int, form: Arg | Out) -> str | None:
         return None
     text = f"tensor {index} 't{index}' is quantised {_kind(form).name.lower()}"
     if opcode in ON_LEVELS:
-        return f"{text}, with whose stored integers {opcode.name} computes"
+        return None
     one = len(form.quantization.scales) == 1
     return None if one else f"{text}, but has not one positive scale for all of its elements"
 

@@ -38,7 +38,7 @@ _ON_LEVELS: frozenset[Kind] = frozenset({
     Op.WHERE,
 })  # fmt: skip
 """Operators that compute with the stored integers themselves, or round more numbers than their outputs, as
-the cells of recurrent networks do."""
+the cells of recurrent networks do. Their tensors are levels, and converted for their neighbours."""
 
 _MOVES: frozenset[Kind] = frozenset({
     Op.BATCH_TO_SPACE_ND, Op.BROADCAST_TO, Op.CONCATENATION, Op.DEPTH_TO_SPACE, Op.DYNAMIC_UPDATE_SLICE,
@@ -159,9 +159,26 @@ class Quantised(Enum):
     LEFT = "left"
 
 
-def is_simulated(facts: GraphFacts, operator: Operator) -> bool:
+def is_quantised(facts: GraphFacts, operator: Operator) -> bool:
     """Return True for an operator that computes a quantised tensor, or computes with one."""
     return any(_is_computed(facts, i) for i in (*operator.inputs, *operator.outputs) if i >= 0)
+
+
+def computes_levels(facts: GraphFacts, operator: Operator) -> bool:
+    """Return True for an operator that takes and gives stored integers, whatever is simulated around it.
+
+    QUANTIZE to int32 is one, as real numbers of float32 lack the bits for it.
+    """
+    tensors = facts.subgraph.tensors
+    to_words = operator.opcode is Op.QUANTIZE and tensors[operator.outputs[0]].type is TensorType.INT32
+    return operator.opcode in _ON_LEVELS or to_words
+
+
+def is_simulated(facts: GraphFacts, operator: Operator, way: Quantised) -> bool:
+    """Return True for an operator whose quantised tensors are real numbers in the graph."""
+    if way is not Quantised.REAL or computes_levels(facts, operator):
+        return False
+    return is_quantised(facts, operator)
 
 
 def quantised_refusal(
@@ -170,6 +187,7 @@ def quantised_refusal(
     """Return why an operator on quantised tensors cannot be run this way; None for any other operator."""
     if way is Quantised.LEVELS:
         return _levels_refusal(facts, operator, kind)
+    on_levels = computes_levels(facts, operator)
     for index in (*operator.inputs, *operator.outputs):
         if index < 0 or not _is_computed(facts, index):
             continue
@@ -177,6 +195,8 @@ def quantised_refusal(
         text = f"tensor {index} {shorten(tensor.name)!r} is quantised {tensor.type.name.lower()}"
         if way is Quantised.LEFT:
             return Unsupported(f"{text}, and the option enable_quantization is off")
+        if on_levels:
+            continue
         if not simulated_types(kind):
             return Unsupported(f"{text}, with whose stored integers {kind.name} computes")
         if levels_of(tensor) is None:
@@ -188,7 +208,7 @@ def _levels_refusal(facts: GraphFacts, operator: Operator, kind: Kind) -> Unsupp
     """Movements keep the integers as they are, so that they cannot change what these stand for."""
     tensors = facts.subgraph.tensors
     inputs = [tensors[i] for i in operator.inputs if i >= 0]
-    if kind not in _MOVES or not is_simulated(facts, operator):
+    if kind not in _MOVES or not is_quantised(facts, operator):
         return None
     if kind is Op.SPACE_TO_BATCH_ND and (levels := levels_of(inputs[0])) and levels.zero_point:
         return Unsupported("its edges would be 0 where the zero point is another integer")

@@ -60,7 +60,7 @@ def check(
 def check_on_gpu(models: Sequence[bytes], fed: Sequence[list[list[np.ndarray]]], gpu: Backend) -> None:
     """Several models as one, which the delegate takes whole: a driver is slow to compile each by itself."""
     model, _ = together(models)
-    runs = [[array for one in fed for array in one[run]] for run in range(RUNS)]
+    runs = [[array for one in fed for array in one[run]] for run in range(len(fed[0]))]
     expected = call_in_litert("tests.runtime.ops.recurrent.runs:run_in_litert", model, runs, "BUILTIN_REF")
     interpreter = Interpreter(model_content=model, experimental_delegates=[gpu.delegate])
     found = run_several(interpreter, runs)

@@ -58,7 +58,8 @@ def test_working_memory_that_is_a_result_keeps_the_operator_on_the_cpu_path(gpu)
     assert fallback.reason == "tensor 7, working memory of the basic kernel, is read"
 
 
-def test_basic_uint8_lstm_equals_litert():
+def of_bytes(results: int) -> tuple[bytes, list[list[np.ndarray]]]:
+    """Return the kernel of uint8 with so many of its outputs as results, and what is fed to it."""
     cell, q = Cell(rng=np.random.default_rng(11)), per_tensor(1 / 128, 128)
     state_scale, weight_scale = per_tensor(2.0**-11), 0.005
     weights = cell.rng.integers(0, 256, (4 * CELLS, INPUT + CELLS)).astype(np.uint8)
@@ -74,6 +75,15 @@ def test_basic_uint8_lstm_equals_litert():
         cell.builder.tensor(np.uint8, (), q),
         cell.builder.tensor(np.int16, (), per_tensor(2.0**-12)),
     ]
-    model = cell.finish(Op.LSTM, 5, outputs, BASIC, 2)
+    cell.builder.operator(Op.LSTM, [cell.slots[i] for i in range(5)], outputs, BASIC, 2)
     fed = [[cell.rng.integers(0, 256, (BATCH, INPUT)).astype(np.uint8)] for _ in range(RUNS)]
-    check(model, fed)
+    return cell.builder.write(outputs[:results]), fed
+
+
+def test_basic_uint8_lstm_equals_litert():
+    check(*of_bytes(4))
+
+
+def test_basic_uint8_lstm_on_the_gpu_equals_litert(gpu):
+    file, fed = of_bytes(2)
+    check_on_gpu([file], [fed], gpu)

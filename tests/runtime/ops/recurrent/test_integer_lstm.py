@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from runtime.api.interpreter import Interpreter
-from runtime.errors import UnsupportedOperatorError
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import per_tensor
 from tests.runtime.ops.recurrent.cells import Cell
-from tests.runtime.ops.recurrent.runs import BATCH, CELLS, INPUT, OUTPUTS, RUNS, TIME, check, lstm_options
+from tests.runtime.ops.recurrent.runs import (
+    BATCH,
+    CELLS,
+    INPUT,
+    OUTPUTS,
+    RUNS,
+    TIME,
+    check,
+    check_on_gpu,
+    lstm_options,
+)
 
 INTEGER_VARIANTS = {
     "full": {},
@@ -57,34 +64,29 @@ def integer_cell(
     return cell, out, [*made, cell.builder.tensor(np.int8, (), hidden)]
 
 
-@pytest.mark.parametrize("variant", INTEGER_VARIANTS.values(), ids=INTEGER_VARIANTS)
-@pytest.mark.parametrize("form", ["step", "time_major", "batch_major"])
-def test_integer_lstm_equals_litert(variant, form):
+FORMS = {"step": (BATCH,), "time_major": (TIME, BATCH), "batch_major": (BATCH, TIME)}
+
+
+def model(variant: dict[str, Any], form: str) -> tuple[bytes, list[list[np.ndarray]]]:
+    """Return a model of one operator, and what is fed to it in several runs."""
     shape, options = lstm_options(variant)
-    steps = {"step": (BATCH,), "time_major": (TIME, BATCH), "batch_major": (BATCH, TIME)}[form]
+    steps = FORMS[form]
     if form != "step":
         options["time_major"] = form == "time_major"
     cell, out, intermediates = integer_cell(steps, **shape)
     y = cell.builder.tensor(np.int8, (), out)
     opcode = Op.LSTM if form == "step" else Op.UNIDIRECTIONAL_SEQUENCE_LSTM
-    model = cell.finish(opcode, 24, [y], options, 2, intermediates)
-    fed = [[cell.rng.integers(-128, 128, (*steps, INPUT)).astype(np.int8)] for _ in range(RUNS)]
-    check(model, fed)
+    file = cell.finish(opcode, 24, [y], options, 2, intermediates)
+    return file, [[cell.rng.integers(-128, 128, (*steps, INPUT)).astype(np.int8)] for _ in range(RUNS)]
 
 
-@pytest.mark.parametrize(
-    ("count", "cell_scale", "text"),
-    [
-        (12, 2.0**-11, "12 intermediates; integer cells here have 5"),
-        (5, 0.001, "a cell of scale 0.001"),
-        (5, 2.0**-16, "a power of two from 2^-15 to 2^-9 is needed"),
-    ],
-)
-def test_integer_cells_of_other_forms_are_refused(count, cell_scale, text):
-    cell, out, intermediates = integer_cell((BATCH,))
-    cell.state(19, BATCH, CELLS, dtype=np.int16, quantization=per_tensor(cell_scale))
-    y = cell.builder.tensor(np.int8, (), out)
-    made = [*intermediates, *intermediates, *intermediates][:count]
-    model = cell.finish(Op.LSTM, 24, [y], lstm_options({})[1], 2, made)
-    with pytest.raises(UnsupportedOperatorError, match=re.escape(text)):
-        Interpreter(model_content=model).allocate_tensors()
+@pytest.mark.parametrize("variant", INTEGER_VARIANTS.values(), ids=INTEGER_VARIANTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_integer_lstm_equals_litert(variant, form):
+    check(*model(variant, form))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_integer_lstms_on_the_gpu_equal_litert(form, gpu):
+    made = [model(variant, form) for variant in INTEGER_VARIANTS.values()]
+    check_on_gpu([file for file, _ in made], [fed for _, fed in made], gpu)

@@ -37,8 +37,8 @@ def test_float_filters_on_the_gpu_match_litert(gpu):
     check_on_gpu(models, [sequences((BATCH, INPUT))] * len(models), gpu)
 
 
-@pytest.mark.parametrize("rank", [1, 2])
-def test_integer_svdf_equals_litert(rank):
+def integer(rank: int) -> tuple[bytes, list[list[np.ndarray]]]:
+    """Return a model of one operator, and what is fed to it in more runs than its memory is long."""
     filters, memory = 2 * CELLS, 7
     rng, builder = np.random.default_rng(3), Builder()
     x = builder.input(np.int8, (BATCH, INPUT), per_tensor(0.02, 5))
@@ -52,4 +52,14 @@ def test_integer_svdf_equals_litert(rank):
     options = {"rank": rank, "fused_activation_function": Activation.RELU}
     builder.operator(Op.SVDF, [x, feature, time, bias, state], [y], options, 3)
     fed = [[rng.integers(-128, 128, (BATCH, INPUT)).astype(np.int8)] for _ in range(9)]
-    check(builder.write([y]), fed)
+    return builder.write([y]), fed
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_integer_svdf_equals_litert(rank):
+    check(*integer(rank))
+
+
+def test_integer_filters_on_the_gpu_equal_litert(gpu):
+    made = [integer(rank) for rank in (1, 2)]
+    check_on_gpu([file for file, _ in made], [fed for _, fed in made], gpu)

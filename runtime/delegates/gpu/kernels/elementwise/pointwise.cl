@@ -6,6 +6,10 @@
 // lanes are masked or checked. A unit is a range of pixels.
 #ifndef POINTWISE_FUNCTIONS
 #define POINTWISE_FUNCTIONS
+#if defined(__clang__) && !defined(UNALIGNED_SHORT)
+#define UNALIGNED_SHORT
+typedef short unaligned_short __attribute__((ext_vector_type(16), aligned(2)));
+#endif
 // Without a sign, as C leaves undefined what signed numbers do beyond their bounds, where LiteRT's wrap around.
 #define WRAPPING(type, a, operation, b) as_##type##16(as_u##type##16(a) operation as_u##type##16(b))
 // A comparison of vectors gives -1 in lanes where it holds.
@@ -48,6 +52,13 @@ static inline long16 truncated_long(float16 x)
     }
 POINTWISE_DIVISION(int)
 POINTWISE_DIVISION(long)
+
+// From int16 levels to others, as int32; adding the zero point saturates.
+static inline int16 requantised(short16 x, int multiplier, int left, int right, int zero_in, int zero_out)
+{
+    const int16 scaled = multiplied16(convert_int16(x) - zero_in, (int16)multiplier, (int16)left, (int16)right);
+    return add_sat(scaled, (int16)zero_out);
+}
 
 // max16 and min16 give the second argument where either is NaN.
 static inline float16 bounded16(float16 low, float16 x, float16 high)

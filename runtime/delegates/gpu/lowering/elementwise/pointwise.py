@@ -1,5 +1,7 @@
 """Element-wise operators on integers and bools, comparisons, selections and casts; operands are broadcast.
 
+So is QUANTIZE of int16 levels that are no real numbers in the graph.
+
 Each is one expression of vectors. What works on float32 alone is of the family `elementwise`, whose steps are
 fused into other kernels.
 """
@@ -8,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType, ElementTypes, element_type
@@ -33,6 +37,7 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.ops.support.quantization import quantize_multiplier
 
 F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
 
@@ -105,13 +110,18 @@ _FLOATS: Mapping[Kind, str] = {
 }
 """Operator → its expression of float32."""
 
+_REQUANTISING = ("MULTIPLIER", "LEFT", "RIGHT", "ZERO_IN", "ZERO_OUT")
+"""Parameters of QUANTIZE, in the order of the attribute `requantisation`."""
+
 _MASKS = {1: "char", 4: "int", 8: "long"}
 """Bytes of an element → the type of the mask that selects among vectors of such elements."""
 
+_CASTABLE: ElementTypes = (*PLAIN, ElementType.U8, ElementType.I8, ElementType.I16)
 _BOTH: ElementTypes = (I32, I64)
 _NUMBERS: ElementTypes = (F32, I32, I64)
 _TYPES: Mapping[Kind, Types] = {
-    Op.CAST: Types((PLAIN,), (PLAIN,)),
+    Op.CAST: Types((_CASTABLE,), (_CASTABLE,)),
+    Op.QUANTIZE: Types(((ElementType.I16,),), ((I32, ElementType.I16, ElementType.I8),)),
     Op.BITCAST: Types((_NUMBERS,), (_NUMBERS,)),
     **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), PLAIN), (PLAIN,), alike=True)),
     **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((PLAIN,), ((BOOL,),), alike=True)),
@@ -179,6 +189,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
         return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
     if facts.operator.opcode == Op.BITCAST:
         return _bitcast_refusal(facts)
+    if facts.operator.opcode == Op.QUANTIZE:
+        return None if _requantisation(facts) else Unsupported("input and output have not one scale each")
     first = facts.types.get(facts.operator.inputs[0])
     forbidden, second = _forbidden(facts.operator.opcode, first), facts.constant(1)
     if forbidden is not None and second is not None and forbidden.occurs(second):
@@ -194,11 +206,23 @@ def _bitcast_refusal(facts: OperatorFacts) -> Unsupported | None:
     return None if len(sizes) == 1 else Unsupported(f"{text}, an element of another size, has no kernel")
 
 
+def _requantisation(facts: OperatorFacts) -> tuple[int, ...] | None:
+    """Return multiplier, left and right shift, and both zero points of a QUANTIZE; None without scales."""
+    tensors = facts.graph.subgraph.tensors
+    given, made = (tensors[i].quantization for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
+    if given is None or made is None or not len(given.scales) == len(made.scales) == 1 or not made.scales[0]:
+        return None
+    multiplier, shift = quantize_multiplier(given.scales[0] / made.scales[0])
+    return multiplier, max(shift, 0), max(-shift, 0), given.zero_points[0], made.zero_points[0]
+
+
 def _read(facts: OperatorFacts) -> NodeSpec:
     """`clamp`: the fused activation; `rows`: whether a condition has one flag for each row of the values.
 
-    `alone`: whether a power has one exponent for all.
+    `alone`: whether a power has one exponent for all. QUANTIZE has its `requantisation` alone.
     """
+    if facts.operator.opcode == Op.QUANTIZE:
+        return NodeSpec(facts.operator.inputs, {"rows": False, "requantisation": _requantisation(facts)})
     attributes = {
         "clamp": activation_of(facts),
         "rows": facts.operator.opcode == Op.SELECT and _selects_rows(facts),
@@ -221,6 +245,10 @@ def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -
     op, first = node.op, types[0]
     if op == Op.CAST:
         return _cast(first, result)
+    if op == Op.QUANTIZE:
+        return (
+            f"convert_{result.opencl}16_sat(requantised({{0}}, MULTIPLIER, LEFT, RIGHT, ZERO_IN, ZERO_OUT))"
+        )
     if op in (Op.SELECT, Op.SELECT_V2):
         return _CHOICE.replace("{m}", _MASKS[result.size])
     if op in _COMPARISONS:
@@ -251,7 +279,10 @@ def _cast(source: ElementType, target: ElementType) -> str:
     if target is BOOL:
         return f"FLAGS({{0}} != ({source.opencl}16)0)"
     if source is F32 and target is not F32:
-        return f"truncated_{target.opencl}({{0}})"
+        if target in (I32, I64):
+            return f"truncated_{target.opencl}({{0}})"
+        bounds = np.iinfo(target.dtype)
+        return f"convert_{target.opencl}16(clamp(truncated_int({{0}}), {bounds.min}, {bounds.max}))"
     return f"convert_{target.opencl}16({{0}})"
 
 
@@ -320,6 +351,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     is_unsafe = node.op in _UNSAFE or any(operand.is_splat for operand in operands)
     if output.type is F32 and channels != output.channels and is_unsafe:
         expression, shape["VALID"] = f"mask16({expression}, c, VALID)", output.channels
+    if node.op == Op.QUANTIZE:
+        shape |= dict(zip(_REQUANTISING, node.attributes["requantisation"], strict=True))
     if check:
         pointers.append("__global int *restrict failed")
         shape["VALID"] = output.channels

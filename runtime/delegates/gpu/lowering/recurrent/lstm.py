@@ -73,7 +73,7 @@ def _is_basic(facts: OperatorFacts) -> bool:
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
     if _is_basic(facts):
-        return _supports_basic(facts)
+        return supports_basic(facts)
     weights = [i for i in range(1, _MOST_INPUTS) if i not in (_STATE, _CELL)]
     refused = unsupported_cell(facts, (_STATE, _CELL), weights)
     if refused is not None:
@@ -83,7 +83,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _supports_basic(facts: OperatorFacts) -> Unsupported | None:
+def supports_basic(facts: OperatorFacts) -> Unsupported | None:
+    """Return why the basic kernel, on floats or integers, cannot run here, or None."""
     if activation_of(facts) != "TANH":
         return Unsupported("the basic kernel without TANH has no kernel")
     beside = facts.operator.outputs[2:]

@@ -1,4 +1,4 @@
-"""SVDF on floats: a bank of filters of low rank over time."""
+"""SVDF, a bank of filters of low rank over time: on floats, and on int8 with an int16 state."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
-from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, unsupported_cell, vectors_packed
+from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, unsupported_cell
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -18,23 +20,64 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
+    PackedConstant,
+    Types,
     activation_of,
     defines,
     instance_name,
     pixels_packed,
 )
 from runtime.model.schema import BuiltinOperator as Op
+from runtime.ops.support.quantization import quantize_multiplier
 
 _FEATURE, _TIME, _BIAS, _STATE = 1, 2, 3, 4
 
+_FLOATS, _LEVELS = (
+    (ElementType.F32,) * 5,
+    (ElementType.I8, ElementType.I8, ElementType.I16, ElementType.I32, ElementType.I16),
+)
+"""The types of the inputs on either path; the output has that of the first."""
+
+
+def _is_integer(facts: OperatorFacts) -> bool:
+    return facts.types.get(facts.operator.inputs[0]) is ElementType.I8
+
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
+    wanted = _LEVELS if _is_integer(facts) else _FLOATS
+    for i, element in enumerate(wanted):
+        if facts.has_input(i) and facts.types.get(facts.operator.inputs[i]) is not element:
+            return Unsupported(f"input {i} is not {element.value}, as beside {wanted[0].value}")
+    if _is_integer(facts) and activation_of(facts) != "RELU":
+        return Unsupported("integer filters without RELU have no kernel")
     return unsupported_cell(facts, (_STATE,), (_FEATURE, _TIME, _BIAS))
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     attributes = {"activate": ACTIVATIONS[activation_of(facts)], "rank": int(facts.options["rank"])}
+    if _is_integer(facts):
+        attributes["scaling"] = _scaling(facts)
     return NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
+
+
+def _scaling(facts: OperatorFacts) -> dict[str, int]:
+    """Return the parameters of the kernel of levels: zero points, and the factors as LiteRT rounds them."""
+    tensors, inputs = facts.graph.subgraph.tensors, facts.operator.inputs
+    x, y = levels_of(tensors[inputs[0]]), levels_of(tensors[facts.operator.outputs[0]])
+    scales = [tensors[inputs[i]].quantization for i in (_FEATURE, _TIME, _STATE)]
+    if x is None or y is None or any(q is None for q in scales):
+        raise ValueError("SVDF was accepted without scales")
+    feature, time, state = (np.float32(q.scales[0]) for q in scales if q is not None)
+    into = quantize_multiplier(float(np.float32(x.scale) * feature / state))
+    out_of = quantize_multiplier(float(state * time / np.float32(y.scale)))
+    found = {"ZERO_IN": x.zero_point, "ZERO_OUT": y.zero_point}
+    for name, (multiplier, shift) in (("IN", into), ("OUT", out_of)):
+        found |= {
+            f"MULTIPLIER_{name}": multiplier,
+            f"LEFT_{name}": max(shift, 0),
+            f"RIGHT_{name}": max(-shift, 0),
+        }
+    return found
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -44,15 +87,18 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if x is None or feature is None or time is None or previous is None:
         raise ValueError("SVDF has weights and a state")
     out, memory, kept = context.value(y), context.value(time), context.value(state)
-    start = np.zeros(out.channels, np.float32) if bias is None else context.constant(bias)
+    scaling = node.attributes.get("scaling")
+    element = ElementType.F32 if scaling is None else ElementType.I32
+    start = np.zeros(out.channels, element.dtype) if bias is None else context.constant(bias)
+    form = {"ACTIVATE(x)": node.attributes["activate"]} if scaling is None else {}
     weights, times = context.value(feature), context.value(time)
     write, fresh = context.layout(y), context.layout(state)
     batch = context.value(x).pixels
     launch = Launch(
         Instance(
-            "recurrent/svdf.cl",
-            instance_name("svdf"),
-            defines(**{"ACTIVATE(x)": node.attributes["activate"]}),
+            "recurrent/svdf.cl" if scaling is None else "recurrent/svdf_levels.cl",
+            instance_name("svdf" if scaling is None else "svdf_levels"),
+            defines(**form),
             parameters(
                 RANK=node.attributes["rank"],
                 MEMORY=memory.channels,
@@ -66,6 +112,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 TAIL=round_up(out.channels) - out.channels if write.padded else 0,
                 STATE_TAIL=round_up(kept.channels) - kept.channels if fresh.padded else 0,
                 **divisor("OUT_UNITS", out.channels),
+                **(scaling or {}),
             ),
         ),
         (
@@ -73,7 +120,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             context.pointer(previous),
             pixels_packed(weights),
             pixels_packed(times),
-            vectors_packed(f"svdf{node.id}_bias", [start]),
+            PackedConstant(f"svdf{node.id}_bias", out.channels, lambda: start, element),
             y,
             state,
         ),
@@ -81,9 +128,15 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         label=f"SVDF {out.channels}",
         sources=node.sources,
         flops=2 * batch * (weights.elements + times.elements),
-        bytes=4 * (weights.elements + times.elements),
+        bytes=weights.type.size * weights.elements + times.type.size * times.elements,
     )
     return [Candidate("units", (launch,))]
 
 
-FAMILY = Family(operators=(Op.SVDF,), read=_read, lower=lower, supports=_supports)
+FAMILY = Family(
+    operators=(Op.SVDF,),
+    read=_read,
+    lower=lower,
+    supports=_supports,
+    types={Op.SVDF: Types(tuple(zip(_FLOATS, _LEVELS, strict=True)), ((ElementType.F32, ElementType.I8),))},
+)

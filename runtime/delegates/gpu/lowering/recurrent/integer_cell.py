@@ -1,0 +1,234 @@
+"""The launches of an LSTM's step on integers, and the order in which they find their constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
+from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.lowering.recurrent.steps import Rows
+from runtime.delegates.gpu.lowering.spec import (
+    Argument,
+    Array,
+    Context,
+    Instance,
+    Launch,
+    PackedConstant,
+    defines,
+    instance_name,
+)
+from runtime.ops.recurrent.fixed_point import sigmoid_table, tanh_table
+from runtime.ops.recurrent.integer_cell import IntegerCell, Scaling
+
+I8, U8, I16, I32 = ElementType.I8, ElementType.U8, ElementType.I16, ElementType.I32
+_CANDIDATE_BITS = 3
+"""Integer bits of the sums of gates (`lstm_eval.cc`)."""
+
+
+def _gates_apart(array: Array, gates: int) -> Array:
+    """Return rows of gates, side by side, with each gate padded to whole blocks of 16."""
+    parts = np.split(array, gates)
+    padding = [(0, round_up(len(parts[0])) - len(parts[0]))] + [(0, 0)] * (array.ndim - 1)
+    return np.concatenate([np.pad(part, padding) for part in parts])
+
+
+def weights_packed(name: str, matrix: Array, gates: int, element: ElementType) -> PackedConstant:
+    """Pack rows [results, n] as [block of 16][n][16]."""
+    rows, depth = matrix.shape
+    padded = gates * round_up(rows // gates)
+
+    def make() -> Array:
+        blocks = _gates_apart(matrix, gates).reshape(padded // LANES, LANES, depth)
+        return np.ascontiguousarray(blocks.transpose(0, 2, 1))
+
+    return PackedConstant(name, padded * depth, make, element)
+
+
+def stages_packed(name: str, scaling: Scaling, rows: int, gates: int) -> PackedConstant:
+    """Pack biases, multipliers, left and right shifts as [block of 16][4][16]."""
+    padded = gates * round_up(rows // gates)
+
+    def make() -> Array:
+        shifts = np.broadcast_to(scaling.shifts, rows)
+        numbers = (scaling.bias, np.broadcast_to(scaling.multipliers, rows))
+        both = [*numbers, np.maximum(shifts, 0), np.maximum(-shifts, 0)]
+        apart = np.stack([_gates_apart(one, gates) for one in both])
+        return apart.reshape(4, padded // LANES, LANES).transpose(1, 0, 2)
+
+    return PackedConstant(name, 4 * padded, make, I32)
+
+
+def _table(name: str, values: Array) -> PackedConstant:
+    return PackedConstant(name, values.size, lambda: values, I16)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of levels with packed weights: `rows` results, of `gates` parts, between `low` and `high`."""
+
+    node: Node
+    name: str
+    weights: PackedConstant
+    stages: PackedConstant
+    rows: int
+    gates: int
+    types: tuple[ElementType, ElementType, ElementType]
+    zero: int = 0
+    bounds: tuple[int, int] = (-32768, 32767)
+    ties_up: bool = False
+
+    @property
+    def padded(self) -> int:
+        """Results with each part padded to whole blocks of 16."""
+        return self.gates * round_up(self.rows // self.gates)
+
+    def launch(
+        self,
+        source: Rows,
+        inputs: int,
+        target: Rows,
+        batch: int,
+        *,
+        previous: tuple[Rows, int] | None = None,
+        added: Rows | None = None,
+        state: Rows | None = None,
+    ) -> Launch:
+        """Return the launch for `batch` rows; `previous` is a second input with its size."""
+        given, weight, made = (one.opencl for one in self.types)
+        numbers = {**source.parameters("IN"), **target.parameters("OUT"), "INPUTS": inputs}
+        pointers: list[Argument] = [source.argument]
+        if previous is not None:
+            pointers.append(previous[0].argument)
+            numbers |= {**previous[0].parameters("PREVIOUS"), "OUTPUTS": previous[1]}
+        pointers += [self.weights, self.stages]
+        if added is not None:
+            pointers.append(added.argument)
+            numbers |= added.parameters("ADDED")
+        pointers.append(target.argument)
+        if state is not None:
+            pointers.append(state.argument)
+            numbers["STATE_STRIDE"] = state.stride
+        form = defines(
+            IN=given,
+            WEIGHT=weight,
+            OUT=made,
+            JOINED=previous is not None,
+            ADDED=added is not None,
+            KEEPS=state is not None,
+            TIES_UP=self.ties_up,
+        )
+        low, high = self.bounds
+        instance = Instance(
+            "recurrent/steps_levels.cl",
+            instance_name("lstm_levels"),
+            form,
+            parameters(
+                **numbers, ZERO=self.zero, LOW=low, HIGH=high, **divisor("UNIT_BLOCKS", self.padded // LANES)
+            ),
+        )
+        depth = inputs + (0 if previous is None else previous[1])
+        return Launch(
+            instance,
+            tuple(pointers),
+            units=batch * self.padded // LANES,
+            label=f"{self.node.op.name} {self.name}",
+            sources=self.node.sources,
+            flops=2 * batch * self.rows * depth,
+            bytes=self.weights.bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The launch behind the sums of a step, but for its rows: tables, completions and numbers."""
+
+    node: Node
+    gates: int
+    cells: int
+    batch: int
+    tables: tuple[PackedConstant, ...]
+    completions: tuple[PackedConstant, ...]
+    has_norms: bool
+    element: ElementType
+    numbers: dict[str, int]
+
+    def launch(
+        self, context: Context, sums: Argument, out: Rows, state: int | None, old: int, fresh: int
+    ) -> Launch:
+        """Return the launch of a step that reads the values `sums` and `old`, and writes the others."""
+        kept = () if state is None else (state,)
+        strides = {
+            "CELL_STRIDE": context.layout(old).pixel_stride,
+            "NEW_CELL_STRIDE": context.layout(fresh).pixel_stride,
+            "STATE_STRIDE": 0 if state is None else context.layout(state).pixel_stride,
+        }
+        cell = context.pointer(old)
+        return Launch(
+            Instance(
+                "recurrent/steps_levels_cells.cl",
+                instance_name("lstm_levels_cells"),
+                defines(
+                    GATES=self.gates,
+                    COMPLETED=bool(self.completions),
+                    NORMS=self.has_norms,
+                    BASIC=self.element is U8,
+                    OUT=self.element.opencl,
+                    KEEPS=state is not None,
+                ),
+                parameters(
+                    CELLS=self.cells,
+                    PADDED=round_up(self.cells),
+                    BATCH=self.batch,
+                    **out.parameters("OUT"),
+                    **strides,
+                    **self.numbers,
+                ),
+            ),
+            (sums, *self.tables, *self.completions, out.argument, *kept, cell, fresh),
+            units=self.batch,
+            label=f"{self.node.op.name} cells",
+            sources=self.node.sources,
+            flops=20 * self.batch * self.cells,
+        )
+
+
+def tables(cell_bits: int) -> tuple[PackedConstant, ...]:
+    """Return the sigmoid of sums of gates, their tanh, and that of a cell with so many integer bits."""
+    return (
+        _table("sigmoid_levels", sigmoid_table()),
+        _table(f"tanh_levels_{_CANDIDATE_BITS}", tanh_table(_CANDIDATE_BITS)),
+        _table(f"tanh_levels_{cell_bits}", tanh_table(cell_bits)),
+    )
+
+
+def completions_packed(name: str, cell: IntegerCell, batch: int, cells: int) -> tuple[PackedConstant, ...]:
+    """Pack peepholes, norms, biases of norms, and the numbers of each gate; nothing where there are none."""
+    if not any((*cell.peepholes, *cell.norms)):
+        return ()
+    gates, padded = len(cell.order), round_up(cells)
+    peepholes, norms = np.zeros((gates, batch, padded)), np.zeros((gates, padded))
+    biases, numbers = np.zeros((gates, padded)), np.zeros((gates, 8))
+    for gate, (peephole, norm) in enumerate(zip(cell.peepholes, cell.norms, strict=True)):
+        if peephole is not None:
+            peepholes[gate, :, :cells] = peephole.weights
+            numbers[gate, :3] = factor(peephole.scale)
+        if norm is not None:
+            norms[gate, :cells], biases[gate, :cells] = norm.weights, norm.bias
+            # The reference's levels have 12 fractional bits more than what is normalised.
+            numbers[gate, 3:6] = factor((norm.scale[0], norm.scale[1] + 12))
+            numbers[gate, 6] = norm.least_variance
+    return (
+        PackedConstant(f"{name}_peepholes", peepholes.size, lambda: peepholes, I16),
+        PackedConstant(f"{name}_norms", norms.size, lambda: norms, I16),
+        PackedConstant(f"{name}_norm_biases", biases.size, lambda: biases, I32),
+        PackedConstant(f"{name}_numbers", numbers.size, lambda: numbers, I32),
+    )
+
+
+def factor(scale: tuple[int, int]) -> tuple[int, int, int]:
+    """Return multiplier, left and right shift of a quantised multiplier."""
+    multiplier, shift = scale
+    return multiplier, max(shift, 0), max(-shift, 0)
