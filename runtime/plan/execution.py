@@ -269,11 +269,15 @@ class Execution:
             self._after = _continue(self, shapes, {i: a.copy() for i, a in known.items()})
         return self._after.execution
 
+    def refuted(self) -> set[int]:
+        """Return the inputs that hold other values than this was planned for."""
+        return {i for i, value in self.values.assumed.items() if not _same(self.arrays[i], value)}
+
     def whole(self) -> tuple[CompiledPartition, Step] | None:
         """Return the only partition and its step, if there is nothing else to run; else None."""
         if self.values.pending or len(self._steps) != 1 or len(self._compiled) != 1:
             return None
-        if self._steps[0].before or self._steps[0].behind:
+        if self._steps[0].before or self._steps[0].behind or self.values.assumed:
             return None
         return self._compiled[0], self._steps[0]
 
@@ -381,7 +385,9 @@ def _lifetimes(
     tensor.
     """
     touched = [(step.inputs, step.outputs) for step in steps]
+    # A variable may be all that a later segment waits for, such as a shape.
+    touched.append((tuple(i for i in values.needed if values.subgraph.tensors[i].is_variable), ()))
     read_later = {i for o in values.pending for i in o.inputs}
     kept = {i for pair in touched for side in pair for i in side} if preserve_all else read_later
-    elsewhere = values.constants.keys() | values.unknown | inherited.keys()
+    elsewhere = (values.constants.keys() - values.assumed.keys()) | values.unknown | inherited.keys()
     return lifetimes(values.subgraph, touched, values.shapes, elsewhere, kept)

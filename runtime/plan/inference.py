@@ -17,6 +17,7 @@ from runtime.delegates.base import GraphFacts
 from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.checks import MAX_RANK
 from runtime.model.graph import Operator, Subgraph
+from runtime.model.schema import BuiltinOperator
 from runtime.ops.support.context import MAX_TENSOR_BYTES, GraphServices, OpContext, PostponeError, unsupported
 from runtime.ops.support.evaluation import evaluate, infer_shapes
 from runtime.ops.support.registry import OpSpec, find_spec
@@ -38,7 +39,8 @@ class GraphValues:
     CPU path cannot run an operator (its outputs then have the shapes that the file declares). `ready` are
     the operators of this segment in the file's order; the outputs of those in `open_ended` have shapes known
     only after a run. `unknown` are the tensors without a shape yet; `held` are, by operator index, tensors
-    whose values its kernel turned out to need although its shapes did not.
+    whose values its kernel turned out to need although its shapes did not. `assumed` are inputs among the
+    constants: they have these values if the shapes that the file declares are right, which each run checks.
     """
 
     subgraph: Subgraph
@@ -55,6 +57,7 @@ class GraphValues:
     held: Mapping[int, set[int]] = field(default_factory=dict)
     unknown: set[int] = field(default_factory=set)
     folded_bytes: int = 0
+    assumed: dict[int, Array] = field(default_factory=dict)
 
     def value(self, index: int, array: Array | None = None) -> Value:
         """Tensor `index` as an operator sees it."""
@@ -120,15 +123,34 @@ class GraphValues:
         return after
 
 
+def declared_inputs(subgraph: Subgraph) -> dict[int, Array]:
+    """Return inputs that are nothing but the shape of an output whose shape the file declares.
+
+    Streaming decoders have it as an input of the model: with it known, their operators are planned, and
+    delegated, ahead of time.
+    """
+    found = {}
+    for operator in subgraph.operators:
+        if operator.opcode is not BuiltinOperator.TRANSPOSE_CONV or operator.inputs[0] not in subgraph.inputs:
+            continue
+        given, made = subgraph.tensors[operator.inputs[0]], subgraph.tensors[operator.outputs[0]]
+        signature = made.shape_signature or made.shape
+        if made.shape and min(signature) > 0 and given.shape == (len(made.shape),):
+            found[given.index] = np.array(made.shape, dtype_of(given.type))
+    return found
+
+
 def infer(
     subgraph: Subgraph,
     input_shapes: Mapping[int, Shape],
     graph: GraphServices | None = None,
     known: Mapping[int, Array] | None = None,
     held: Mapping[int, set[int]] | None = None,
+    assumed: Mapping[int, Array] | None = None,
 ) -> GraphValues:
     """Walk the operators in order; `known` are values of inputs, where the caller has them.
 
+    `assumed` are those that the caller checks before each run.
     Raises `ShapeError` where shapes do not fit together.
     """
     values = GraphValues(subgraph, dict(input_shapes), graph, held=held or {})
@@ -137,7 +159,8 @@ def infer(
         constant = constant_array(tensor)
         if constant is not None:
             values.constants[tensor.index] = constant
-    values.constants.update(known or {})
+    values.assumed.update(assumed or {})
+    values.constants.update({**values.assumed, **(known or {})})
     _walk(values, subgraph.operators)
     return values
 

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from runtime.common.stages import stage
 from runtime.delegates.base import CompiledPartition, KeepsPlans, PartitionDelegate
 from runtime.delegates.device_time import DeviceTime, NotTold
@@ -27,7 +29,7 @@ from runtime.plan.execution import (
     partition_step,
     reset_variables,
 )
-from runtime.plan.inference import GraphValues, infer
+from runtime.plan.inference import GraphValues, declared_inputs, infer
 from runtime.plan.kept_plans import KeptPlan, KeptPlans
 from runtime.plan.profile import StepTime
 
@@ -79,6 +81,7 @@ class PlannedSubgraph:
         self._preserve_all = preserve_all
         self._graph = graph
         self._held: dict[int, set[int]] = {}
+        self._assumed = declared_inputs(self.subgraph) if self._delegates else {}
         self._failed: dict[int, dict[int, str]] = {}
         self._failed_shapes: dict[int, Shape] | None = None
         self._failures: list[FailedPartition] = []
@@ -118,7 +121,7 @@ class PlannedSubgraph:
             raise out_of_memory(error) from error
 
     def _analyse(self) -> None:
-        values = infer(self.subgraph, self.shapes, self._graph, held=self._held)
+        values = infer(self.subgraph, self.shapes, self._graph, held=self._held, assumed=self._assumed)
         folded = frozenset(values.folded)
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
         assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)
@@ -261,6 +264,7 @@ class PlannedSubgraph:
 
         Raises `ModelError` where values that are known now do not fit together, or memory does not suffice.
         """
+        self._believe()
         assert self.execution is not None
         try:
             self.last = self.execution.run(times)
@@ -269,8 +273,25 @@ class PlannedSubgraph:
         if self.last is not self.execution:
             self._inferred = self.last.values.shapes
 
+    def _believe(self) -> None:
+        """Plan again where an input refutes a shape that the file declares; inputs and variables stay."""
+        assert self.execution is not None
+        refuted = self.execution.refuted()
+        if not refuted:
+            return
+        names = ", ".join(repr(self.subgraph.tensors[i].name) for i in sorted(refuted))
+        _log.warning("%s: another shape than the file declares, so the model is planned again", names)
+        self._assumed = {i: value for i, value in self._assumed.items() if i not in refuted}
+        kept = {t.index for t in self.subgraph.tensors if t.is_variable}.union(self.subgraph.inputs)
+        held = {i: array.copy() for i, array in self.execution.arrays.items() if i in kept}
+        self._planned = None
+        self.allocate()
+        for index, array in held.items():
+            np.copyto(self.execution.arrays[index], array)
+
     def device_time(self) -> DeviceTime | NotTold:
         """Run every operator once and return what its partitions' devices tell; raises as `run`."""
+        self._believe()
         assert self.execution is not None
         try:
             return self.execution.device_time()

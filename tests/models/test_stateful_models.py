@@ -55,8 +55,8 @@ def test_a_model_that_keeps_state_is_never_called_wrong(tmp_path, name, delegate
         assert judged.verdict == "pass" or "same for every input set" in judged.note
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_gpu_takes_a_model_that_keeps_state_whole(name):
+@pytest.mark.parametrize("name", [*MODELS, "seanet_transpose_conv0_i16x8"])
+def test_gpu_takes_a_recurrent_or_streaming_model_whole(name):
     delegate = load_delegate("gpu", {"tuning": "none"})
     interpreter = Interpreter(model_content=real_model(name), experimental_delegates=[delegate])
     interpreter.allocate_tensors()

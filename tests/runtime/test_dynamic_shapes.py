@@ -136,3 +136,18 @@ def test_delegates_take_only_what_has_a_shape_before_the_run():
     assert [f.index for f in report.fallbacks] == [3, 4]
     assert {f.reason for f in report.fallbacks} == {"its shapes are known at run time only"}
     assert delegate.taken == [0, 1, 2]
+
+
+def test_a_shape_in_a_variable_is_zero_until_something_writes_it():
+    """No operator touches the variable before its value is asked for."""
+    b = Builder()
+    x, shape, y = (
+        b.input(np.float32, (2, 3)),
+        b.tensor(np.int32, (2,), is_variable=True),
+        b.tensor(np.float32),
+    )
+    b.operator(BuiltinOperator.RESHAPE, [x, shape], [y])
+    interpreter = Interpreter(model_content=b.write([y]))
+    interpreter.allocate_tensors()
+    with pytest.raises(InvocationError, match=r"operator 0 RESHAPE: 6 elements do not fill shape \[0, 0\]"):
+        interpreter.invoke()

@@ -338,6 +338,9 @@ class WideRequantizer:
         self._clamp = clamp
 
     def __call__(self, acc: _Array, out: _Array) -> None:
-        """Write `out`, int16 of the shape of `acc`: float64 integers of magnitude below 2^47."""
+        """Write `out`, int16 of the shape of `acc`: float64 integers of magnitude below 2^47.
+
+        What leaves 32 bits wraps around before it is clamped, as in the reference.
+        """
         wide = (acc.astype(np.int64) * self._multipliers + self._half) >> self._shifts
-        np.copyto(out, np.clip(wide, *self._clamp), casting="unsafe")
+        np.copyto(out, np.clip(wide.astype(np.int32), *self._clamp), casting="unsafe")

@@ -15,7 +15,7 @@ from runtime.model.graph import Quantization
 from runtime.model.schema import ActivationFunctionType as Fused
 from runtime.model.schema import BuiltinOperator as B
 from runtime.model.schema import MirrorPadMode, Padding, TensorType
-from runtime.tools.operator_check.rows import Operand, Row, fed, flags, given, held, state, whole
+from runtime.tools.operator_check.rows import Operand, Row, fed, flags, given, held, levels, state, whole
 
 _UNARY = (
     B.ABS, B.CEIL, B.COS, B.ELU, B.EXP, B.FLOOR, B.HARD_SWISH, B.LOGISTIC, B.NEG, B.RELU, B.RELU6,
@@ -101,12 +101,14 @@ def _typed() -> Iterator[Row]:
         yield Row(B.CAST, (_steps(4, 9, low=-2),), options, (target,))
     back = {"in_data_type": TensorType.INT32, "out_data_type": TensorType.FLOAT32}
     yield Row(B.CAST, (whole(4, 9),), back)
+    pixels = {"in_data_type": TensorType.UINT8, "out_data_type": TensorType.FLOAT32}
+    yield Row(B.CAST, (whole(4, 9, low=0, high=255, dtype=np.uint8),), pixels)
     yield Row(B.BITCAST, (fed(4, 9),), results=(np.int32,), shapes=((4, 9),))
     numbers = np.random.default_rng(0).normal(size=(3, 7, 2)).astype(np.float32).view(np.complex64)[..., 0]
     yield from (Row(op, (Operand(numbers),)) for op in (B.REAL, B.IMAG, B.COMPLEX_ABS))
-    levels = Quantization((0.05,), (3,))
-    yield Row(B.QUANTIZE, (fed(3, 19),), results=(np.int8,), quantization=levels)
-    stored = Operand(whole(3, 19, low=-128, high=127, dtype=np.int8).value, quantization=levels)
+    quantised = Quantization((0.05,), (3,))
+    yield Row(B.QUANTIZE, (fed(3, 19),), results=(np.int8,), quantization=quantised)
+    stored = Operand(whole(3, 19, low=-128, high=127, dtype=np.int8).value, quantization=quantised)
     yield Row(B.DEQUANTIZE, (stored,))
     yield Row(B.RFFT2D, (fed(2, 4, 8), given([4, 8])), results=(np.complex64,))
 
@@ -190,6 +192,15 @@ def _recurrent() -> Iterator[Row]:
     filters = (held(rank * cells, size), held(rank * cells, memory), held(cells))
     remembered = state(batch, rank * cells * memory)
     yield Row(B.SVDF, (fed(batch, size), *filters, remembered), {**_RELU, "rank": rank})
+    integers = (
+        levels(batch, size, scale=0.02),
+        levels(rank * cells, size, scale=0.01, role="held"),
+        levels(rank * cells, memory, scale=1 / 32768, dtype=np.int16, role="held"),
+        levels(cells, scale=1e-9, dtype=np.int32, role="held"),
+        levels(batch, rank * cells * memory, scale=1e-3, dtype=np.int16, role="state"),
+    )
+    out = Quantization((0.05,), (-3,))
+    yield Row(B.SVDF, integers, {**_RELU, "rank": rank}, (np.int8,), quantization=out, version=3)
 
 
 def _reductions() -> Iterator[Row]:

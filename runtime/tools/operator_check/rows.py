@@ -18,6 +18,8 @@ _SCHEMA_VERSION: Final = 3
 _TYPES: Final = {
     np.dtype(np.float32): TensorType.FLOAT32,
     np.dtype(np.int8): TensorType.INT8,
+    np.dtype(np.uint8): TensorType.UINT8,
+    np.dtype(np.int16): TensorType.INT16,
     np.dtype(np.int32): TensorType.INT32,
     np.dtype(np.int64): TensorType.INT64,
     np.dtype(np.bool_): TensorType.BOOL,
@@ -80,10 +82,10 @@ def model_of(rows: Sequence[Row]) -> bytes:
         return index
 
     def operand(one: Operand) -> int:
+        more: dict[str, Any] = {"is_variable": one.role == "state", "quantization": one.quantization}
         if one.role == "held":
-            return add(one.value.dtype, one.value.shape, data=memoryview(one.value.tobytes()))
-        is_variable = one.role == "state"
-        return add(one.value.dtype, one.value.shape, is_variable=is_variable, quantization=one.quantization)
+            more["data"] = memoryview(one.value.tobytes())
+        return add(one.value.dtype, one.value.shape, **more)
 
     for row in rows:
         read = [-1 if one is None else operand(one) for one in row.operands]
@@ -119,6 +121,15 @@ def fed(*shape: int, low: float = -3.0, high: float = 3.0) -> Operand:
 def held(*shape: int, low: float = -1.0, high: float = 1.0) -> Operand:
     """Return the same as constants of the file."""
     return replace(fed(*shape, low=low, high=high), role="held")
+
+
+def levels(*shape: int, scale: float, dtype: Any = np.int8, role: Role = "fed") -> Operand:
+    """Integers of a scale: all of the type, of a variable zeros."""
+    bounds, quantization = np.iinfo(dtype), Quantization((scale,), (0,))
+    if role == "state":
+        return Operand(np.zeros(shape, dtype), role, quantization)
+    one = whole(*shape, low=int(bounds.min) + 1, high=int(bounds.max), dtype=dtype)
+    return replace(one, role=role, quantization=quantization)
 
 
 def state(*shape: int) -> Operand:

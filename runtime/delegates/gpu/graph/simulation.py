@@ -60,6 +60,11 @@ _BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
 """Steps that only bound a number: the range of levels takes their place."""
 
 
+_WRAPPING = float(1 << 30)
+"""Levels of an output from which a bias is refused: half of int32's range, so that the products beside it
+have the other half. Larger, and sums may wrap around unnoticed; int16 has 2^15 levels on either side."""
+
+
 @dataclass(frozen=True, slots=True)
 class Levels:
     """One scale for a whole tensor; `low` and `high` are the bounds of levels less the zero point."""
@@ -201,6 +206,23 @@ def quantised_refusal(
             return Unsupported(f"{text}, with whose stored integers {kind.name} computes")
         if levels_of(tensor) is None:
             return Unsupported(f"{text}, but has not one positive scale for all of its elements")
+    return None if on_levels else _wrapping_bias(facts, operator)
+
+
+def _wrapping_bias(facts: GraphFacts, operator: Operator) -> Unsupported | None:
+    """Refuse an operator whose constant bias alone comes close to the bounds of int32 on the output's scale.
+
+    LiteRT's kernels for int16 wrap around there before they clamp; real numbers would only be clamped.
+    """
+    tensors, made = facts.subgraph.tensors, operator.outputs[0] if operator.outputs else -1
+    target = levels_of(tensors[made]) if made >= 0 else None
+    for i in operator.inputs:
+        if i < 0 or tensors[i].type is not TensorType.INT64 or target is None or not is_widened(facts, i):
+            continue
+        most = float(np.abs(widen(facts.constants[i], tensors[i])).max(initial=0)) / target.scale
+        if most >= _WRAPPING:
+            reach = f"the bias in tensor {i} reaches {most:.3g} levels of the output"
+            return Unsupported(f"{reach}, where LiteRT's kernels wrap around")
     return None
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from runtime.model.graph import Quantization
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.schema import BuiltinOperator, Padding, TensorType
 from runtime.ops.matmul.integer_gemm import ExactGemm
 from tests.runtime.models import Arg, Out, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check
@@ -92,3 +93,35 @@ def test_sums_of_random_levels_are_exact():
     a = rng.integers(-128, 128, (6, 5000))
     found = gemm.lane()(a.astype(gemm.dtype), np.empty((6, 17), gemm.dtype), np.empty((6, 17))) + gemm.offset
     np.testing.assert_array_equal(found, (a + 9) @ stored.T.astype(np.int64))
+
+
+EXTREME = np.array([sign << bits for bits in (20, 30, 35, 38, 39, 40, 44, 46) for sign in (1, -1)], np.int64)
+"""Biases whose level on the output's scale, a hundredth of them, leaves 16 and then 32 bits."""
+
+_WINDOW = options() | {"padding": Padding.VALID}
+
+
+@pytest.mark.parametrize(
+    ("opcode", "filters", "more", "version"),
+    [
+        (BuiltinOperator.CONV_2D, (len(EXTREME), 1, 1, 3), {}, 5),
+        (BuiltinOperator.DEPTHWISE_CONV_2D, (1, 1, 1, len(EXTREME)), {"depth_multiplier": len(EXTREME)}, 5),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_an_extreme_bias_wraps_around_as_in_litert(opcode, filters, more, version, backend):
+    """The reference narrows to 32 bits, then clamps; `gpu`, whose numbers are real, leaves it to the CPU."""
+    rng = np.random.default_rng(1)
+    inputs = filters[3] if opcode is BuiltinOperator.CONV_2D else 1
+    scales, axis = (float(np.float32(0.01)),) * len(EXTREME), 3 if inputs == 1 else 0
+    zeros = (0,) * len(EXTREME)
+    args = [
+        Arg(rng.integers(-32768, 32768, (1, 2, 2, inputs)).astype(np.int16), per_tensor(1e-4)),
+        Arg(
+            rng.integers(-127, 128, filters).astype(np.int8), Quantization(scales, zeros, axis), constant=True
+        ),
+        Arg(EXTREME, Quantization(tuple(1e-4 * s for s in scales), zeros), constant=True),
+    ]
+    made = case("", opcode, args, [Out(np.int16, per_tensor(1e-4))], _WINDOW | more, version)
+    reason = "the bias in tensor 2 reaches 7.04e+11 levels of the output, where LiteRT's kernels wrap around"
+    check(replace(made, refused={opcode.name: reason}), backend)

@@ -8,8 +8,9 @@ import pytest
 from runtime.api.interpreter import Interpreter
 from runtime.errors import ShapeError
 from runtime.model.schema import BuiltinOperator
-from tests.runtime.models import const, one_operator
-from tests.runtime.ops.cases import Case, case, check, constant, random
+from tests.oracle import call_in_litert
+from tests.runtime.models import Builder, const, one_operator
+from tests.runtime.ops.cases import Case, case, check, compare, constant, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, SAME, VALID
 
 TRANSPOSE_CONV = BuiltinOperator.TRANSPOSE_CONV
@@ -55,3 +56,26 @@ def test_an_output_shape_of_other_channels_is_refused():
     model = one_operator(TRANSPOSE_CONV, args, options={"stride_h": 2, "stride_w": 2})
     with pytest.raises(ShapeError, match=r"output shape \[1, 8, 8, 5\]"):
         Interpreter(model_content=model).allocate_tensors()
+
+
+def test_a_shape_that_is_an_input_is_planned_as_the_file_declares_it(gpu):
+    """Streaming decoders have it: taken whole; an input that asks for another shape plans the model again."""
+    b, rng = Builder(), np.random.default_rng(2)
+    shape, x = b.input(np.int32, (4,)), b.input(np.float32, (1, 4, 5, 3))
+    weights = b.constant(rng.standard_normal((2, 3, 3, 3)).astype(np.float32))
+    y = b.tensor(np.float32, (1, 8, 10, 2))
+    options = {"padding": SAME, "stride_h": 2, "stride_w": 2}
+    b.operator(BuiltinOperator.TRANSPOSE_CONV, [shape, weights, x], [y], options)
+    model = b.write([y])
+    image = rng.standard_normal((1, 4, 5, 3)).astype(np.float32)
+    feeds = [[np.array([1, h, w, 2], np.int32), image] for h, w in ((8, 10), (8, 10), (7, 9), (8, 10))]
+    expected = call_in_litert("tests.runtime.scripts:invoke_each", model, feeds)
+    interpreter = Interpreter(model_content=model, experimental_delegates=[gpu.delegate])
+    interpreter.allocate_tensors()
+    for run, (feed, (theirs,)) in enumerate(zip(feeds, expected, strict=True)):
+        for details, value in zip(interpreter.get_input_details(), feed, strict=True):
+            interpreter.set_tensor(details["index"], value)
+        interpreter.invoke()
+        compare(interpreter.get_tensor(y), theirs)
+        fallbacks = [f.reason for f in interpreter.delegation.fallbacks]
+        assert fallbacks == ([] if run < 2 else ["its shapes are known at run time only"])
