@@ -16,6 +16,7 @@ from runtime.delegates.partition import make_partition
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding, TensorType
+from runtime.ops.support.registry import CUSTOM_SPECS
 from runtime.ops.support.value import constant_array, dtype_of
 from runtime.plan.inference import GraphValues
 from tests.runtime.models import Builder
@@ -163,7 +164,13 @@ _COMPARED = (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorTyp
 _SEVERAL: dict[tuple[Kind, int], tuple[TensorType, ...]] = {
     **{(op, 0): _COMPARED for op in (Op.ARG_MAX, Op.ARG_MIN)},
     (Op.BITCAST, 0): (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32),
-    (Op.CAST, 0): (*_COMPARED, TensorType.INT64),
+    (Op.CAST, 0): (
+        *_COMPARED,
+        TensorType.INT64,
+        TensorType.UINT8,
+        TensorType.INT8,
+        TensorType.INT16,
+    ),
     **{(op, 1): _INDICES for op in (Op.GATHER, Op.GATHER_ND)},
     (Op.ONE_HOT, 0): _INDICES,
 }
@@ -217,7 +224,8 @@ def _facts(op: Kind, place: int, kind: TensorType) -> tuple[GraphValues, Operato
     output = build.tensor(dtype_of(_types(op, 0)[1]), shape)
     if isinstance(op, Custom):
         window = struct.pack("<6i", 1, 1, 1, 1, 1, 0)
-        build.operator(Op.CUSTOM, inputs, [output], custom_code=op.value, custom_options=window)
+        version = CUSTOM_SPECS[op.value].max_version
+        build.operator(Op.CUSTOM, inputs, [output], None, version, op.value, window)
     else:
         build.operator(op, inputs, [output], options)
     (subgraph,) = build.model([output]).subgraphs

@@ -39,7 +39,6 @@ LEFT = {
     "concatenation_int16": "input and output have other scales, between which no kernel of integers moves",
     "concatenation_rescaled": "input and output have other scales, between which no kernel of integers moves",
     "dequantize_channels": "tensor 0 is int8, but has not one positive scale for all of its elements",
-    "int8_to_float": "tensor 0 't0' is int8, where CAST takes float32 or int32 or int64 or bool",
     "max_int8": "tensor 0 't0' is int8, where REDUCE_MAX takes float32 or int32 or int64 or bool",
     "mean_int8_last": "a mean of int8 over the channels has no kernel",
 }

@@ -31,6 +31,7 @@ from runtime.delegates.gpu.lowering.recurrent.lstm import supports_basic
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     Rows,
     extent_of,
+    mixed_types,
     unsupported_cell,
     whole,
 )
@@ -96,9 +97,8 @@ def _cell(facts: OperatorFacts) -> IntegerCell | BasicScaling:
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
     wanted, states = (_BASIC, _BASIC_STATES) if _is_basic(facts) else (_FULL, _STATES)
-    for i, element in enumerate(wanted):
-        if facts.has_input(i) and facts.types.get(facts.operator.inputs[i]) is not element:
-            return Unsupported(f"input {i} is not {element.value}, as beside {wanted[0].value}")
+    if (mixed := mixed_types(facts, wanted)) is not None:
+        return mixed
     weights = [i for i in range(1, len(wanted)) if i not in states]
     is_basic = _is_basic(facts)
     refused = supports_basic(facts) if is_basic else unsupported_cell(facts, states, weights)

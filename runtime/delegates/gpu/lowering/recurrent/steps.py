@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.element_type import ElementType
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up, shorten
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Array,
@@ -30,6 +31,18 @@ ACTIVATIONS = {
     "TANH": "tanh16(x)",
 }
 """Activations of a cell, as expressions of `kernels/common.cl` over a float16 `x`."""
+
+
+def mixed_types(facts: OperatorFacts, wanted: Sequence[ElementType]) -> Unsupported | None:
+    """Return which input has not its type of `wanted`, of which the first decided, or None."""
+    for i, element in enumerate(wanted):
+        if facts.has_input(i) and facts.types.get(facts.operator.inputs[i]) is not element:
+            tensor = facts.graph.subgraph.tensors[facts.operator.inputs[i]]
+            return Unsupported(
+                f"tensor {tensor.index} {shorten(tensor.name)!r} is {tensor.type.name.lower()}, where "
+                f"{facts.operator.name} of {wanted[0].value} takes {element.value}"
+            )
+    return None
 
 
 def unsupported_cell(

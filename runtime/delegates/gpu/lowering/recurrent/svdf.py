@@ -11,7 +11,7 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, unsupported_cell
+from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, mixed_types, unsupported_cell
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -44,10 +44,8 @@ def _is_integer(facts: OperatorFacts) -> bool:
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    wanted = _LEVELS if _is_integer(facts) else _FLOATS
-    for i, element in enumerate(wanted):
-        if facts.has_input(i) and facts.types.get(facts.operator.inputs[i]) is not element:
-            return Unsupported(f"input {i} is not {element.value}, as beside {wanted[0].value}")
+    if (mixed := mixed_types(facts, _LEVELS if _is_integer(facts) else _FLOATS)) is not None:
+        return mixed
     if _is_integer(facts) and activation_of(facts) != "RELU":
         return Unsupported("integer filters without RELU have no kernel")
     return unsupported_cell(facts, (_STATE,), (_FEATURE, _TIME, _BIAS))
