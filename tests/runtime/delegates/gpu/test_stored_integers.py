@@ -51,3 +51,23 @@ def test_a_mixed_graph_is_taken_whole_and_agrees(folder):
     for ours, theirs in zip(found, run_litert(mixed(), tuple(feed)), strict=True):
         assert ours.dtype == theirs.dtype
         compare_levels(ours, theirs)
+
+
+def test_a_softmax_of_integers_stays_in_front_of_another_type(folder):
+    """Its table of exponentials is none of levels, which QUANTIZE could be joined to: uint8 classifiers."""
+    b = Builder()
+    x, soft = (
+        b.input(np.int8, (2, 10), per_tensor(0.3, 5)),
+        b.tensor(np.int8, (2, 10), per_tensor(1 / 256, -128)),
+    )
+    y = b.tensor(np.uint8, (2, 10), per_tensor(1 / 256, 0))
+    b.operator(Op.SOFTMAX, [x], [soft], {"beta": 1.0}, 2)
+    b.operator(Op.QUANTIZE, [soft], [y])
+    feed = np.random.default_rng(3).integers(-128, 128, (2, 10)).astype(np.int8)
+    delegate = load_delegate("gpu", {"precision": "int8", "tuning": "none", "cache_dir": folder})
+    interpreter = Interpreter(model_content=b.write([y]), experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    assert not interpreter.delegation.fallbacks, str(interpreter.delegation)
+    interpreter.set_tensor(x, feed)
+    interpreter.invoke()
+    np.testing.assert_array_equal(interpreter.get_tensor(y), run_litert(b.write([y]), (feed,))[0])

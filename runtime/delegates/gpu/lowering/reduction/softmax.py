@@ -68,14 +68,14 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     attributes: dict[str, object] = {"beta": float(facts.options.get("beta", 1.0))}
     given = levels_of(facts.graph.subgraph.tensors[facts.operator.inputs[0]])
     if facts.types.get(facts.operator.inputs[0]) is ElementType.I8 and given is not None:
-        attributes["table"] = exponentials(_real(facts, given.scale)).astype(np.int32).tobytes()
+        attributes["exponentials"] = exponentials(_real(facts, given.scale)).astype(np.int32).tobytes()
     return NodeSpec(facts.operator.inputs, attributes)
 
 
 def _of_levels(node: Node, context: Context, source: int) -> Candidate:
     """Fixed-point numbers, exactly as LiteRT's reference kernel."""
     (target,) = node.outputs
-    value, table = context.value(target), np.frombuffer(node.attributes["table"], np.int32)
+    value, table = context.value(target), np.frombuffer(node.attributes["exponentials"], np.int32)
     launch = Launch(
         Instance(
             "reduction/softmax_levels.cl",
