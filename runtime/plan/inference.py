@@ -17,7 +17,7 @@ from runtime.delegates.base import GraphFacts
 from runtime.errors import ModelError, UnsupportedOperatorError
 from runtime.model.checks import MAX_RANK
 from runtime.model.graph import Operator, Subgraph
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.ops.support.context import MAX_TENSOR_BYTES, GraphServices, OpContext, PostponeError, unsupported
 from runtime.ops.support.evaluation import evaluate, infer_shapes
 from runtime.ops.support.registry import OpSpec, find_spec
@@ -123,6 +123,10 @@ class GraphValues:
         return after
 
 
+_SHAPES = (TensorType.INT32, TensorType.INT64)
+"""Types of a shape among the inputs of a model."""
+
+
 def declared_inputs(subgraph: Subgraph) -> dict[int, Array]:
     """Return inputs that are nothing but the shape of an output whose shape the file declares.
 
@@ -131,11 +135,12 @@ def declared_inputs(subgraph: Subgraph) -> dict[int, Array]:
     """
     found = {}
     for operator in subgraph.operators:
-        if operator.opcode is not BuiltinOperator.TRANSPOSE_CONV or operator.inputs[0] not in subgraph.inputs:
+        shape = operator.inputs[0] if operator.inputs else -1
+        if operator.opcode is not BuiltinOperator.TRANSPOSE_CONV or shape not in subgraph.inputs:
             continue
-        given, made = subgraph.tensors[operator.inputs[0]], subgraph.tensors[operator.outputs[0]]
+        given, made = subgraph.tensors[shape], subgraph.tensors[operator.outputs[0]]
         signature = made.shape_signature or made.shape
-        if made.shape and min(signature) > 0 and given.shape == (len(made.shape),):
+        if made.shape and min(signature) > 0 and given.shape == (len(made.shape),) and given.type in _SHAPES:
             found[given.index] = np.array(made.shape, dtype_of(given.type))
     return found
 

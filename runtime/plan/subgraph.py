@@ -15,7 +15,7 @@ from runtime.delegates.base import CompiledPartition, KeepsPlans, PartitionDeleg
 from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.epochs import Grouping
 from runtime.delegates.partition import Assignment, DelegationReport, FailedPartition, delegate_graph
-from runtime.errors import DeviceLostError, FallbackForbiddenError, UnsupportedOperatorError
+from runtime.errors import DeviceLostError, FallbackForbiddenError, ShapeError, UnsupportedOperatorError
 from runtime.model.graph import Model
 from runtime.ops.support.context import GraphServices, PostponeError
 from runtime.ops.support.value import Array, Shape
@@ -121,7 +121,14 @@ class PlannedSubgraph:
             raise out_of_memory(error) from error
 
     def _analyse(self) -> None:
-        values = infer(self.subgraph, self.shapes, self._graph, held=self._held, assumed=self._assumed)
+        try:
+            values = infer(self.subgraph, self.shapes, self._graph, held=self._held, assumed=self._assumed)
+        except ShapeError:
+            if not self._assumed:
+                raise
+            # Some converters declare any shape where they know none.
+            self._assumed = {}
+            values = infer(self.subgraph, self.shapes, self._graph, held=self._held)
         folded = frozenset(values.folded)
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
         assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)

@@ -58,16 +58,21 @@ def test_an_output_shape_of_other_channels_is_refused():
         Interpreter(model_content=model).allocate_tensors()
 
 
-def test_a_shape_that_is_an_input_is_planned_as_the_file_declares_it(gpu):
-    """Streaming decoders have it: taken whole; an input that asks for another shape plans the model again."""
+def with_a_shape_as_input(declared: tuple[int, ...]) -> tuple[bytes, int]:
+    """Return a model that doubles an image of 4 by 5, and its output, which is declared with a shape."""
     b, rng = Builder(), np.random.default_rng(2)
     shape, x = b.input(np.int32, (4,)), b.input(np.float32, (1, 4, 5, 3))
     weights = b.constant(rng.standard_normal((2, 3, 3, 3)).astype(np.float32))
-    y = b.tensor(np.float32, (1, 8, 10, 2))
+    y = b.tensor(np.float32, declared)
     options = {"padding": SAME, "stride_h": 2, "stride_w": 2}
     b.operator(BuiltinOperator.TRANSPOSE_CONV, [shape, weights, x], [y], options)
-    model = b.write([y])
-    image = rng.standard_normal((1, 4, 5, 3)).astype(np.float32)
+    return b.write([y]), y
+
+
+def test_a_shape_that_is_an_input_is_planned_as_the_file_declares_it(gpu):
+    """Streaming decoders have it: taken whole; an input that asks for another shape plans the model again."""
+    model, y = with_a_shape_as_input((1, 8, 10, 2))
+    image = np.random.default_rng(5).standard_normal((1, 4, 5, 3)).astype(np.float32)
     feeds = [[np.array([1, h, w, 2], np.int32), image] for h, w in ((8, 10), (8, 10), (7, 9), (8, 10))]
     expected = call_in_litert("tests.runtime.scripts:invoke_each", model, feeds)
     interpreter = Interpreter(model_content=model, experimental_delegates=[gpu.delegate])
@@ -79,3 +84,18 @@ def test_a_shape_that_is_an_input_is_planned_as_the_file_declares_it(gpu):
         compare(interpreter.get_tensor(y), theirs)
         fallbacks = [f.reason for f in interpreter.delegation.fallbacks]
         assert fallbacks == ([] if run < 2 else ["its shapes are known at run time only"])
+
+
+def test_a_declared_shape_that_cannot_be_is_not_believed(gpu):
+    """Some converters declare ones where they know nothing; such a model runs as without a delegate."""
+    model, y = with_a_shape_as_input((3, 1, 1, 7))
+    feed = [np.array([1, 8, 10, 2], np.int32), np.ones((1, 4, 5, 3), np.float32)]
+    interpreter = Interpreter(model_content=model, experimental_delegates=[gpu.delegate])
+    interpreter.allocate_tensors()
+    (fallback,) = interpreter.delegation.fallbacks
+    assert fallback.reason == "its shapes are known at run time only"
+    for details, value in zip(interpreter.get_input_details(), feed, strict=True):
+        interpreter.set_tensor(details["index"], value)
+    interpreter.invoke()
+    ((expected,),) = call_in_litert("tests.runtime.scripts:invoke_each", model, [feed])
+    compare(interpreter.get_tensor(y), expected)
