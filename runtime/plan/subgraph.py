@@ -281,7 +281,10 @@ class PlannedSubgraph:
             self._inferred = self.last.values.shapes
 
     def _believe(self) -> None:
-        """Plan again where an input refutes a shape that the file declares; inputs and variables stay."""
+        """Plan again where an input refutes a shape that the file declares.
+
+        Inputs stay, and variables; those behind the shape in question begin anew, as after a resize.
+        """
         assert self.execution is not None
         refuted = self.execution.refuted()
         if not refuted:
@@ -293,8 +296,8 @@ class PlannedSubgraph:
         held = {i: array.copy() for i, array in self.execution.arrays.items() if i in kept}
         self._planned = None
         self.allocate()
-        for index, array in held.items():
-            np.copyto(self.execution.arrays[index], array)
+        for index in held.keys() & self.execution.arrays.keys():
+            np.copyto(self.execution.arrays[index], held[index])
 
     def device_time(self) -> DeviceTime | NotTold:
         """Run every operator once and return what its partitions' devices tell; raises as `run`."""
