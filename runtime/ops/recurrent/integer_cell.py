@@ -1,4 +1,4 @@
-"""What an LSTM on integers consists of: scales, zero points and biases as its products need them.
+"""The parameters of an LSTM on integers: scales, zero points and biases as its products need them.
 
 Intermediates of the operator hold the scales of normalised gates (0..3) and of the hidden state (4).
 """
@@ -30,7 +30,7 @@ _INTERMEDIATES = 5
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How sums of products become levels: `bias` is added, less what the zero point adds, then comes the
+    """The way from sums of products to levels: `bias` is added, less what the zero point adds, then comes the
     factor multiplier * 2^(shift - 31). int64 [rows], or [1] of factors.
     """
 
@@ -41,7 +41,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Peephole:
-    """What the cell adds to a gate, by weights [batch, cells], int64, on the gate's scale."""
+    """The share of the cell in a gate, by weights [batch, cells], int64, on the gate's scale."""
 
     weights: Array
     scale: Multiplier
