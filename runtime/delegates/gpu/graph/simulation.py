@@ -219,7 +219,7 @@ def _wrapping_bias(facts: GraphFacts, operator: Operator) -> Unsupported | None:
     for i in operator.inputs:
         if i < 0 or tensors[i].type is not TensorType.INT64 or target is None or not is_widened(facts, i):
             continue
-        most = float(np.abs(widen(facts.constants[i], tensors[i])).max(initial=0)) / target.scale
+        most = float(np.abs(_widen(facts, i)).max(initial=0)) / target.scale
         if most >= _WRAPPING:
             reach = f"the bias in tensor {i} reaches {most:.3g} levels of the output"
             return Unsupported(f"{reach}, where LiteRT's kernels wrap around")
