@@ -127,6 +127,7 @@ bench:
 	$(BIN)/python -m benchmarks.cli_start
 	$(BIN)/python -m benchmarks.statistics
 	$(BIN)/python -m benchmarks.plain_loop
+	$(BIN)/python -m benchmarks.benchmark_model
 	$(BIN)/python -m benchmarks.ab_sleep
 	$(BIN)/python -m benchmarks.measuring_cost
 

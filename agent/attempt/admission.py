@@ -38,10 +38,10 @@ def admit(
         its = job.of(arm)
         arms.append(Member(its, _device(its, devices), arm.reported))
     try:
-        model, data = _files(job, config.store)
+        model, data, inputs = _files(job, config.store)
     except ArtifactError as error:
         raise RefusedError(ReasonCode.ARTIFACT, str(error)) from error
-    return RunningAttempt(config, job, device, model, data, tuple(arms))
+    return RunningAttempt(config, job, device, model, data, tuple(arms), inputs)
 
 
 def _refuse_obsolete(job: JobSpec, epochs: Mapping[str, int]) -> None:
@@ -66,10 +66,17 @@ def _device(job: JobSpec, devices: Mapping[str, Device]) -> Device:
     return device
 
 
-def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None]:
-    """Return the model's path and that of the labelled data, if the job has any. Raises `ArtifactError`."""
+def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None, dict[str, Path]]:
+    """Return the paths of the model, of the labelled data, if the job has any, and of the inputs' data by
+    name. Raises `ArtifactError`.
+    """
     model = verified_file(store, job.model_sha256, job.model_bytes)
+    inputs = {
+        name: verified_file(store, spec.data.sha256, spec.data.size_bytes, f"data of input {name!r}")
+        for name, spec in job.inputs.items()
+        if spec.data is not None
+    }
     data = job.plan.labelled
     if data is None:
-        return model, None
-    return model, verified_file(store, data.sha256, data.size_bytes, "labelled data")
+        return model, None, inputs
+    return model, verified_file(store, data.sha256, data.size_bytes, "labelled data"), inputs

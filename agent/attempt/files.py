@@ -27,7 +27,7 @@ from pydantic import Field
 from agent.processes.left_files import is_left, mark, open_left
 from agent.processes.supervisor import LOG_FILE
 from agent.wire.advice import Advice
-from agent.wire.bounded import Count, Facts, Integer, Sha256, Text, Wire
+from agent.wire.bounded import MAX_INPUTS, Count, Facts, Integer, Key, Sha256, Text, Wire
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Delegation, Measurement, ProcessSamples
 from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
@@ -79,6 +79,7 @@ class AttemptFile(Wire):
     `references`: the folder of those that the agent keeps for the job's model and inputs.
     `arms`: the job files of what is measured in blocks together with this job, each in a folder of its own;
     `reported`: whether it is an attempt, and not a baseline that is measured for the ratio alone.
+    `input_paths`: files with the data of inputs, by the inputs' names.
     `writable`: what a measuring process may write beside its own folder; None where the sandbox is off.
     """
 
@@ -88,6 +89,7 @@ class AttemptFile(Wire):
     device: Device
     model_path: str
     data_path: str | None = None
+    input_paths: dict[Key, str] = Field(default_factory=dict, max_length=MAX_INPUTS)
     references: str
     usual: tuple[tuple[Count, Count], ...] = ()
     writable: tuple[str, ...] | None = None

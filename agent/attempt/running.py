@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import SubprocessError
@@ -102,6 +103,7 @@ class RunningAttempt:
     model: Path
     data: Path | None = None
     arms: tuple[Member, ...] = ()
+    inputs: Mapping[str, Path] = field(default_factory=dict)
     outbox: list[Wire] = field(default_factory=list)
     results: list[JobResult] = field(default_factory=list)
     _open: dict[str, Member] = field(init=False)
@@ -294,6 +296,7 @@ class RunningAttempt:
             device=member.device,
             model_path=str(self.model),
             data_path=None if self.data is None else str(self.data),
+            input_paths={name: str(path) for name, path in self.inputs.items()},
             references=str(self._references),
             writable=tuple(map(str, self.config.sandbox.write)) if self.config.sandbox.on else None,
             usual=tuple(
@@ -313,7 +316,11 @@ class RunningAttempt:
         reach = Reach(
             command=launch.command,
             environment=launch.environment,
-            read=[self.model, *([] if self.data is None else [self.data]), self._references, *chosen.read],
+            read=[
+                *(path for path in (self.model, self.data, self._references) if path is not None),
+                *self.inputs.values(),
+                *chosen.read,
+            ],
             write=[*map(self._folder, self._members), *chosen.write],
         )
         return boundary_for(reach, self.folder, chosen.users)

@@ -237,8 +237,8 @@ def connect(url: str, token: str, authority: str | None, state: Path) -> Endpoin
 
 
 def files_of_running(work: Path) -> set[str]:
-    """Return the models, labelled data and references of running attempts, by the job files in their work
-    folders.
+    """Return the models, references, labelled data and data of inputs of running attempts, by the job files
+    in their work folders.
     """
     found = set()
     for folder in work.glob("*"):
@@ -247,6 +247,9 @@ def files_of_running(work: Path) -> set[str]:
                 job = json.loads(file.read(MAX_JOB_BYTES))["job"]
             found.add(str(job["model_sha256"]))
             found |= {str(known["sha256"]) for known in job.get("references", ())}
+            found |= {
+                str(spec["data"]["sha256"]) for spec in job.get("inputs", {}).values() if "data" in spec
+            }
             found.add(str(job["plan"]["labelled"]["sha256"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue

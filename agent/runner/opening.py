@@ -8,15 +8,26 @@ from pathlib import Path
 
 from agent.attempt.files import AttemptFile
 from agent.runner.tunings import COLD, given_choices
-from agent.wire.plan import InputSpec
 from runtime.delegates.registry import delegate_descriptor
-from runtime.measure.inputs import InputRule
+from runtime.measure.inputs import InputRule, InputRules, StoredValues
 from runtime.measure.loading import Opener
 
 
-def input_rules(inputs: Mapping[str, InputSpec]) -> dict[str, InputRule]:
-    """Convert the wire's input specifications to the runtime's rules."""
-    return {name: InputRule(spec.shape, spec.seed, spec.low, spec.high) for name, spec in inputs.items()}
+def input_rules(attempt: AttemptFile) -> InputRules:
+    """Convert the input specifications of an attempt's job to the runtime's rules."""
+    paths = attempt.input_paths
+    rules = {
+        name: InputRule(
+            spec.shape,
+            spec.seed,
+            spec.low,
+            spec.high,
+            spec.distribution,
+            None if spec.data is None else StoredValues(paths[name], spec.data.sha256),
+        )
+        for name, spec in attempt.job.inputs.items()
+    }
+    return InputRules(rules, attempt.job.plan.input_sets)
 
 
 def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:

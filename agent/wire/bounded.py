@@ -47,6 +47,9 @@ MAX_INPUTS: Final = 1024
 """Most inputs of a model that a campaign describes. Real models have at most some dozens."""
 MAX_CHANGES: Final = 100
 """Changed answers in a result. Chosen: more than anyone reads; some 20 KB."""
+MAX_INPUT_SETS: Final = 64
+"""Most input sets of a cell. Chosen: each is held in memory by every process, and costs a run of the
+reference and of each honest draw."""
 MAX_OUTPUTS: Final = 64
 """Most outputs of a model of which a result has figures of their own. Real models have at most some dozens;
 the verdict covers all of them."""

@@ -243,10 +243,12 @@ class JobSpec(Wire):
 
     @property
     def files(self) -> dict[str, int]:
-        """Files that the agent's store must have, the model and labelled data: sizes in bytes by sha256."""
-        data = self.plan.labelled
-        more = {} if data is None else {data.sha256: data.size_bytes}
-        return {self.model_sha256: self.model_bytes} | more
+        """Files that the agent's store must have: the model, labelled data, data of inputs. Sizes in bytes by
+        sha256.
+        """
+        more = [self.plan.labelled, *(spec.data for spec in self.inputs.values())]
+        named = {one.sha256: one.size_bytes for one in more if one is not None}
+        return {self.model_sha256: self.model_bytes} | named
 
     @property
     def reference_files(self) -> dict[str, int]:

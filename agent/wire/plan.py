@@ -9,6 +9,7 @@ from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_COUNT,
     MAX_IN_FLIGHT,
+    MAX_INPUT_SETS,
     MAX_OUTPUTS,
     MAX_RANK,
     MAX_ROUNDS,
@@ -40,6 +41,9 @@ LOWER_IS_BETTER: Final = ("mae", "rmse", "max_abs")
 Channels = Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
 """A number for all channels of a picture, or one for each."""
 
+INPUT_SETS: Final = 4
+"""Input sets of a cell, unless its file says how many: as of `runtime.measure.inputs`, a test compares."""
+
 
 class LabelledData(Wire):
     """Samples whose truth is known (docs/models-yaml.md), which a cell is run on once everything is timed.
@@ -68,6 +72,13 @@ class LabelledData(Wire):
         return fields
 
 
+class InputData(Wire):
+    """Values of an input that the submitter gave: a `.npy` of the input's type, [samples, *its shape]."""
+
+    sha256: Sha256
+    size_bytes: int = Field(ge=1, le=MAX_COUNT)
+
+
 class ThroughputPlan(Wire):
     """A pass that keeps `in_flight` runs of a model started and not yet ended for so many `seconds`."""
 
@@ -93,7 +104,7 @@ class MeasurePlan(Wire):
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
     another one keeps several runs in flight. `profile`: what a further one times one by one. `outputs`: the
-    kinds of outputs.
+    kinds of outputs. `input_sets`: how many different sets of inputs the invokes take in turn.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
@@ -112,6 +123,7 @@ class MeasurePlan(Wire):
     throughput: ThroughputPlan | None = None
     profile: ProfileDetail | None = None
     outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=MAX_OUTPUTS)
+    input_sets: int = Field(default=INPUT_SETS, ge=2, le=MAX_INPUT_SETS)
 
     @property
     def most_rounds(self) -> int:
@@ -157,13 +169,29 @@ class MeasurePlan(Wire):
             del fields["profile"]
         if not self.outputs:
             del fields["outputs"]
+        if self.input_sets == INPUT_SETS:
+            del fields["input_sets"]
         return fields
 
 
 class InputSpec(Wire):
-    """Data of one input: `shape` resizes it; `low`, `high` and `seed` define the random values."""
+    """Data of one input: `shape` resizes it; `low`, `high`, `seed` and `distribution` define the random
+    values, in place of which `data` holds the submitter's.
+    """
 
     shape: tuple[Small, ...] | None = Field(default=None, max_length=MAX_RANK)
     seed: Integer = 0
     low: float | None = None
     high: float | None = None
+    distribution: Literal["uniform", "normal"] = "uniform"
+    data: InputData | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what most inputs do not have, so that their series stay the same."""
+        fields: dict[str, Any] = serialise(self)
+        if self.distribution == "uniform":
+            fields.pop("distribution", None)
+        if self.data is None:
+            fields.pop("data", None)
+        return fields

@@ -23,7 +23,7 @@ from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.artifacts import Part
 from orchestrator.endpoint.body import Body
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.sources.content import require_either
+from orchestrator.sources.content import require_uploaded
 from orchestrator.sources.store import Store
 from runtime.common.durable import lock_file
 
@@ -124,7 +124,7 @@ class ModelUploads:
             out.flush()
             if left:
                 raise _NotNowError(f"{abs(left)} bytes too {'few' if left > 0 else 'many'}; send again")
-            self.store.adopt(sha256, f"model {sha256[:12]}", require_either, sender)
+            self.store.adopt(sha256, f"model {sha256[:12]}", require_uploaded, sender)
 
     @contextmanager
     def _opened(self, sha256: str, sender: str) -> Iterator[BinaryIO]:

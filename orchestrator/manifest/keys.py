@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
@@ -79,6 +80,19 @@ class Items:
         if not self.minimum <= len(value) <= self.maximum:
             raise mistake(f"expected {self.minimum} to {self.maximum} items, found {len(value)}")
         return value
+
+
+class OneOrMany(Items):
+    """A list of an allowed length, or its only item."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        found = handler(core)
+        bounds = {"minItems": self.minimum, "maxItems": self.maximum}
+        return {"anyOf": [found["items"], found | bounds]}
+
+    def checked(self, value: Any) -> list[Any]:
+        """Return a list of an allowed length. Raise a `mistake` otherwise."""
+        return [value] if isinstance(value, yaml.ScalarNode) else Items.checked(self, value)
 
 
 @dataclass(frozen=True, slots=True)

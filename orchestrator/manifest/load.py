@@ -22,6 +22,7 @@ from orchestrator.manifest.campaign import (
     DelegateEntry,
     DeviceSelector,
     ExcludeRule,
+    InputSource,
     ModelEntry,
     Notify,
     RetryEntry,
@@ -154,7 +155,8 @@ class _Builder:
             kinds = tuple(
                 OutputSpec(name=name, kind=one.kind, role=one.role) for name, one in model.outputs.items()
             )
-            counts = counts.model_copy(update={"outputs": kinds})
+            sets = {} if model.input_sets is None else {"input_sets": model.input_sets}
+            counts = counts.model_copy(update={"outputs": kinds, **sets})
             retry = written(self._defaults.retry, model.retry)
             yield ModelEntry(
                 id=model.id,
@@ -170,6 +172,10 @@ class _Builder:
                 retry=RetryEntry(**retry) if retry else None,
                 data=_data(model.accuracy) if model.accuracy else None,
                 signature=model.signature,
+                own_inputs={
+                    name: InputSource(one.data, one.sha256) for name, one in model.inputs.items() if one.data
+                },
+                input_sets=model.input_sets,
                 place=(source.line + 1, source.column + 1),
             )
 
@@ -265,4 +271,10 @@ def _input(form: Input) -> InputSpec:
     if form.random is None:
         return InputSpec(shape=form.shape)
     low, high = form.random.range or (None, None)
-    return InputSpec(shape=form.shape, seed=form.random.seed, low=low, high=high)
+    return InputSpec(
+        shape=form.shape,
+        seed=form.random.seed,
+        low=low,
+        high=high,
+        distribution=form.random.distribution,
+    )

@@ -12,6 +12,7 @@ from pydantic_core import CoreSchema
 from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_IN_FLIGHT,
+    MAX_INPUT_SETS,
     MAX_INPUTS,
     MAX_OUTPUTS,
     MAX_ROUNDS,
@@ -21,7 +22,7 @@ from agent.wire.bounded import (
 from agent.wire.plan import LOWER_IS_BETTER, LabelledMetric
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
 from orchestrator.manifest.delegates import DelegateForm, WrittenDelegate
-from orchestrator.manifest.keys import LATER, Entries, Items, Keys, key, required
+from orchestrator.manifest.keys import LATER, Entries, Items, Keys, OneOrMany, key, required
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.manifest.problems import suggestion
 from orchestrator.manifest.values import (
@@ -273,6 +274,12 @@ class Random(Keys):
     range: Annotated[tuple[Annotated[float, Number()], ...], Items(2, 2)] | None = key(
         "The lowest and the highest value, [low, high]."
     )
+    distribution: Annotated[Literal["uniform", "normal"], Choice(("uniform", "normal"), "distribution")] = (
+        key(
+            "uniform over the range, or normal: around its middle, with a third of it as standard deviation.",
+            "uniform",
+        )
+    )
 
     @field_validator("range")
     @classmethod
@@ -285,12 +292,22 @@ class Random(Keys):
 class Input(Keys):
     """Shape and values of one input."""
 
-    refused: ClassVar[Mapping[str, str]] = {"data": LATER}
-
     shape: (
         Annotated[tuple[Annotated[int, Whole(0, LARGEST_INT32)], ...], Items(0, MOST_DIMENSIONS)] | None
     ) = key("The sizes of the input's dimensions, where the model leaves some open.")
     random: Random | None = key("Pseudo-random values for this input.")
+    data: Annotated[tuple[_Source, ...], OneOrMany(1, MAX_INPUT_SETS)] | None = key(
+        "Your own values: .npy, .npz, raw bytes (.bin, .raw) or pictures; paths or https: addresses."
+    )
+    sha256: _Sha256 | None = key("The SHA-256 of the file of `data`, which pins it; with a single file.")
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_values(self) -> Input:
+        if self.data is not None and self.random is not None:
+            raise mistake("`data` and `random` are two ways to fill an input; write one of them")
+        if self.sha256 is not None and len(self.data or ()) != 1:
+            raise mistake("`sha256` pins the only file of `data`")
+        return self
 
 
 OutputKind: TypeAlias = Literal["value", "index", "detections"]
@@ -389,6 +406,9 @@ class Model(Keys):
     measure: Measure | None = key("How long this model is measured; overrides `defaults`.")
     inputs: Annotated[dict[str, Input], Entries(MAX_INPUTS)] = key(
         "Shapes and values of inputs, by their names.", {}
+    )
+    input_sets: Annotated[int, Whole(2, MAX_INPUT_SETS)] | None = key(
+        "Different sets of inputs, which invokes take in turn; left out: 4, or as many as `data` has samples."
     )
     outputs: Annotated[dict[str, Output], Entries(MAX_OUTPUTS)] = key(
         "What outputs are, by their names, where the model's graph does not say it.", {}

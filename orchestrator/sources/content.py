@@ -69,6 +69,7 @@ _TAR_MAGIC_AT: Final = 257
 _IDENTIFIER_END: Final = 8
 """Bytes up to the end of a FlatBuffer's file identifier, which follows the offset of its root table."""
 
+_NPY_START: Final = b"\x93NUMPY"
 _ZIP_STARTS: Final = (b"PK\x03\x04", b"PK\x05\x06")
 
 
@@ -128,10 +129,20 @@ def _is_tar(file: BinaryIO) -> bool:
     return magic == _TAR_MAGIC
 
 
-def require_either(file: BinaryIO, what: str) -> None:
-    """Raise `UsageError` for what is neither a model nor labelled data: all that other machines upload."""
+def require_array(file: BinaryIO, what: str) -> None:
+    """Raise `UsageError` unless the file is a `.npy`: the data of an input, which its runner reads."""
+    if not file.read(_IDENTIFIER_END).startswith(_NPY_START):
+        raise UsageError(f"{what}: the data of an input is a .npy file, and this file is not one")
+
+
+def require_uploaded(file: BinaryIO, what: str) -> None:
+    """Raise `UsageError` for what is no model, no labelled data and no data of an input: all that other
+    machines upload.
+    """
     start = file.read(_IDENTIFIER_END)
     file.seek(0)
+    if start.startswith(_NPY_START):
+        return
     if start.startswith(_ZIP_STARTS) or _is_tar(file):
         file.seek(0)
         require_labelled_data(file, what)

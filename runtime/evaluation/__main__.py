@@ -1,12 +1,23 @@
-"""`python -m runtime.evaluation TOOL --NAME=VALUE…`: names that nothing on the path shadows."""
+"""`python -m runtime.evaluation TOOL --NAME=VALUE…`: names that nothing on the path shadows.
+
+`python -m runtime.evaluation install FOLDER` writes commands with the tools' names.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
-from runtime.evaluation import benchmark_model, image_classification, inference_diff, object_detection
+from runtime.errors import FarmRuntimeError
+from runtime.evaluation import (
+    benchmark_model,
+    image_classification,
+    inference_diff,
+    launchers,
+    object_detection,
+)
 
 TOOLS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "benchmark_model": benchmark_model.main,
@@ -17,11 +28,26 @@ TOOLS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the tool that the first word names; return its exit code."""
+    """Run the tool that the first word names, or install all; return the exit code."""
+    if list(words[:1]) == ["install"] and len(words) == 2:  # the word and a folder
+        return _install(Path(words[1]))
     if not words or words[0] not in TOOLS:
-        sys.stderr.write(f"usage: python -m runtime.evaluation {{{','.join(TOOLS)}}} --NAME=VALUE…\n")
+        sys.stderr.write(
+            f"usage: python -m runtime.evaluation {{{','.join(TOOLS)}}} --NAME=VALUE…\n"
+            "       python -m runtime.evaluation install FOLDER\n"
+        )
         return 2
     return TOOLS[words[0]](words[1:])
+
+
+def _install(folder: Path) -> int:
+    try:
+        for path in launchers.install(folder):
+            sys.stdout.write(f"{path}\n")
+    except (FarmRuntimeError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -18,9 +18,21 @@ from runtime.errors import FarmRuntimeError
 from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo, parse, usage
 from runtime.evaluation.inputs import InputSettings
 from runtime.evaluation.loop import NS_PER_US, Pace, StopRule, run_loop
-from runtime.evaluation.report import MB, Timings, delegate_line, document, phase_line, summary_lines
+from runtime.evaluation.messages import result_message
+from runtime.evaluation.profiling import profile_mode, write_profile
+from runtime.evaluation.report import (
+    MB,
+    Timings,
+    delegate_line,
+    document,
+    phase_line,
+    signature_lines,
+    summary_lines,
+)
 from runtime.measure.loading import NotDelegatedError, Opened, Opener
 from runtime.measure.memory import peak_bytes, reset_peak
+from runtime.model.reader import load_model
+from runtime.tools.model_info.source import readable_model
 
 USAGE: Final = 2
 """Exit code of a wrong call or a file that cannot be used, as everywhere in the farm."""
@@ -92,15 +104,44 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def benchmark(flags: Flags, write: Write) -> None:
     """Measure one model and write LiteRT's lines. Raises the runtime's errors and `OSError`."""
-    graph = flags.text("graph")
-    if not graph:
+    if not flags.text("graph"):
         raise FlagError("--graph=FILE is missing")
-    settings, choice = InputSettings.of(flags), Choice.of(flags)
-    size = Path(graph).stat().st_size
+    file = Path(flags.text("graph"))
+    if flags.is_set("enable_op_profiling"):
+        profile_mode(flags)
     for line in echo(flags, benchmark_flags()):
         write(line)
+    signatures = [one.key for one in load_model(file).signatures]
+    if flags.is_set("list_signatures"):
+        for line in signature_lines(signatures):
+            write(line)
+        return
+    key = _signature(flags.text("signature_to_run_for"), signatures)
+    if key:
+        write(f"Using signature: {key}")
+    # A model of one signature is run as it is: its graph is the first one, by the names of its tensors.
+    with readable_model(file, key if len(signatures) > 1 else None) as (path, _):
+        _benchmark(flags, str(path), file, write)
+
+
+def _signature(wanted: str, signatures: Sequence[str]) -> str:
+    """Return the signature that is run; empty for a model without one. Raises `FlagError`."""
+    if wanted in signatures:
+        return wanted
+    if wanted or len(signatures) > 1:
+        told = ", ".join(signatures) or "none"
+        raise FlagError(f"--signature_to_run_for={wanted}: choose one of the model's signatures: {told}")
+    return signatures[0] if signatures else ""
+
+
+def _benchmark(flags: Flags, graph: str, file: Path, write: Write) -> None:
+    """Measure the first graph of a file; `file` is what the user named."""
+    settings, choice = InputSettings.of(flags), Choice.of(flags)
+    size = file.stat().st_size
     # Its imports are the tool's own, and no part of the model's start.
     opener = Opener.prepare(choice.kind, choice.options)
+    if flags.is_set("enable_op_profiling") and hasattr(opener.factory, "load"):
+        raise FlagError(f"--enable_op_profiling=true: {choice.kind} runs whole models and tells no operators")
     before = peak_bytes()
     has_peak = flags.is_set("report_peak_memory_footprint") and reset_peak()
     before = min(before, peak_bytes()) if has_peak else before
@@ -111,10 +152,6 @@ def benchmark(flags: Flags, write: Write) -> None:
     write(f"The input model file size (MB): {size / MB:g}")
     write(f"Initialized session in {init_us / 1000:g}ms.")
     model: Any = opened.model
-    if flags.is_set("list_signatures"):
-        for key, entry in model.get_signature_list().items():
-            write(f"Signature {key}: {', '.join(entry['inputs'])} -> {', '.join(entry['outputs'])}")
-        return
     details = model.get_input_details()
     values = settings.values(details)
     warmup, regular = _phases(flags, model, [int(d["index"]) for d in details], values, write)
@@ -132,6 +169,8 @@ def benchmark(flags: Flags, write: Write) -> None:
     )
     for line in summary_lines(found):
         write(line)
+    if flags.is_set("enable_op_profiling") and not flags.is_set("dry_run"):
+        write_profile(flags, graph, choice.kind, choice.options, settings.ranged_rules(details), write)
     _write_files(flags, model, found)
 
 
@@ -153,7 +192,7 @@ def _open(
             raise FarmRuntimeError(f"--require_full_delegation: {choice.kind} does not tell what it runs")
         if report is None or report.delegated_ops < report.total_ops:
             raise FarmRuntimeError("Disallowed CPU fallback detected.")
-    write(f"Loaded model {graph}")
+    write(f"Loaded model {flags.text('graph')}")
     if choice.is_explicit and choice.kind != "cpu":
         write(f"Created TensorFlow Lite delegate for {title}.")
         # Of a peer without a report nobody knows how much of the model it runs.
@@ -183,8 +222,11 @@ def _phases(
 
 def _write_files(flags: Flags, model: Any, found: Timings) -> None:
     if flags.text("result_file_path"):
-        text = json.dumps(document(flags.text("benchmark_name"), found), indent=1)
-        Path(flags.text("result_file_path")).write_text(text + "\n", encoding="utf-8")
+        path, name = Path(flags.text("result_file_path")), flags.text("benchmark_name")
+        if path.suffix == ".json":
+            path.write_text(json.dumps(document(name, found), indent=1) + "\n", encoding="utf-8")
+        else:
+            path.write_bytes(result_message(document(name, found)))
     if flags.text("output_filepath"):
         arrays = [model.get_tensor(detail["index"]) for detail in model.get_output_details()]
         Path(flags.text("output_filepath")).write_bytes(b"".join(array.tobytes() for array in arrays))

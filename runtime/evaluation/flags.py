@@ -18,6 +18,9 @@ BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 """LiteRT's only forms of a boolean."""
 
 _TABLE: Final = Path(__file__).with_name("benchmark_model_flags.txt")
+_ALWAYS: Final = ("verbose", "graph", "signature_to_run_for")
+"""Flags whose values are echoed though nobody set them."""
+
 _COLUMNS: Final = 5
 """Columns of the table: name, type, default, use, label."""
 
@@ -109,9 +112,12 @@ def parse(words: Sequence[str], table: Mapping[str, Flag]) -> Flags:
 
 
 def echo(flags: Flags, table: Mapping[str, Flag]) -> Iterator[str]:
-    """Yield `Label: [value]` for each explicit flag, all with `verbose`, whose own line comes first."""
+    """Yield `Label: [value]` for each explicit flag, all with `verbose`, whose own line comes first.
+
+    The model and its signature are always told, as in LiteRT.
+    """
     for name, flag in table.items():
-        if name == "verbose" or flags.is_set("verbose") or name in flags.explicit:
+        if name in _ALWAYS or flags.is_set("verbose") or name in flags.explicit:
             value = flags.values[name]
             shown = int(value) if isinstance(value, bool) else value
             yield f"{flag.label}: [{shown:g}]" if isinstance(shown, float) else f"{flag.label}: [{shown}]"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from runtime.common.protobuf import message, real32
 from runtime.evaluation.flags import FlagError, Flags
 from runtime.evaluation.run_eval import Lines, flags_of, required, run_tool, stage_metrics
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.scores import scores
-from runtime.tools.model_diff.metrics import message, real32
 from runtime.tools.model_eval.process import Passed
 
 _METRICS = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +49,16 @@ class InputSettings:
     def rules(self) -> dict[str, InputRule]:
         """Return the shapes as rules with which a model is opened."""
         return {name: InputRule(shape=shape) for name, shape in self.shapes.items()}
+
+    def ranged_rules(self, details: Sequence[Mapping[str, Any]]) -> dict[str, InputRule]:
+        """Return the shapes with the ranges of integers, by which a profile fills its inputs."""
+        rules = self.rules()
+        for detail in details:
+            name, dtype = str(detail["name"]), np.dtype(detail["dtype"])
+            if dtype.kind in "iu":
+                low, high = self.ranges.get(name, _RANGES.get(dtype.name, (0, 99)))
+                rules[name] = replace(rules.get(name, InputRule()), low=low, high=high)
+        return rules
 
     def values(self, details: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:
         """Return the value of each input. Raises `FlagError` for an unknown name or a wrong file."""

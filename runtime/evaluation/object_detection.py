@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 
+from runtime.common.protobuf import message, real32
 from runtime.evaluation.flags import Flags
 from runtime.evaluation.run_eval import Lines, flags_of, required, run_tool, stage_metrics
 from runtime.measure.accuracy.answers import read_answers
@@ -13,7 +14,6 @@ from runtime.measure.accuracy.average_precision import OVERLAPS
 from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.scores import curves
 from runtime.measure.accuracy.task import Answer
-from runtime.tools.model_diff.metrics import message, real32
 from runtime.tools.model_eval.process import Passed
 
 _METRICS = 7

@@ -61,6 +61,15 @@ def phase_line(rule: StopRule) -> str:
     )
 
 
+def signature_lines(keys: Sequence[str]) -> Iterator[str]:
+    """Yield the list of a model's signatures."""
+    yield f"The Model contains {len(keys)} signature key(s)."
+    if keys:
+        yield "They are listed below: "
+    for key in keys:
+        yield f"-> Signature Key: {key}"
+
+
 def summary_lines(found: Timings) -> Iterator[str]:
     """Yield the summary and the memory. The peak never falls and has no bytes of a GPU, which follow it."""
     first = found.warmup.samples[0] if found.warmup.samples else 0
@@ -92,9 +101,9 @@ def _status_lines() -> Iterator[str]:
     }
     shared = kib.get("RssFile", 0) + kib.get("RssShmem", 0)
     yield "Memory status at the end of exeution:"  # LiteRT's spelling, which parsers look for
-    yield f"- VmRSS              : {kib.get('VmRSS', 0) / 1024:g} MB"
-    yield f"+ RssAnnon           : {kib.get('RssAnon', 0) / 1024:g} MB"
-    yield f"+ RssFile + RssShmem : {shared / 1024:g} MB"
+    yield f"- VmRSS              : {kib.get('VmRSS', 0) // 1024} MB"
+    yield f"+ RssAnnon           : {kib.get('RssAnon', 0) // 1024} MB"
+    yield f"+ RssFile + RssShmem : {shared // 1024} MB"
 
 
 def document(name: str, found: Timings) -> dict[str, Any]:

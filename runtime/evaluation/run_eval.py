@@ -10,11 +10,12 @@ from pathlib import Path
 
 import typer
 
+from runtime.common.protobuf import integer, message
 from runtime.errors import FarmRuntimeError
 from runtime.evaluation.benchmark_model import USAGE, Choice
 from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, parse, usage
 from runtime.measure.accuracy.data import Data
-from runtime.tools.model_diff.metrics import integer, latency, message
+from runtime.tools.model_diff.metrics import latency
 from runtime.tools.model_diff.running import Setting
 from runtime.tools.model_diff.summaries import Summary
 from runtime.tools.model_eval.process import Passed, run_pass
@@ -71,7 +72,7 @@ def required(flags: Flags, name: str) -> Path:
 def _evaluated(flags: Flags, data: Data, report: Report) -> Lines:
     with tempfile.TemporaryDirectory(prefix="run-eval-") as folder:
         model, answers = required(flags, "model_file"), Path(folder) / "answers.jsonl"
-        passed = run_pass(_setting(flags), model, data, answers, {}, _progress())
+        passed = run_pass(setting_of(flags), model, data, answers, {}, _progress())
         lines, metrics = report(passed, flags)
         yield f"Num evaluation runs: {passed.samples}"
         for title, summary in (("Preprocessing", passed.preparing), ("Inference", passed.invoking)):
@@ -90,7 +91,7 @@ def stage_metrics(passed: Passed, accuracy: bytes) -> bytes:
     return times + message(3, integer(1, passed.samples)) + message(4, accuracy)
 
 
-def _setting(flags: Flags) -> Setting:
+def setting_of(flags: Flags) -> Setting:
     """Return the delegate; the flag `delegate` goes before the others, and none is LiteRT with XNNPACK."""
     name, table = flags.text("delegate"), benchmark_flags()
     if f"use_{name}" in table and table[f"use_{name}"].use != "used":

@@ -191,7 +191,7 @@ def start_cold(
 
 def _later(loop: Loop) -> list[tuple[Array, ...]]:
     """Go on with a model that has run every input set once; return the outputs that are judged again."""
-    left = list(steps(is_stateful=True))[loop.sets :]
+    left = list(steps(loop.sets, is_stateful=True))[loop.sets :]
     found = [(is_judged, loop.once(step % loop.sets)[1]) for step, is_judged in left]
     return [outputs for is_judged, outputs in found if is_judged]
 

@@ -16,13 +16,13 @@ from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import OutputFacts
 from runtime.judge.arithmetic import keeps_state
-from runtime.measure.inputs import POOL_SIZE, InputRule, make_pool
+from runtime.measure.inputs import InputRule, make_pool
 from runtime.measure.loading import Opener, output_facts
 from runtime.model.reader import load_model
 
 LATER: Final = 64
 """Invokes behind which a model that keeps state is judged again. Chosen: gates of recurrent networks forget
-within tens of steps. A multiple of `POOL_SIZE`, so that the input sets come in the same order."""
+within tens of steps. Rounded up to a multiple of the input sets, so that they come in the same order."""
 
 Inputs = tuple[Array, ...]
 
@@ -56,8 +56,8 @@ def run_sets(
     pool = make_pool(model.get_input_details(), model_sha256, rules)
     changed = [change(values) for values in pool.sets]
     found = []
-    for step, is_judged in steps(is_stateful=is_stateful(path)):
-        for index, value in zip(inputs, changed[step % POOL_SIZE], strict=True):
+    for step, is_judged in steps(len(changed), is_stateful=is_stateful(path)):
+        for index, value in zip(inputs, changed[step % len(changed)], strict=True):
             model.set_tensor(index, value)
         model.invoke()
         if is_judged:
@@ -73,10 +73,11 @@ def is_stateful(path: str) -> bool:
         return False
 
 
-def steps(*, is_stateful: bool) -> Iterator[tuple[int, bool]]:
+def steps(sets: int, *, is_stateful: bool) -> Iterator[tuple[int, bool]]:
     """Yield the steps of a freshly opened model, and whether the outputs of each are judged."""
-    count = LATER + POOL_SIZE if is_stateful else POOL_SIZE
-    return ((step, step < POOL_SIZE or step >= LATER) for step in range(count))
+    later = -(-LATER // sets) * sets
+    count = later + sets if is_stateful else sets
+    return ((step, step < sets or step >= later) for step in range(count))
 
 
 def save_outputs(path: Path, outputs: Sequence[Sequence[Array]]) -> None:

@@ -26,7 +26,7 @@ from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import OutputFacts
 from runtime.judge.arithmetic import Arithmetic, arithmetic_of
-from runtime.measure.inputs import POOL_VERSION, InputRule
+from runtime.measure.inputs import POOL_VERSION, InputRule, sets_of
 from runtime.measure.loading import Opener
 from runtime.measure.outputs import OutputSets, run_sets
 from runtime.measure.perturbed import moved_constants, moved_inputs, rounded_constants
@@ -109,8 +109,9 @@ def reference_key(
     `maker` is `litert_maker`, or the identity of this runtime for kind `cpu`. `forgotten`: how often the
     references of the model were forgotten; those made before are none of those made since.
     """
-    stated = {name: asdict(rule) for name, rule in rules.items()}
-    key = json.dumps([model_sha256, POOL_VERSION, stated, kind.value, maker, forgotten], sort_keys=True)
+    stated = {name: rule.stated() for name, rule in rules.items()}
+    pool = [POOL_VERSION, sets_of(rules)]
+    key = json.dumps([model_sha256, pool, stated, kind.value, maker, forgotten], sort_keys=True)
     return hashlib.sha256(key.encode()).hexdigest()
 
 

@@ -67,6 +67,7 @@ ELSEWHERE = {
     "farm model eval *": "tests/runtime/tools/test_model_eval.py",
     "python -m runtime.evaluation *_run_eval *": "tests/runtime/evaluation/test_run_eval.py",
     "python -m runtime.evaluation benchmark_model *": "tests/runtime/evaluation/test_benchmark_model.py",
+    "python -m runtime.evaluation install *": "tests/runtime/evaluation/test_benchmark_model.py",
     "python -m runtime.evaluation inference_diff*": "tests/runtime/tools/test_model_diff.py",
     "python -m runtime.tools.operator_table *": "writes a page of this checkout, which a test compares",
 }

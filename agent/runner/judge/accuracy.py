@@ -22,7 +22,6 @@ from runtime.judge.agreement import Expected, Judgement, OutputFacts, Outputs, j
 from runtime.judge.arithmetic import Arithmetic
 from runtime.judge.kinds import Kind, OutputKind
 from runtime.judge.rules import Rule, rule_for
-from runtime.measure.inputs import POOL_SIZE
 from runtime.measure.outputs import load_outputs
 from runtime.measure.reference import ReferenceKind
 
@@ -81,13 +80,14 @@ def judged_outputs(
     facts = [OutputFacts(f.name, f.scale, f.zero_point) for f in reports[0].output_facts]
     # A peer that has other outputs than the file fails by their number.
     kinds = kind.outputs if len(kind.outputs) == len(facts) else ()
-    parts = (slice(POOL_SIZE), slice(POOL_SIZE, None))
+    count = attempt.job.plan.input_sets
+    parts = (slice(count), slice(count, None))
     first, again = (_expected(references, facts, kinds, part) for part in parts)
-    sets = 2 * POOL_SIZE if again.references else POOL_SIZE
+    sets = 2 * count if again.references else count
     fresh = [_outputs(folder, s.index, len(facts), sets) for r in cold(reports) if (s := r.samples)]
-    each, *others = (judge_each(first, outputs[:POOL_SIZE], rule) for outputs in fresh)
+    each, *others = (judge_each(first, outputs[:count], rule) for outputs in fresh)
     if again.references:
-        others += [judge_each(again, outputs[POOL_SIZE:], rule) for outputs in fresh]
+        others += [judge_each(again, outputs[count:], rule) for outputs in fresh]
     measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in timed(reports)]
     later = [judgement for process in measured for judgement in process.judged(first, rule)]
     overall = _overall(worst([*each, *(judgement for other in others for judgement in other), *later]))

@@ -163,7 +163,7 @@ class _Search:
 
     def _key(self, kind: ReferenceKind, maker: str) -> str:
         job = self.attempt.job
-        rules = input_rules(job.inputs)
+        rules = input_rules(self.attempt)
         return reference_key(job.model_sha256, rules, kind, maker, job.references_forgotten)
 
     def _kept(self, key: str) -> Reference | None:

@@ -49,7 +49,7 @@ def _scored(attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
         answers,
         {},
         told,
-        input_rules(job.inputs),
+        input_rules(attempt),
         {spec.name: (spec.kind, spec.role) for spec in job.plan.outputs},
     )
     chief = next(one for one in scores(found.head, read_answers(answers)) if one.metric == asked.metric)

@@ -33,7 +33,7 @@ def _profiled(attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
     tell("profile")
     opener = opener_as_timed(attempt, folder)
     try:
-        rules = input_rules(job.inputs)
+        rules = input_rules(attempt)
         found = profile_model(opener, attempt.model_path, job.model_sha256, rules, _ROUNDS, PROFILE_S)
     except DelegateError as error:
         return ProfileReport(found=Profile(detail=job.plan.profile, missing={"profile": str(error)}))

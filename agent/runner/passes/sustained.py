@@ -25,7 +25,7 @@ def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
         attempt.model_path,
         job.model_sha256,
         job.plan.sustained_s,
-        input_rules(job.inputs),
+        input_rules(attempt),
         lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
     slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)

@@ -27,7 +27,7 @@ def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport
         job.model_sha256,
         job.plan.throughput.in_flight,
         job.plan.throughput.seconds,
-        input_rules(job.inputs),
+        input_rules(attempt),
     )
     return ThroughputReport(runs=found.runs, wall_ns=found.wall_ns, why_not=found.why_not)
 

@@ -35,7 +35,7 @@ def reference_process(job_file: Path, kind: str, target: Path) -> None:
     """Make the reference of one kind and store it as `target`; a failure ends the process."""
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
     job = attempt.job
-    rules = input_rules(job.inputs)
+    rules = input_rules(attempt)
     save_reference(target, make_reference(attempt.model_path, job.model_sha256, rules, ReferenceKind(kind)))
 
 
@@ -74,7 +74,7 @@ def _measured(
         if is_cold(index, job.plan):
             # The first one finds the warm-up of all processes of the cell.
             warm_up = _warm_up(job.plan) if index == 0 else None
-            rules, model = input_rules(job.inputs), attempt.model_path
+            rules, model = input_rules(attempt), attempt.model_path
             result = start_cold(opener, model, job.model_sha256, rules, on_phase, warm_up)
         else:
             result = _timed(attempt, folder, opener, on_phase, channel)
@@ -104,7 +104,7 @@ def _timed(
 ) -> ProcessResult:
     """Open the model and time the slices that are asked for, until the turn that ends the process."""
     job = attempt.job
-    rules = input_rules(job.inputs)
+    rules = input_rules(attempt)
     session = Session(opener, attempt.model_path, job.model_sha256, frozen_warmup(folder), rules, on_phase)
     on_phase("invoke")
     channel.send(Answer(run_ns=session.run_ns))

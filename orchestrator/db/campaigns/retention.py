@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
+from orchestrator.db.results.past import input_specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def references(session: Session, without: Collection[int] = ()) -> list[Referenc
         .order_by(col(tables.Result.samples_sha256))
     )
     found += [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
-    return found + _labelled(session, kept) + _references(session, kept)
+    return found + _labelled(session, kept) + _of_inputs(session, kept) + _references(session, kept)
 
 
 def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
@@ -109,6 +110,14 @@ def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
     )
     named = {data.sha256: data for plan in plans if (data := MeasurePlan.model_validate(plan).labelled)}
     return [Reference(name, named[name].size_bytes, "labelled data") for name in sorted(named)]
+
+
+def _of_inputs(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
+    """Return the data of inputs that these cells name."""
+    query = select(tables.Cell.inputs).where(kept, cast(tables.Cell.inputs, Text).contains("size_bytes"))
+    specs = (spec for inputs in session.exec(query) for spec in input_specs(inputs).values())
+    named = {spec.data.sha256: spec.data for spec in specs if spec.data is not None}
+    return [Reference(name, named[name].size_bytes, "data of an input") for name in sorted(named)]
 
 
 def _references(session: Session, kept: ColumnElement[bool]) -> list[Reference]:

@@ -94,8 +94,9 @@ def unwanted(session: Session, now: datetime) -> list[RunningAttempt]:
 
 
 def uses(session: Session, agent_id: str, sha256: str) -> bool:
-    """Whether a live attempt of an agent uses this model or this labelled data."""
+    """Whether a live attempt of an agent uses this model, this labelled data or this data of an input."""
     in_plan = cast(tables.Cell.plan, Text).contains(sha256, autoescape=True)
+    in_inputs = cast(tables.Cell.inputs, Text).contains(sha256, autoescape=True)
     query = (
         select(tables.Attempt.attempt_id)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
@@ -103,7 +104,7 @@ def uses(session: Session, agent_id: str, sha256: str) -> bool:
         .where(
             tables.Device.agent_id == agent_id,
             tables.IS_LIVE,
-            or_(col(tables.Cell.model_sha256) == sha256, in_plan),
+            or_(col(tables.Cell.model_sha256) == sha256, in_plan, in_inputs),
         )
     )
     return session.exec(query.limit(1)).first() is not None

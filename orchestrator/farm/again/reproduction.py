@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agent.wire.measurement import Measurement
 from agent.wire.messages import AgentHello, Device
-from agent.wire.plan import InputSpec, MeasurePlan
+from agent.wire.plan import INPUT_SETS, InputSpec, MeasurePlan
 from agent.wire.provenance import CONDITIONS
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.delegates import UnusableKindError, declared_options, known_kinds
@@ -72,10 +72,11 @@ def reproduction(cell: CellRecord, present: AgentHello | None, store: Store) -> 
         "models": [
             {"id": cell.model, "source": source, "sha256": cell.model_sha256, "measure": measure_block(plan)}
             | (
-                {"inputs": {name: input_block(spec) for name, spec in cell.inputs.items()}}
+                {"inputs": {name: input_block(spec, store) for name, spec in cell.inputs.items()}}
                 if cell.inputs
                 else {}
             )
+            | ({} if plan.input_sets == INPUT_SETS else {"input_sets": plan.input_sets})
             | ({"accuracy": accuracy} if accuracy else {})
         ],
         "delegates": {delegate_name(cell): {"kind": cell.delegate_kind, **cell.delegate_options, **choices}},
@@ -231,14 +232,16 @@ def measure_block(plan: MeasurePlan) -> dict[str, Any]:
     }
 
 
-def _inputs(cell: CellRecord) -> dict[str, Any]:
-    return {"inputs": {name: input_block(spec) for name, spec in cell.inputs.items()}} if cell.inputs else {}
-
-
-def input_block(spec: InputSpec) -> dict[str, Any]:
-    """Return the data of one input as a `models.yaml` has it."""
+def input_block(spec: InputSpec, store: Store) -> dict[str, Any]:
+    """Return the data of one input as a `models.yaml` has it, a file beside it where the store has none."""
     shape = {} if spec.shape is None else {"shape": list(spec.shape)}
+    if spec.data is not None:
+        sha256 = spec.data.sha256
+        is_here = store.find(sha256) is not None
+        return shape | {"data": str(store.path(sha256).absolute() if is_here else f"{sha256[:12]}.npy")}
     random: dict[str, Any] = {"seed": spec.seed}
+    if spec.distribution != "uniform":
+        random["distribution"] = spec.distribution
     if spec.low is not None and spec.high is not None:
         random["range"] = [spec.low, spec.high]
     return shape | {"random": random}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from agent.wire.messages import AgentHello, Device
+from agent.wire.plan import INPUT_SETS
 from orchestrator.errors import FarmError
 from orchestrator.farm.again.reproduction import delegate_name, input_block, measure_block, model_source
 from orchestrator.manifest.delegates import known_kinds
@@ -187,8 +188,9 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
         plan = cell.plan.model_copy(
             update={**blocks, "sustained_s": None, "throughput": None, "profile": None}
         )
-        inputs = {name: input_block(spec) for name, spec in cell.inputs.items()}
-        entry = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
+        inputs = {name: input_block(spec, store) for name, spec in cell.inputs.items()}
+        entry: dict[str, Any] = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
+        entry |= {} if plan.input_sets == INPUT_SETS else {"input_sets": plan.input_sets}
         yield entry | {"measure": measure_block(plan)} | ({"inputs": inputs} if inputs else {})
 
 

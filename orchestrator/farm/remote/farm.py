@@ -21,7 +21,7 @@ from orchestrator.farm.opening import Farm
 from orchestrator.farm.reading.cells import read_samples
 from orchestrator.farm.remote.calls import CALLS
 from orchestrator.farm.submit.campaign_events import CampaignEvents
-from orchestrator.farm.submit.requests import Placed, Request, SentFile, SentModel
+from orchestrator.farm.submit.requests import Placed, Request, SentFile, SentInput, SentModel
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.preview import CellPreview
@@ -213,12 +213,20 @@ class RemoteSubmission:
         if campaign.written is None:
             raise UsageError(f"campaign {campaign.name!r} has no document that the farm could read")
         data = {m.id: m.plan.labelled for m in campaign.models if m.plan.labelled is not None}
+        entries = {m.id: m for m in campaign.models}
         sent = []
         for model in models:
             file = SentFile(model.sha256, model.size_bytes) if model.sha256 else None
             labelled = data.get(model.id)
             with_it = None if labelled is None else SentFile(labelled.sha256, labelled.size_bytes)
-            sent.append(SentModel(model.id, file, with_it, model.unreachable))
+            specs = entries[model.id].inputs.items()
+            inputs = {
+                name: SentInput(spec.data.sha256, spec.data.size_bytes, spec.shape or ())
+                for name, spec in specs
+                if spec.data is not None
+            }
+            sets = entries[model.id].plan.input_sets
+            sent.append(SentModel(model.id, file, with_it, model.unreachable, inputs, sets))
         written = campaign.written
         request = Request(
             written.document, written.file, tuple(sent), written.delegates, written.only, campaign.priority,

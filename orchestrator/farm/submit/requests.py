@@ -6,9 +6,10 @@ The farm reads the document by its own rules, whatever the sender made of it, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from agent.wire.plan import INPUT_SETS, InputData, MeasurePlan
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import require_budget
@@ -21,7 +22,7 @@ from orchestrator.manifest.narrow import narrow
 from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.policy.preview import CellPreview
 from orchestrator.policy.rights import require_priority
-from orchestrator.sources.content import Requirement, require_labelled_data, require_model
+from orchestrator.sources.content import Requirement, require_array, require_labelled_data, require_model
 from orchestrator.sources.datasets import require_fit
 from orchestrator.sources.store import Store, StoredFile
 
@@ -38,15 +39,27 @@ class SentFile:
 
 
 @dataclass(frozen=True, slots=True)
+class SentInput:
+    """The data of an input by its hash, and the shape of a sample."""
+
+    sha256: str
+    size_bytes: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SentModel:
     """A model of the document as the sender has it. `file`: None where it could not be fetched, for the
-    reason `unreachable`; `data`: its labelled data.
+    reason `unreachable`; `data`: its labelled data; `inputs`: the data of its inputs, by name, of which there
+    are so many `input_sets`.
     """
 
     id: str
     file: SentFile | None
     data: SentFile | None = None
     unreachable: str | None = None
+    inputs: Mapping[str, SentInput] = field(default_factory=dict)
+    input_sets: int = INPUT_SETS
 
     @property
     def sha256(self) -> str:
@@ -123,7 +136,8 @@ class Requests:
         for model in campaign.models:
             if model.id not in models:
                 raise UsageError(f"{request.file}: no file was sent for model {model.id}")
-        planned = replace(campaign, models=tuple(_with_data(m, models[m.id]) for m in campaign.models))
+        entries = (_with_data(_with_inputs(m, models[m.id]), models[m.id]) for m in campaign.models)
+        planned = replace(campaign, models=tuple(entries))
         return self.submission.plan(planned, models.values(), force=request.force)
 
 
@@ -164,6 +178,8 @@ def _arrived(campaign: Campaign, request: Request, store: Store) -> dict[str, Se
             labelled = _kept(store, data, f"labelled data of {entry.id}", require_labelled_data)
             require_fit(entry, store, here.sha256, labelled)
             data = SentFile(labelled.sha256, labelled.size_bytes)
+        for name, sent in model.inputs.items():
+            _kept(store, SentFile(sent.sha256, sent.size_bytes), f"data of input {name!r}", require_array)
         found[entry.id] = replace(model, file=SentFile(here.sha256, here.size_bytes), data=data)
     return found
 
@@ -178,6 +194,21 @@ def _kept(store: Store, file: SentFile, what: str, require: Requirement) -> Stor
     with store.open(found.sha256) as opened:
         require(opened, what)
     return found
+
+
+def _with_inputs(entry: ModelEntry, model: SentModel) -> ModelEntry:
+    """Return the model whose inputs name their data. Raises `UsageError` where some were not sent."""
+    if not entry.own_inputs or model.file is None:
+        return entry
+    inputs = dict(entry.inputs)
+    for name in entry.own_inputs:
+        sent = model.inputs.get(name)
+        if sent is None:
+            raise UsageError(f"model {entry.id}: the data of its input {name!r} was not sent")
+        data = InputData(sha256=sent.sha256, size_bytes=sent.size_bytes)
+        inputs[name] = inputs[name].model_copy(update={"shape": sent.shape, "data": data})
+    plan = MeasurePlan.model_validate(entry.plan.model_dump() | {"input_sets": model.input_sets})
+    return replace(entry, inputs=inputs, plan=plan)
 
 
 def _with_data(entry: ModelEntry, model: SentModel) -> ModelEntry:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
-from runtime.measure.inputs import InputRule, check_names, value_range
-
-_MEAN: Final = 0.5
-"""Mean of the draws, as a share of an input's range: LiteRT's."""
-
-_DEVIATION: Final = 1 / 3
-"""Standard deviation of the draws, as a share of an input's range: LiteRT's. What falls outside of the range,
-some 13 of 100, is drawn again."""
+from runtime.measure.inputs import InputRule, check_names, normal_values, value_range
 
 
 class GaussianInputs:
@@ -40,18 +31,4 @@ class GaussianInputs:
 
     def draw(self) -> tuple[Array, ...]:
         """Return the next input set."""
-        return tuple(self._values(*one) for one in self._inputs)
-
-    def _values(self, dtype: np.dtype[Any], shape: tuple[int, ...], bounds: tuple[float, float]) -> Array:
-        low, high = bounds
-        shares = self._shares(math.prod(shape)).reshape(shape)
-        if dtype.kind == "f":
-            return (low + (high - low) * shares).astype(dtype)
-        # Each integer of the range has an equal part of it.
-        return np.minimum(np.floor(low + (high - low + 1) * shares), high).astype(dtype)
-
-    def _shares(self, count: int) -> NDArray[np.float64]:
-        values = self._generator.normal(_MEAN, _DEVIATION, count)
-        while (outside := (values < 0.0) | (values >= 1.0)).any():
-            values[outside] = self._generator.normal(_MEAN, _DEVIATION, int(outside.sum()))
-        return values
+        return tuple(normal_values(self._generator, *one) for one in self._inputs)

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 
+import numpy as np
 import pytest
 
 from agent.attempt import runlog
@@ -15,7 +16,7 @@ from agent.attempt.files import AttemptFile
 from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Device, JobResult, ReasonCode, Receipt, Status, artifact_path
-from agent.wire.plan import InputSpec, ThroughputPlan
+from agent.wire.plan import InputData, InputSpec, ThroughputPlan
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.delegates.partition import DelegationReport, Fallback
@@ -329,6 +330,23 @@ def test_input_rules_reshape_and_are_checked(agent, stored):
     unknown = agent.run(job(stored, inputs={"imgae": InputSpec(seed=1)}))
     assert (unknown.status, unknown.reason.code) == (Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC)
     assert "it has ['image']" in unknown.reason.text
+
+
+def test_own_inputs_are_what_every_process_is_fed(agent, stored, tmp_path):
+    samples = np.linspace(-1, 1, 5 * 8 * 8 * 16, dtype=np.float32).reshape(5, 1, 8, 8, 16)
+    np.save(tmp_path / "own.npy", samples)
+    sha256, size = put_model(agent.store, tmp_path / "own.npy")
+    spec = InputSpec(shape=(1, 8, 8, 16), data=InputData(sha256=sha256, size_bytes=size))
+    asked = job(stored, inputs={"image": spec})
+    asked = asked.model_copy(update={"plan": asked.plan.model_copy(update={"input_sets": 5})})
+    found = measured(agent, asked)
+    assert found.measurement.accuracy.verdict == "pass"
+    processes = samples_of(agent, found)
+    digest = hashlib.sha256()
+    for sample in samples:
+        digest.update(f"{sample.dtype.str}{sample.shape}".encode() + sample.tobytes())
+    assert {process.facts["pool_sha256"] for process in processes} == {digest.hexdigest()}
+    assert {process.input_sets for process in processes if process.cache == "warm"} == {5}
 
 
 def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(stored):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from orchestrator.results.imports import read_results
 from runtime.common.litert_statistics import Statistics
+from runtime.evaluation.__main__ import TOOLS
 from runtime.evaluation.__main__ import main as tools
 from runtime.evaluation.benchmark_model import main
 from runtime.evaluation.flags import FlagError, benchmark_flags, parse
@@ -18,6 +22,7 @@ from runtime.evaluation.loop import Pace, StopRule, run_loop
 from runtime.evaluation.report import delegate_line
 from runtime.evaluation.verb import bench_verb
 from runtime.model.schema import BuiltinOperator as Op
+from tests.runtime.api.test_interpreter_api import two_signatures
 from tests.runtime.models import Arg, Out, one_operator
 
 QUICK = ("--num_runs=3", "--min_secs=0", "--warmup_min_secs=0")
@@ -61,6 +66,7 @@ def test_lines_are_litert_s_in_order(graph, capsys, kind):
     )
     assert re.search(
         r"\ALog parameter values verbosely: \[0\]\nMin num runs: \[3\]\n(.*\n)*?"
+        rf"Graph: \[{re.escape(str(graph))}\]\nSignature to run: \[\]\n(.*\n)*?"
         rf"Loaded model {re.escape(str(graph))}\n{delegated}"
         r"The input model file size \(MB\): [\d.e-]+\nInitialized session in [\d.e+]+ms\.\n"
         + phase.format(1) + STATISTICS + r"\n" + phase.format(3) + STATISTICS + r"\n"
@@ -94,7 +100,19 @@ BAD = {
         ["--graph=G", "--use_xnnpack=true", "--require_full_delegation=true"],
         "litert does not tell what it runs",
     ),
-    "profile": (["--enable_op_profiling=true"], "farm model profile"),
+    "profile of a whole model": (
+        ["--graph=G", "--use_xnnpack=true", "--enable_op_profiling=true"],
+        "litert runs whole models",
+    ),
+    "mode of a profile": (
+        ["--graph=G", "--enable_op_profiling=true", "--op_profiling_output_mode=xml"],
+        "expected one of stdout, csv, proto",
+    ),
+    "file of a profile": (
+        ["--graph=G", "--enable_op_profiling=true", "--op_profiling_output_mode=proto"],
+        "needs --op_profiling_output_file",
+    ),
+    "signature": (["--graph=G", "--signature_to_run_for=x"], "choose one of the model's signatures: none"),
 }
 
 
@@ -175,6 +193,132 @@ def test_values_of_a_file_are_run_and_the_result_is_written(graph, tmp_path, cap
     assert found["misc_metrics"]["num_runs"] == 3
     assert found["memory_metrics"]["peak_mem_mb"] > 0
     assert "Memory status at the end of exeution:" in capsys.readouterr().out
+
+
+RESULT_PROTO = {
+    "LatencyMetrics": [
+        *((f"{name}_ms", "FLOAT") for name in ("avg", "min", "max", "stddev", "median", "p5", "p95", "init")),
+        ("first_inference_ms", "FLOAT"), ("average_warm_up_ms", "FLOAT"),
+    ],
+    "MemoryMetrics": [
+        ("init_footprint_kb", "INT64"), ("overall_footprint_kb", "INT64"), ("peak_mem_mb", "FLOAT"),
+    ],
+    "MiscMetrics": [
+        ("model_size_mb", "FLOAT"), ("num_runs", "INT32"), ("num_warmup_runs", "INT32"),
+        ("model_throughput_in_mb_per_sec", "FLOAT"),
+    ],
+    "BenchmarkResult": [
+        ("name", "STRING"), ("latency_metrics", "LatencyMetrics"), ("memory_metrics", "MemoryMetrics"),
+        ("misc_metrics", "MiscMetrics"),
+    ],
+}  # fmt: skip
+"""LiteRT's benchmark_result.proto: fields in the order of their numbers."""
+
+
+def message_class(name):
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="benchmark_result.proto", package="t", syntax="proto2")
+    for kind, fields in RESULT_PROTO.items():
+        message = file.message_type.add(name=kind)
+        for number, (field, type_name) in enumerate(fields, 1):
+            added = message.field.add(name=field, number=number, label=1)
+            if type_name in RESULT_PROTO:
+                added.type, added.type_name = 11, f".t.{type_name}"
+            else:
+                added.type = getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{type_name}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"t.{name}"))
+
+
+def test_the_result_is_litert_s_message_which_farm_import_reads_too(graph, tmp_path, capsys):
+    result = tmp_path / "result.pb"
+    words = [f"--result_file_path={result}", "--benchmark_name=relu", "--report_peak_memory_footprint=1"]
+    assert main([f"--graph={graph}", *QUICK, *words]) == 0
+    summary = re.search(r"Init: (\d+), First inference: (\d+), .*Inference \(avg\): ([\d.e+]+)",
+                        capsys.readouterr().out)  # fmt: skip
+    init, first, average = map(float, summary.groups())
+    found = message_class("BenchmarkResult").FromString(result.read_bytes())
+    times = found.latency_metrics
+    assert (found.name, found.misc_metrics.num_runs, found.misc_metrics.num_warmup_runs) == ("relu", 3, 1)
+    assert times.init_ms == pytest.approx(init / 1000)
+    assert times.first_inference_ms == pytest.approx(first / 1000)
+    assert times.avg_ms == pytest.approx(average / 1000, rel=1e-5)
+    assert times.min_ms <= times.p5_ms <= times.median_ms <= times.p95_ms <= times.max_ms
+    assert found.memory_metrics.peak_mem_mb > 0
+    (read,) = read_results(result.read_bytes())
+    assert read.measurement.samples == 3
+    assert read.measurement.latency_ms.p50 == pytest.approx(times.median_ms)
+
+
+def test_the_log_is_what_farm_import_reads(graph, capsys):
+    assert main([f"--graph={graph}", *QUICK, "--num_threads=1"]) == 0
+    (read,) = read_results(capsys.readouterr().out.encode())
+    assert (read.model, read.delegate, read.measurement.samples) == ("relu.tflite", "cpu", 3)
+    assert read.measurement.settings["threads"] == "1"
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_an_operator_profile_in_all_three_forms(graph, tmp_path, capsys, kind):
+    asked = [f"--graph={graph}", *QUICK, *DELEGATED[kind][0], "--enable_op_profiling=true"]
+    from ai_edge_litert import profiling_info_pb2
+
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"Operator-wise Profiling Info.*\n=+ Run Order =+\n\t.*\[node type\]\t", text)
+    shares = re.findall(r"\t +RELU\t.*?\t +([\d.]+)%", text[text.index("Operator-wise") :])
+    assert shares[0] == "100.000"
+    csv, proto = tmp_path / "profile.csv", tmp_path / "profile.pb"
+    assert main([*asked, f"--profiling_output_csv_file={csv}"]) == 0
+    assert "node type, first, avg_ms, %, cdf%, mem KB, times called, name\n" in csv.read_text()
+    forms = ["--op_profiling_output_mode=proto", f"--op_profiling_output_file={proto}"]
+    assert main([*asked, *forms]) == 0
+    found = profiling_info_pb2.BenchmarkProfilingData.FromString(proto.read_bytes())
+    assert found.model_name == "relu.tflite"
+    (operator,) = found.runtime_profile.subgraph_profiles[0].per_op_profiles
+    assert (operator.node_type, operator.times_called, operator.run_order) == ("RELU", 1, 0)
+    assert operator.name == "[t1]:0"
+    assert bool(found.runtime_profile.delegate_profiles) == (kind == "gpu")
+
+
+def test_a_signature_is_listed_and_run_by_its_names(tmp_path, capsys):
+    path, values, out = tmp_path / "two.tflite", tmp_path / "in.raw", tmp_path / "out.raw"
+    path.write_bytes(two_signatures())
+    assert main([f"--graph={path}", "--list_signatures=true"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "The Model contains 2 signature key(s).\nThey are listed below: \n-> Signature Key: pair\n"
+        "-> Signature Key: alone\n"
+    )
+    assert main([f"--graph={path}", *QUICK]) == 2
+    assert "choose one of the model's signatures: pair, alone" in capsys.readouterr().err
+    values.write_bytes(np.array([1, -2, 3], np.float32).tobytes())
+    words = ["--signature_to_run_for=alone", f"--input_layer_value_files=value:{values}"]
+    assert main([f"--graph={path}", *QUICK, *words, f"--output_filepath={out}"]) == 0
+    assert "Using signature: alone\n" in capsys.readouterr().out
+    assert np.frombuffer(out.read_bytes(), np.float32).tolist() == [-1, 2, -3]
+
+
+def test_commands_are_written_where_they_are_asked_for_and_replace_nobody_s(graph, tmp_path, capsys):
+    folder = tmp_path / "bin"
+    assert tools(["install", str(folder)]) == 0
+    assert {path.name for path in folder.iterdir()} == set(TOOLS)
+    ran = subprocess.run([folder / "benchmark_model", f"--graph={graph}", *QUICK],
+                         capture_output=True, text=True, check=True)  # fmt: skip
+    assert "Inference timings in us" in ran.stdout
+    unknown = subprocess.run([folder / "inference_diff", "--model_fil=x"],
+                             capture_output=True, text=True, check=False)  # fmt: skip
+    assert (unknown.returncode, "did you mean --model_file?" in unknown.stderr) == (2, True)
+    assert tools(["install", str(folder)]) == 0, "its own commands are replaced"
+    (folder / "inference_diff").write_bytes(b"\x7fELF")
+    assert tools(["install", str(folder)]) == 2
+    assert "is another program" in capsys.readouterr().err
+    assert (folder / "inference_diff").read_bytes() == b"\x7fELF"
+
+
+def test_no_command_of_litert_s_names_is_installed_unasked():
+    scripts = {one.name for one in entry_points(group="console_scripts") if one.dist.name == "delegate-farm"}
+    assert scripts == {"farm", "farm-agent"}
 
 
 def test_farm_bench_takes_the_file_as_a_word(graph):

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.measure.inputs import POOL_SIZE, InputRule, InputSpecNeededError, make_pool
+from runtime.measure.inputs import (
+    POOL_SIZE,
+    InputRule,
+    InputRules,
+    InputSpecNeededError,
+    StoredValues,
+    make_pool,
+)
 
 SHA = "ab" * 32
 
@@ -88,3 +95,40 @@ def test_rule_for_no_input_is_refused():
 def test_range_that_does_not_fit_the_type_is_refused():
     with pytest.raises(InputSpecNeededError, match="does not fit int8"):
         values(np.int8, InputRule(low=0, high=300), scale=0.1)
+
+
+def stored(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    return InputRule(stored=StoredValues(str(tmp_path / "a.npy"), "0" * 64))
+
+
+def test_stored_samples_are_taken_in_turn(tmp_path):
+    samples = np.arange(300, dtype=np.float32).reshape(2, 3, 50)
+    rules = InputRules({"x": stored(tmp_path, samples)}, sets=5)
+    pool = make_pool([detail(np.float32)], SHA, rules)
+    np.testing.assert_array_equal([values for (values,) in pool.sets], samples[[0, 1, 0, 1, 0]])
+
+
+def test_a_single_sample_is_shifted_in_further_sets_unless_another_input_varies(tmp_path):
+    sample = np.arange(150, dtype=np.float32).reshape(1, 3, 50)
+    rule = stored(tmp_path, sample)
+    alone = make_pool([detail(np.float32)], SHA, {"x": rule})
+    np.testing.assert_array_equal(alone.sets[0][0], sample[0])
+    assert len({values.tobytes() for (values,) in alone.sets}) == POOL_SIZE
+    assert all(sorted(values.reshape(-1)) == sorted(sample.reshape(-1)) for (values,) in alone.sets)
+    beside = make_pool([detail(np.float32), detail(np.float32, "y")], SHA, {"x": rule})
+    assert {x.tobytes() for x, _ in beside.sets} == {sample[0].tobytes()}
+
+
+def test_stored_values_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(InputSpecNeededError, match=r"data of input 'x' is int32 \[3\]; the input is float32"):
+        make_pool([detail(np.float32)], SHA, {"x": stored(tmp_path, np.zeros((1, 3), np.int32))})
+
+
+def test_normal_values_lie_around_the_middle_of_their_range():
+    found = values(np.float32, InputRule(low=2.0, high=4.0, distribution="normal"), shape=(100, 100))
+    assert 2.0 <= found.min() < 2.05
+    assert 3.95 < found.max() < 4.0
+    assert abs(found.mean() - 3.0) < 0.02
+    assert 0.4 < found.std() < 0.5, "a third of the range is 0.67; without what lies outside, less"
+    assert set(np.unique(values(np.int32, InputRule(low=5, high=7, distribution="normal")))) == {5, 6, 7}

@@ -427,14 +427,14 @@ def test_the_default_of_inference_diff_is_the_reference_itself(
     [
         (["--model_file={file}", "--num_run=3"], "did you mean --num_runs?"),
         (["--model_file={file}", "--num_runs=0"], "at least 1"),
-        (["--model_file={file}", "--num_runs=ten"], "a whole number"),
-        (["--model_file={file}", "--use_gpu=yes"], "true or false"),
+        (["--model_file={file}", "--num_runs=ten"], "type int"),
+        (["--model_file={file}", "--use_gpu=yes"], "true, false"),
         (["--model_file={file}", "--use_gpu"], "needs a value"),
-        (["--model_file={file}", "--delegate=hexagon"], "not available"),
+        (["--model_file={file}", "--delegate=hexagon"], "is not offered"),
         (["--model_file={file}", "--delegate=gpuu"], "did you mean 'gpu'"),
         (["--model_file=missing.tflite"], "missing.tflite"),
         ([], "--model_file"),
-        (["model.tflite"], "unknown flag"),
+        (["model.tflite"], "is not of the form --NAME=VALUE"),
     ],
 )
 def test_a_wrong_call_of_inference_diff_is_two(
