@@ -51,7 +51,8 @@ class Files:
             for at, _, names in os.walk(path):
                 inner = os.path.relpath(at, path)
                 found += names if inner == "." else [f"{inner}/{name}" for name in names]
-            self.names = tuple(sorted(found))
+            found.sort()
+            self.names = tuple(found)
         elif zipfile.is_zipfile(path):
             self._zip = zipfile.ZipFile(path)
             self.names = tuple(sorted(name for name in self._zip.namelist() if not name.endswith("/")))
