@@ -209,6 +209,16 @@ class ProfileReport(PassReport):
     found: Profile | None = None
 
 
+class StepsReport(PassReport):
+    """The report of the process that timed sequences of steps; `why_not` says why it timed none."""
+
+    name = "steps"
+    who = "the process of steps"
+    first_ns: Integer = 0
+    step_ns: Integer = 0
+    why_not: Text = ""
+
+
 class RunnerResult(Wire):
     """The result of a runner. `samples_sha256` is the hash of `samples.json`.
 

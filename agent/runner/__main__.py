@@ -10,6 +10,7 @@ python -m agent.runner --labelled JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --sustained JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --throughput JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --profile JOB.json FOLDER DESCRIPTOR
+python -m agent.runner --steps JOB.json FOLDER DESCRIPTOR
 python -m agent.runner --sensors JOB.json...           read the sensors of the jobs' devices until SIGTERM
 """
 
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
             measure = import_module("agent.runner.turns.measure").measure_process
             measure(Path(job), Path(folder), *map(int, numbers))
         case [
-            ("--labelled" | "--sustained" | "--throughput" | "--profile") as mode,
+            ("--labelled" | "--sustained" | "--throughput" | "--profile" | "--steps") as mode,
             job,
             folder,
             number,

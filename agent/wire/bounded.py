@@ -47,6 +47,8 @@ MAX_INPUTS: Final = 1024
 """Most inputs of a model that a campaign describes. Real models have at most some dozens."""
 MAX_CHANGES: Final = 100
 """Changed answers in a result. Chosen: more than anyone reads; some 20 KB."""
+MAX_STEPS: Final = 10_000
+"""Most steps of a sequence of a model that keeps state. Chosen: minutes of sound in steps of 20 ms."""
 MAX_INPUT_SETS: Final = 64
 """Most input sets of a cell. Chosen: each is held in memory by every process, and costs a run of the
 reference and of each honest draw."""

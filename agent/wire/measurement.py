@@ -232,6 +232,19 @@ class Throughput(Wire):
     missing: Facts = Field(default_factory=dict)
 
 
+class Steps(Wire):
+    """Sequences of `count` steps of a model that keeps state, each from a fresh state on, in milliseconds.
+
+    `first`: the first step, until its outputs are read; `step`: one of the others; medians over the
+    sequences. `missing` says why they are null.
+    """
+
+    count: Count
+    first: float | None = None
+    step: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
 class Installed(Wire):
     """Bytes of the files that a delegate consists of on the agent; null where `note` says why."""
 
@@ -464,6 +477,7 @@ class Measurement(Wire):
     device: DeviceTime = DeviceTime()
     sustained: Sustained | None = None
     throughput: Throughput | None = None
+    steps: Steps | None = None
     profile: Profile | None = None
     advice: Advice | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)

@@ -15,6 +15,7 @@ from agent.wire.bounded import (
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
+    MAX_STEPS,
     MOST_DERIVED_ROUNDS,
     SHORTEST_RUN_S,
     Count,
@@ -102,6 +103,7 @@ class MeasurePlan(Wire):
     `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`. Unless `rounds_fixed`, later
     blocks have as many rounds as the variances of the first ones make worthwhile.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
+    `steps`: of each sequence, from a fresh state on, that a further process times.
     `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
     another one keeps several runs in flight. `profile`: what a further one times one by one. `outputs`: the
     kinds of outputs. `input_sets`: how many different sets of inputs the invokes take in turn.
@@ -121,6 +123,7 @@ class MeasurePlan(Wire):
     labelled: LabelledData | None = None
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
+    steps: int | None = Field(default=None, ge=2, le=MAX_STEPS)
     profile: ProfileDetail | None = None
     outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=MAX_OUTPUTS)
     input_sets: int = Field(default=INPUT_SETS, ge=2, le=MAX_INPUT_SETS)
@@ -165,6 +168,8 @@ class MeasurePlan(Wire):
             del fields["sustained_s"]
         if self.throughput is None:
             del fields["throughput"]
+        if self.steps is None:
+            del fields["steps"]
         if self.profile is None:
             del fields["profile"]
         if not self.outputs:

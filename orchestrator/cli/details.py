@@ -11,7 +11,13 @@ from orchestrator.results import wording
 from orchestrator.results.advice import advice_lines
 from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
-from orchestrator.results.detail_lines import init_lines, spread_lines, sustained_lines, throughput_line
+from orchestrator.results.detail_lines import (
+    init_lines,
+    spread_lines,
+    steps_line,
+    sustained_lines,
+    throughput_line,
+)
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
 from orchestrator.results.profiles import profile_line
@@ -76,6 +82,8 @@ def _figures(cell: CellRecord) -> Iterator[str]:
     yield from (_line(name, said) for name, said in init_lines(cell))
     if (counted := throughput_line(cell)) is not None:
         yield _line("throughput", counted)
+    if (timed := steps_line(cell)) is not None:
+        yield _line("steps", timed)
     if (timed := profile_line(cell)) is not None:
         yield _line("profile", timed)
     yield from (_line(name, said) for name, said in sustained_lines(cell))

@@ -134,7 +134,9 @@ def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
     """
     values = {"tunings": 1} | LEVELS[level].model_dump()
     for measure in measures:
-        values |= {name: measure[name] for name in ("target", "rounds", "tunings") if name in measure}
+        values |= {
+            name: measure[name] for name in ("target", "rounds", "tunings", "steps") if name in measure
+        }
         if "profile" in measure:
             values["profile"] = None if measure["profile"] == "none" else measure["profile"]
         values["rounds_fixed"] = values.get("rounds_fixed", False) or "rounds" in measure

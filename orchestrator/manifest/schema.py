@@ -18,6 +18,7 @@ from agent.wire.bounded import (
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
+    MAX_STEPS,
 )
 from agent.wire.plan import LOWER_IS_BETTER, LabelledMetric
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
@@ -220,6 +221,9 @@ class Measure(Keys):
     )
     slice: Slice | None = key("How long a delegate is timed before the next one takes its turn.")
     warmup: Warmup | None = key("How long a process runs the model before it is timed.")
+    steps: Annotated[int, Whole(2, MAX_STEPS)] | None = key(
+        "Steps of a sequence, from a fresh state on, that one further process times of a stateful model."
+    )
     tunings: Annotated[int, _BlockCount] | None = key(
         "Tunings over which the blocks are spread, where the delegate chooses by timing."
     )

@@ -110,6 +110,19 @@ def sustained_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
         yield "", f"clock of each part: {said}"
 
 
+def steps_line(cell: CellRecord) -> str | None:
+    """Return the times of a sequence of steps, or why there are none; None if it was not requested, or the
+    output is wrong.
+    """
+    found = None if cell.measurement is None or cell.struck_out else cell.measurement.steps
+    if found is None:
+        return None
+    if found.first is None or found.step is None:
+        return f"none: {found.missing.get('step', 'not recorded')}"
+    first, step = text.milliseconds(found.first), text.milliseconds(found.step)
+    return f"first output {first} ms, further steps {step} ms each ({text.count(found.count)} steps)"
+
+
 def throughput_line(cell: CellRecord) -> str | None:
     """Return the rate and its basis, or why there is none; None if it was not requested, or the output is
     wrong.

@@ -239,6 +239,8 @@ def _words(cell: CellRecord) -> dict[str, Any]:
         }
     if m.throughput is not None and not cell.struck_out:
         words["throughput.missing"] = dict(m.throughput.missing)
+    if m.steps is not None and not cell.struck_out:
+        words["steps.missing"] = dict(m.steps.missing)
     if m.labelled is not None:
         words |= {
             "labelled.metric": m.labelled.metric,

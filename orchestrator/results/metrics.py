@@ -12,7 +12,7 @@ from typing import Any, Literal
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.metric import Better, Metric, Section, measured
-from orchestrator.results.pass_metrics import SUSTAINED, THROUGHPUT
+from orchestrator.results.pass_metrics import STEPS, SUSTAINED, THROUGHPUT
 from orchestrator.results.records import CellRecord
 
 
@@ -286,6 +286,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     *SUSTAINED,
     *THROUGHPUT,
+    *STEPS,
     PEAK_MEMORY,
     PEAK_MEMORY_COLD,
     ENERGY,

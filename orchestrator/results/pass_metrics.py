@@ -47,6 +47,43 @@ def _throughput(name: str, label: str, unit: str, meaning: str, write: Callable[
     )  # fmt: skip
 
 
+def _steps(
+    name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str], **more: Any
+) -> Metric:
+    """Return a field of the wire's `Steps`."""
+    better: Better = "none" if unit == "1" else "lower"
+    return Metric(
+        f"steps.{name}", label, unit, better, "latency", meaning, measured("steps", name), write,
+        why_none=lambda m: "not asked for" if m.steps is None else m.steps.missing.get(name, "not recorded"),
+        void_if_wrong=True, own_line=False, **more,
+    )  # fmt: skip
+
+
+STEPS = (
+    _steps(
+        "count",
+        "steps",
+        "1",
+        "Steps of each sequence that one further process timed, of a model that keeps state.",
+        text.count,
+    ),
+    _steps(
+        "first",
+        "first output",
+        "ms",
+        "The first step of such a sequence, from a fresh state until its outputs are read; median of five.",
+        text.milliseconds,
+    ),
+    _steps(
+        "step",
+        "further step",
+        "ms",
+        "One of the other steps of such a sequence: the median over five sequences of their medians.",
+        text.milliseconds,
+    ),
+)
+"""Those of sequences of steps."""
+
 SUSTAINED = (
     _sustained(
         "seconds",

@@ -8,7 +8,13 @@ from typing import Any
 
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.results.detail_lines import count_pair, spread_lines, stage_pairs, throughput_line
+from orchestrator.results.detail_lines import (
+    count_pair,
+    spread_lines,
+    stage_pairs,
+    steps_line,
+    throughput_line,
+)
 from orchestrator.results.metric import Metric, Section
 from orchestrator.results.metrics import in_section
 from orchestrator.results.profiles import profile_of
@@ -60,6 +66,7 @@ def cell_page(
         "accuracy": () if m is None else accuracy_facts(cell, m),
         "spread": () if m is None else _spread(m),
         "throughput": throughput_line(cell),
+        "steps": steps_line(cell),
         "profile": _profile(cell),
         "sustained": sustained_view(cell),
         "scatter": scatter(processes, None if counted is None else counted.p50),

@@ -28,6 +28,7 @@ from agent.wire.measurement import (
     ProcessSamples,
     Quality,
     Ratio,
+    Steps,
     Sustained,
     Throughput,
     Variation,
@@ -95,6 +96,7 @@ class Figures(TypedDict, total=False):
     energy: Energy
     ratio: Ratio | None
     throughput: Throughput
+    steps: Steps
     profile: Profile
     advice: Advice | None
     sustained: Sustained

@@ -9,6 +9,7 @@ from agent.attempt.files import (
     ANSWERS_FILE,
     ProfileReport,
     RunnerResult,
+    StepsReport,
     SustainedReport,
     ThroughputReport,
 )
@@ -16,6 +17,7 @@ from agent.runner.advice import with_times
 from agent.runner.judge.drop import with_drop
 from agent.runner.judge.verdict import scored, with_figures
 from agent.runner.passes.profile import profile_of
+from agent.runner.passes.steps import steps_of
 from agent.runner.passes.sustained import sustained
 from agent.runner.passes.telemetry import Telemetry
 from agent.runner.passes.throughput import throughput
@@ -39,6 +41,12 @@ def later_steps(
         counted = arm.children.run_pass(ThroughputReport, arm.environments[0])
         return with_figures(result, throughput=throughput(counted, plan.throughput))
 
+    def step_by_step(result: RunnerResult) -> RunnerResult:
+        if plan.steps is None or result.status is not Status.DONE:
+            return result
+        timed = arm.children.run_pass(StepsReport, arm.environments[0])
+        return with_figures(result, steps=steps_of(timed, plan.steps))
+
     def one_by_one(result: RunnerResult) -> RunnerResult:
         if plan.profile is None or result.measurement is None:
             return result
@@ -56,6 +64,7 @@ def later_steps(
     labelled = partial(_labelled, arm, base)
     steps: list[tuple[object, Callable[[RunnerResult], RunnerResult]]] = [
         (plan.throughput, in_flight),
+        (plan.steps, step_by_step),
         (plan.profile, one_by_one),
         (plan.sustained_s, without_pause),
         (plan.labelled, labelled),

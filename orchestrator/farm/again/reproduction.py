@@ -228,6 +228,7 @@ def measure_block(plan: MeasurePlan) -> dict[str, Any]:
         "warmup": {"runs": plan.warmup_runs, "min_seconds": plan.warmup_seconds},
         **({} if plan.sustained_s is None else {"sustained": {"minutes": plan.sustained_s / 60}}),
         **({} if plan.throughput is None else {"throughput": plan.throughput.model_dump()}),
+        **({} if plan.steps is None else {"steps": plan.steps}),
         **({} if plan.profile is None else {"profile": plan.profile}),
     }
 

@@ -186,7 +186,7 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
         blocks = {"min_blocks": least, "max_blocks": max(cell.plan.max_blocks, least)}
         # What follows the timed processes is no part of a comparison by turns.
         plan = cell.plan.model_copy(
-            update={**blocks, "sustained_s": None, "throughput": None, "profile": None}
+            update={**blocks, "sustained_s": None, "throughput": None, "steps": None, "profile": None}
         )
         inputs = {name: input_block(spec, store) for name, spec in cell.inputs.items()}
         entry: dict[str, Any] = {"id": cell.model, "source": source, "sha256": cell.model_sha256}

@@ -1,0 +1,38 @@
+"""Runs the process that times sequences of steps after everything else is timed, and reads its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.attempt.files import AttemptFile, StepsReport
+from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.passes.process_frame import Tell, send_report
+from agent.wire.measurement import Steps
+from runtime.measure.sequence import SEQUENCES, run_sequences
+
+
+def steps_process(job_file: Path, folder: Path, descriptor: int) -> None:
+    """Run the pass in this process and send: its times or the failure."""
+    send_report(StepsReport, job_file, folder, descriptor, _timed)
+
+
+def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
+    job = attempt.job
+    assert job.plan.steps is not None
+    tell(f"{SEQUENCES} sequences of {job.plan.steps} steps")
+    found = run_sequences(
+        opener_as_timed(attempt, folder),
+        attempt.model_path,
+        job.model_sha256,
+        job.plan.steps,
+        input_rules(attempt),
+    )
+    return StepsReport(first_ns=found.first_ns, step_ns=found.step_ns, why_not=found.why_not)
+
+
+def steps_of(report: StepsReport, count: int) -> Steps:
+    """Build the pass's result: its times, or why there are none."""
+    why = report.why_not if report.failure is None else report.failure.reason.text
+    if why or not report.first_ns or not report.step_ns:
+        return Steps(count=count, missing=dict.fromkeys(("first", "step"), why or "it reported nothing"))
+    return Steps(count=count, first=report.first_ns / 1e6, step=report.step_ns / 1e6)
