@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from benchmarks import output
 from benchmarks.campaign import Row, run_and_report
-from benchmarks.output import REPOSITORY, RESULTS, restored, write_figures
+from benchmarks.kind_models import FOLDER
+from benchmarks.output import REPOSITORY, RESULTS, write_figures
 from runtime.model.facts import kind_of
 from runtime.model.reader import read_model
 
@@ -51,10 +52,17 @@ def _row(name: str, baseline: str, rows: list[Row]) -> dict[str, Any]:
     speeds = {row["delegate"]: row["ratio"]["median"] if row["ratio"] else 1.0 for row in counted}
     return {
         "model": name,
-        "kind": kind_of(read_model(restored(name))),
+        "kind": kind_of(read_model((FOLDER / f"{name}.tflite").read_bytes())),
         "milliseconds": {delegate: round(base_ms / speed, 3) for delegate, speed in speeds.items()},
-        "refused": sorted(row["delegate"] for row in rows if row["status"] == "unsupported"),
+        "partial": {row["delegate"]: row["delegated"] for row in counted if _is_partial(row)},
+        "refused": {row["delegate"]: row["reason"] or row["status"] for row in rows if row not in counted},
     }
+
+
+def _is_partial(row: Row) -> bool:
+    """Return whether a delegate took some of the operators; one that runs whole models tells nothing."""
+    taken, _, total = (row.get("delegated") or "").partition("/")
+    return taken != total
 
 
 if __name__ == "__main__":

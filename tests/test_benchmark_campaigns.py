@@ -107,7 +107,7 @@ def test_a_delegate_on_several_devices_has_a_column_for_each():
 
 
 def test_what_suits_a_kind_is_told_by_the_ratios_over_the_baseline():
-    network = "torchvision_mobilenet_v2__fp16"
+    network = "fp16_weights"
     rows = [{**one, "model": network} for one in ROWS[:3]]
     found = model_kinds.measured_kinds({"campaign": "model_kinds", "baseline": "base", "rows": rows})
     assert found["rows"] == [
@@ -115,7 +115,8 @@ def test_what_suits_a_kind_is_told_by_the_ratios_over_the_baseline():
             "model": network,
             "kind": "fp16 weights",
             "milliseconds": {"base": 10.0, "gpu": 5.0},
-            "refused": ["other"],
+            "partial": {},
+            "refused": {"other": "no_device: no"},
         }
     ]
     assert (found["source"], found["machine"]) == ("benchmarks/results/model_kinds.json", "CPU")

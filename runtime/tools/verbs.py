@@ -7,7 +7,7 @@ what it needs when it runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from runtime.tools.model_eval import verb as eval_verb
 
 if TYPE_CHECKING:
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
+    from runtime.tools.model_info.advice import Measured
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -41,6 +42,7 @@ def model_verbs() -> typer.Typer:
     app.command("info", epilog=_examples("farm model info my.tflite", "farm model info my.tflite --json"))(
         info
     )
+    app.command("kinds", epilog=_examples("farm model kinds", "farm model kinds --json"))(kinds)
     app.command(
         "plan",
         epilog=_examples(
@@ -109,6 +111,22 @@ def info(
     else:
         parts = [_fact_lines(str(file), facts), _memory_lines(memory), _view_lines(views)]
         for line in chain(*parts, _advice_lines(advice)):
+            typer.echo(visible(line))
+    return 0
+
+
+def kinds(as_json: Json = False) -> int:
+    """Show which delegates suit float32, fp16, dynamic-range, integer and quantisation-aware files.
+
+    Measured on one small network in five kinds of files (examples/kinds), on every delegate.
+    """
+    from runtime.tools.model_info import measured_kinds
+
+    found = measured_kinds()
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        for line in _kind_lines(found):
             typer.echo(visible(line))
     return 0
 
@@ -337,10 +355,31 @@ def _advice_lines(advice: Advice) -> Iterator[str]:
     if measured is None:
         yield f"    no {advice.kind} model has been measured yet; `farm submit` measures this one"
         return
-    times = ", ".join(f"{name} {measured.milliseconds[name]:.2f} ms" for name in advice.order)
-    refused = f"; refused by {', '.join(measured.refused)}" if measured.refused else ""
-    yield f"    measured: {measured.model}, {measured.threads} thread(s): {times}{refused}"
+    times = ", ".join(f"{name} {_measured_text(measured, name)} ms" for name in advice.order)
+    yield f"    measured: {measured.model}, {measured.threads} thread(s): {times}"
+    yield from (f"    no figure of {name}: {why}" for name, why in measured.refused.items())
     yield f"    on {measured.machine}; source {measured.source}"
+
+
+def _measured_text(measured: Measured, name: str) -> str:
+    """Return the milliseconds of a runner, with the operators that it took where it left some."""
+    taken = f" ({measured.partial[name]})" if name in measured.partial else ""
+    return f"{measured.milliseconds[name]:.3f}{taken}"
+
+
+def _kind_lines(kinds: Sequence[Advice]) -> Iterator[str]:
+    """Yield a table of kinds and runners, the runners in the order of the first kind."""
+    told = [(one, one.measured) for one in kinds if one.measured is not None]
+    names = list(dict.fromkeys(name for one, measured in told for name in (*one.order, *measured.refused)))
+    yield "milliseconds of a call of one small network, by the kind of its file; (operators taken/all)"
+    yield f"{'kind':<20}" + "".join(f"{name:>18}" for name in names)
+    for one, measured in told:
+        cells = (_measured_text(measured, n) if n in measured.milliseconds else "-" for n in names)
+        yield f"{one.kind:<20}" + "".join(f"{cell:>18}" for cell in cells)
+    reasons = dict.fromkeys((name, why) for _, measured in told for name, why in measured.refused.items())
+    yield from (f"no figure of {name}: {why}" for name, why in reasons)
+    for machine, source in dict.fromkeys((measured.machine, measured.source) for _, measured in told):
+        yield f"on {machine}; source {source}; on yours: python -m benchmarks.model_kinds"
 
 
 def _view_lines(views: tuple[DelegateView, ...]) -> Iterator[str]:

@@ -3,7 +3,7 @@ here.
 """
 
 from runtime.model.facts import ModelFacts, model_facts
-from runtime.tools.model_info.advice import Advice, advice_for
+from runtime.tools.model_info.advice import Advice, advice_for, measured_kinds
 from runtime.tools.model_info.delegation import DelegateView, delegate_views
 from runtime.tools.model_info.memory import MemoryPlan, memory_plan
 
@@ -14,6 +14,7 @@ __all__ = [
     "ModelFacts",
     "advice_for",
     "delegate_views",
+    "measured_kinds",
     "memory_plan",
     "model_facts",
 ]

@@ -12,9 +12,6 @@ from typing import Any, Final
 
 from runtime.model.facts import Kind
 
-_SAME_AS: Final[dict[Kind, Kind]] = {"quantisation-aware": "integer"}
-"""A quantisation-aware graph runs as what its conversion makes of it."""
-
 _NOTES: Final[dict[Kind, str]] = {
     "float32": "every delegate computes it in single precision",
     "fp16 weights": "half the file; weights become float32 once, at load, and run as a float32 model",
@@ -27,11 +24,16 @@ _NOTES: Final[dict[Kind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One call of `model`: milliseconds by runner; `refused` are the runners that cannot run it."""
+    """One call of `model`: milliseconds by runner.
+
+    `partial`: the operators that a delegate took, where it left some to the CPU; `refused`: why a runner gave
+    no figure.
+    """
 
     model: str
     milliseconds: dict[str, float]
-    refused: tuple[str, ...]
+    partial: dict[str, str]
+    refused: dict[str, str]
     machine: str
     threads: int
     source: str
@@ -55,16 +57,22 @@ class Advice:
 def advice_for(kind: Kind) -> Advice:
     """Return what was measured to suit models of this kind."""
     recorded = _recorded()
-    row = next((r for r in recorded["rows"] if r["kind"] == _SAME_AS.get(kind, kind)), None)
+    row = next((r for r in recorded["rows"] if r["kind"] == kind), None)
     measured = row and Measured(
         model=row["model"],
         milliseconds=row["milliseconds"],
-        refused=tuple(row["refused"]),
+        partial=row["partial"],
+        refused=row["refused"],
         machine=recorded["machine"],
         threads=recorded["threads"],
         source=recorded["source"],
     )
     return Advice(kind, _NOTES[kind], measured)
+
+
+def measured_kinds() -> tuple[Advice, ...]:
+    """Return what was measured of every kind that has been."""
+    return tuple(advice_for(row["kind"]) for row in _recorded()["rows"])
 
 
 @cache

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from benchmarks.kind_models import KINDS as KIND_MODELS
+from benchmarks.kind_models import ranges
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.registry import delegate_descriptor
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
+from runtime.tools.model_info import advice_for, delegate_views, measured_kinds, memory_plan, model_facts
+from runtime.tools.model_info.delegation import delegate_view
+from runtime.tools.verbs import model_verbs
 from tests.needs import REPOSITORY
 from tests.runtime.demo_models import demo_model
 from tests.runtime.models import Builder, per_tensor
@@ -110,8 +115,46 @@ def test_the_note_on_float_models_promises_no_precision_that_the_gpu_delegate_re
     assert promised <= set(choices)
 
 
-def test_float_fp16_and_integer_models_have_been_measured():
-    assert all(advice_for(kind).measured for kind in ("float32", "fp16 weights", "integer"))
+def test_every_kind_was_measured_on_every_delegate_or_has_its_reason():
+    found = measured_kinds()
+    assert [one.kind for one in found] == list(KINDS)
+    for one in found:
+        told = {*one.measured.milliseconds, *one.measured.refused}
+        assert {"cpu", "gpu", "litert-xnnpack", "litert-gpu", "openvino"} <= told
+        assert all(one.measured.refused.values())
+        assert {"cpu", "gpu"} <= set(one.measured.milliseconds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_measured_table_agrees_with_what_the_delegate_takes(kind):
+    """An older table said that `gpu` refuses integers, below a line that said that it takes all of them."""
+    (one,) = [one for one in measured_kinds() if one.kind == kind]
+    path = REPOSITORY / "examples/kinds" / f"{one.measured.model}.tflite"
+    model = read_model(path.read_bytes())
+    assert model_facts(model, path.stat().st_size).kind == kind
+    total = len(model.subgraphs[0].operators)
+    view = delegate_view("gpu", path, total, {})
+    assert one.measured.partial.get("gpu", f"{total}/{total}") == f"{view.taken}/{total}"
+    assert "gpu" not in one.measured.refused
+
+
+def test_the_files_of_the_kinds_are_those_that_their_program_writes(tmp_path):
+    ranged = ranges()
+    for name, make in KIND_MODELS.items():
+        written = read_model(make(ranged).build()).subgraphs[0]
+        kept = read_model((REPOSITORY / f"examples/kinds/{name}.tflite").read_bytes()).subgraphs[0]
+        assert [o.name for o in written.operators] == [o.name for o in kept.operators]
+        assert [t.shape for t in written.tensors] == [t.shape for t in kept.tensors]
+
+
+def test_the_table_of_kinds_has_a_row_for_each_and_the_reasons(tmp_path):
+    shown = CliRunner().invoke(model_verbs(), ["kinds"])
+    assert shown.exit_code == 0, shown.output
+    lines = shown.stdout.splitlines()
+    assert [line[:20].strip() for line in lines[2:7]] == list(KINDS)
+    assert "no figure of openvino: " in shown.stdout or "openvino" in lines[1]
+    told = json.loads(CliRunner().invoke(model_verbs(), ["kinds", "--json"]).stdout)
+    assert [one["kind"] for one in told] == list(KINDS)
 
 
 @pytest.mark.parametrize(
