@@ -369,6 +369,8 @@ def _measured_text(measured: Measured, name: str) -> str:
 
 def _kind_lines(kinds: Sequence[Advice]) -> Iterator[str]:
     """Yield a table of kinds and runners, the runners in the order of the first kind."""
+    from runtime.tools.model_info.advice import KINDS
+
     told = [(one, one.measured) for one in kinds if one.measured is not None]
     names = list(dict.fromkeys(name for one, measured in told for name in (*one.order, *measured.refused)))
     yield "milliseconds of a call of one small network, by the kind of its file; (operators taken/all)"
@@ -376,6 +378,10 @@ def _kind_lines(kinds: Sequence[Advice]) -> Iterator[str]:
     for one, measured in told:
         cells = (_measured_text(measured, n) if n in measured.milliseconds else "-" for n in names)
         yield f"{one.kind:<20}" + "".join(f"{cell:>18}" for cell in cells)
+    measured_of = {one.kind for one, _ in told}
+    others = [kind for kind in KINDS if kind not in measured_of]
+    if others:
+        yield f"not measured yet: {', '.join(others)}"
     reasons = dict.fromkeys((name, why) for _, measured in told for name, why in measured.refused.items())
     yield from (f"no figure of {name}: {why}" for name, why in reasons)
     for machine, source in dict.fromkeys((measured.machine, measured.source) for _, measured in told):

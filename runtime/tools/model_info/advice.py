@@ -22,6 +22,10 @@ _NOTES: Final[dict[Kind, str]] = {
 }
 
 
+KINDS: Final = tuple(kind for kind in _NOTES if kind != "mixed")
+"""The kinds of files that are measured; a mixed one suits what its parts suit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One call of `model`: milliseconds by runner.
