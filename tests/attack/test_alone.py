@@ -9,6 +9,7 @@ import pytest
 
 from agent.attempt.lease import try_lease
 from agent.wire.messages import CancelJob, JobResult, JobStarted, ReasonCode, Status
+from tests.agent import conftest as agents
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
 from tests.agent.processes import test_sandbox
 from tests.needs import absent
@@ -70,4 +71,5 @@ def test_a_container_without_namespaces(probed, tiny, outside):
     assert "namespaces" not in found["sandbox"]
 
 
-outside = test_sandbox.outside
+probed, tiny, outside = agents.probed, agents.tiny, test_sandbox.outside
+"""Fixtures of the tests of agents."""

@@ -73,7 +73,7 @@ class Installed:
         """Return the result of one cell by the delegate."""
         (self.lab.folder / "0.tflite").write_bytes(unary_model())
         text = CAMPAIGN.replace("MODELS", "  - {id: m, source: 0.tflite}").replace("KIND", "hostile")
-        text = text.replace("devices:", "  honest: {kind: cpu}\ndevices:")
+        text = text.replace("devices:", "  honest: {kind: cpu}\nbaseline: {delegate: honest}\ndevices:")
         (self.lab.folder / "models.yaml").write_text(text.replace("DEVICE", f"{HOST}.host-cpu"))
         ran = subprocess.run(
             self.farm("orchestrator", "submit", "models.yaml", "--force"),
@@ -249,7 +249,8 @@ def test_a_fork_bomb(found):
 
 def test_rewriting_what_another_arm_reports(found):
     """Neither the other arm of the block, nor what is decided of this one, nor its job is changed."""
-    assert len([name for name in found if name.startswith("rewrite")]) == 4
+    arms = 2 if "each attempt's own" in found["facts"]["sandbox"] else 1
+    assert len([name for name in found if name.startswith("rewrite")]) == arms + 2
     assert open_ways(found, "rewrite") == {}
 
 
