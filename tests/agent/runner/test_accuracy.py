@@ -27,7 +27,7 @@ def verdict(tmp_path, values: list[float], pool: str = "a" * 64) -> tuple[str | 
     """
     tmp_path.joinpath("work").mkdir()
     attempt = AttemptFile(
-        job=job(("5" * 64, 10)), model_path="m", references="r", runs_log="l",
+        job=job(("5" * 64, 10)), model_path="m", references="r",
         device=Device(
             device_id="host-cpu", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d",
             environment={},

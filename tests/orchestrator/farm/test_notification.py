@@ -195,7 +195,7 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_left_after_the_limit(
         def close(self) -> None: ...
 
     with ours, theirs, pytest.raises(TimeoutError, match="it was left"):
-        notifier(server)._posted(Drips(), urlsplit(server.url), BODY)  # type: ignore[arg-type]
+        notifier(server)._posted(Drips(), urlsplit(server.url), BODY, "v1")  # type: ignore[arg-type]
 
 
 def test_what_cannot_notify_is_refused_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
