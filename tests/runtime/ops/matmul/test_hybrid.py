@@ -164,6 +164,17 @@ def test_rows_of_special_numbers(tmp_path_factory):
     np.testing.assert_allclose(found[[0, 1, 3]], expected[[0, 1, 3]], rtol=1e-5, atol=1e-5)
 
 
+def test_sums_beyond_32_bits_are_of_floats(tmp_path_factory):
+    """Levels of 255 by weights of -128: with so many of them a sum of integers would leave 32 bits."""
+    depth = 66_000
+    levels = np.full((16, depth), -128, np.int8)
+    case = dense("long", Arg(levels, per_tensor(0.01), constant=True), True, 9)
+    x = np.ones((4, depth), np.float32)
+    (found,) = Family(opened(tmp_path_factory, None), [(case.model, (x,))]).outputs(0) or ()
+    # So many float32 terms, added one by one, are off by so much; a wrapped sum would have another sign.
+    np.testing.assert_allclose(found, ours(case.model, x), rtol=2e-3)
+
+
 def test_weights_in_blocks_stay_compressed(tmp_path_factory):
     model, _, _ = blockwise(64, 1024, 32)
     delegate = opened(tmp_path_factory, None)
