@@ -91,9 +91,9 @@ class Children:
         if report.failure is not None or report.score is None:
             nothing = Reason(code=ReasonCode.RUNNER_ERROR, text=f"{report.who} reported nothing")
             raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
-        made = self.folder / LabelledReport.name / ANSWERS_FILE
-        with contextlib.suppress(OSError), open_left(made):
-            made.replace(self.folder / ANSWERS_FILE)
+        answers = self.folder / LabelledReport.name / ANSWERS_FILE
+        with contextlib.suppress(OSError), open_left(answers):
+            answers.replace(self.folder / ANSWERS_FILE)
         return report.score
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:
