@@ -20,7 +20,7 @@ help:
 	@echo "make test-attack      every attack on a lab, by boundary, as root; writes benchmarks/results/attack.md"
 	@echo "make mutate           every protection taken away, one at a time: which test notices (15 minutes); writes benchmarks/results/mutants.md"
 	@echo "make soak             random faults for 10 minutes, as root"
-	@echo "make fuzz             200,000 hostile files for the reader, 20,000 for the interpreter, then atheris"
+	@echo "make fuzz             hostile files for reader, interpreter, gpu, farm model plan and farm import, then atheris"
 	@echo "make bench            runtime against its peers, through the farm; writes benchmarks/results/"
 	@echo "make bench-cpu        the CPU path over all real models and the zoo: speed, memory, loading (hours)"
 	@echo "make bench-farm       1,000 devices x 100,000 cells; 50 devices through Celery; writes benchmarks/results/"
@@ -113,6 +113,9 @@ fuzz:
 	@bash .ci/setup test
 	$(BIN)/python -m tests.fuzz.reader --cases 200000
 	$(BIN)/python -m tests.fuzz.interpreter --cases 20000
+	$(BIN)/python -m tests.fuzz.plan --cases 100000
+	$(BIN)/python -m tests.fuzz.gpu --cases 10000
+	$(BIN)/python -m tests.fuzz.imports --cases 100000
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/fuzz.lock
 	$(BIN)/python -m tests.fuzz.coverage --runs 1000000
 

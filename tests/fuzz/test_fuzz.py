@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.ops.support.registry import CUSTOM_SPECS, SPECS
-from tests.fuzz import interpreter, reader
+from tests.fuzz import imports, interpreter, plan, reader
 from tests.fuzz.command import CORPUS
 from tests.fuzz.limited import run_cases
 from tests.fuzz.seeds import Seed, operator_seeds, seeds, shared_files, zoo_files
@@ -13,6 +13,8 @@ from tests.needs import shared_models
 
 FOR_THE_READER = 10_000
 FOR_THE_INTERPRETER = 1_000
+FOR_PLANS = 1_000
+FOR_IMPORTS = 5_000
 """Files: a twentieth of those of `make fuzz`. More take longer; the same ones are made in every run."""
 SMALL_ZOO = 6
 MISSING = 8
@@ -50,3 +52,16 @@ def test_mutated_files_never_harm_the_interpreter(start: list[Seed]):
     files = range(1, 1 + FOR_THE_INTERPRETER)
     ran, findings = run_cases(lambda: interpreter.runs(start), files, interpreter.LIMITS, float("inf"))
     assert (ran, findings) == (FOR_THE_INTERPRETER, [])
+
+
+def test_mutated_files_never_harm_a_plan(start: list[Seed]):
+    files = range(1, 1 + FOR_PLANS)
+    ran, findings = run_cases(lambda: plan.plans(start), files, plan.LIMITS, float("inf"))
+    assert (ran, findings) == (FOR_PLANS, [])
+
+
+def test_mutated_results_of_other_tools_never_harm_an_import():
+    files = range(1, 1 + FOR_IMPORTS)
+    found = imports.result_files()
+    ran, findings = run_cases(lambda: imports.reads_results(found), files, imports.LIMITS, float("inf"))
+    assert (ran, findings) == (FOR_IMPORTS, [])
