@@ -26,12 +26,11 @@ from orchestrator.site import links
 from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
-from orchestrator.site.figures import file_facts, origin_facts
+from orchestrator.site.figures import Facts, file_facts, origin_facts
 from orchestrator.site.home import campaign_page, index_page
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
-from orchestrator.site.pages import Facts
 from orchestrator.site.publish import replaced_folder
 from runtime.common.profile import ModelProfile, written
 

@@ -22,10 +22,8 @@ from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.results.wording import Footnotes
 from orchestrator.site.cell_view import accuracy_facts, cell_view
-from orchestrator.site.figures import figure, setting_rows
-from orchestrator.site.pages import Facts, Figure
-from orchestrator.site.plots import histogram, process_name, scatter
-from orchestrator.site.sustained_plot import sustained_view
+from orchestrator.site.figures import Facts, Figure, figure, setting_rows
+from orchestrator.site.plots import histogram, process_name, scatter, sustained_view
 from runtime.common.profile import written
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]

@@ -1,12 +1,18 @@
-"""Turns a cell record into its view in a table: number or reason, badges, bar."""
+"""Turns a cell record into its view in a table: number or reason, badges, bar.
+
+A `tone` is a word for the style sheet (bad, quiet, the tones of a speed-up); no meaning depends on it alone.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace as View
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
-from orchestrator.results.metrics import CI95, P50, in_section, leading
+from orchestrator.results.metrics import CI95, METRICS, P50, in_section, leading
 from orchestrator.results.records import AttemptRecord, CellRecord, void_reason
 from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
 from orchestrator.results.wording import (
@@ -20,15 +26,7 @@ from orchestrator.results.wording import (
     short_grade,
 )
 from orchestrator.site import links
-from orchestrator.site.figures import chips
-from orchestrator.site.pages import (
-    Badge,
-    CellView,
-    Facts,
-    IntervalBar,
-    SpeedUpView,
-    StatusView,
-)
+from orchestrator.site.figures import Facts
 
 _DELEGATE_CHARACTERS = 40
 """Characters of a delegate's name in a heading, as many as a column of the matrix holds on two lines."""
@@ -56,6 +54,30 @@ _TONES: dict[Verdict, str] = {"faster": "faster", "slower": "slower", "same": "s
 _STRONG_RATIO = 1.5
 """A ratio beyond this factor, either way, gets the stronger of two tints; chosen so that a row's clear winner
 stands out. The tint says no more than the number beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word with a sign, and the figures behind it."""
+
+    sign: str
+    text: str
+    tone: str
+    details: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """A cell's state as sign and word, with the reason where there is one; `line` is short enough for a
+    table.
+    """
+
+    sign: str
+    word: str
+    tone: str
+    code: str
+    reason: str
+    line: str
 
 
 def delegate_name(delegate: str) -> str:
@@ -136,13 +158,16 @@ def grade_badge(cell: CellRecord) -> Badge | None:
     return Badge("", short_grade(graded), tone, tuple((name, said) for name, said in evidence if said))
 
 
-def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
+def _speedup_view(found: SpeedUp | None) -> View | None:
+    """Return a speed-up: `word` says what the colour says; `interval` and `blocks` are empty for one that is
+    not paired; from `value` the script forms the mean of the rows that are shown.
+    """
     if found is None or found.verdict == "void":
         return None
     strong = found.verdict in ("faster", "slower") and max(found.ratio, 1 / found.ratio) >= _STRONG_RATIO
     tone = _TONES.get(found.verdict, "unjudged")
     word = WORDS[found.verdict]
-    return SpeedUpView(
+    return View(
         text=ratio_text(found).replace("x", text.TIMES, 1),
         word=f"{word}; {more}" if (more := decides(found)) else word,
         sign=SIGNS[found.verdict],
@@ -154,14 +179,18 @@ def _speedup_view(found: SpeedUp | None) -> SpeedUpView | None:
     )
 
 
-def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | None = None) -> CellView:
-    """Return the view of a cell in a table; `baseline` is the cell over which its speed-up is taken."""
+def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: View | None = None) -> View:
+    """Return the view of a cell in a table; `baseline` is the cell over which its speed-up is taken.
+
+    `p50` is None where there is no number; `void` says why the figures are never compared, or is empty.
+    """
     m = cell.measurement
     counted = counted_latency(cell)
     lead = leading(cell)
     time = lead.read(cell)
     said = "" if lead is P50 else f"{lead.label} "
-    return CellView(
+    return View(
+        record=cell,
         href=links.cell_page(cell.cell_id),
         column=column_name(cell.delegate, cell.device),
         delegate=delegate_name(cell.delegate),
@@ -177,9 +206,10 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: IntervalBar | 
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
         delegation=None if m is None else m.delegation,
         accuracy=None if m is None else accuracy_badge(cell, m),
-        chips=chips(cell),
+        chips=[m for m in METRICS if m.chip and m.read(cell) is not None],
         grade=grade_badge(cell),
         void="" if counted is None or cell.imported is not None else void_reason(cell) or "",
         reused=cell.reused_from is not None,
+        repeats=False,
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )

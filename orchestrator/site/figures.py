@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.metric import Metric
 from orchestrator.results.records import CellRecord, ModelOrigin
 from orchestrator.results.wording import Footnotes
-from orchestrator.site.pages import Chip, Facts, Figure
 from runtime.model.facts import ModelFacts, Port
+
+Facts: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of a table: its text, or a dash with the mark of the footnote that says why.
+
+    `struck`: the number is kept as evidence, and the output it belongs to is wrong. `interval`: that of the
+    figure, for the line below it, or a dash with the mark `interval_note`; empty where it never has one.
+    """
+
+    text: str
+    note: str = ""
+    struck: bool = False
+    interval: str = ""
+    interval_note: str = ""
 
 
 def figure(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
@@ -37,17 +54,6 @@ def with_interval(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
         return found
     interval = figure(own, cell, notes)
     return replace(found, interval=interval.text, interval_note=interval.note)
-
-
-def figures(shown: Iterable[Metric], cell: CellRecord, notes: Footnotes) -> tuple[Figure, ...]:
-    """Several metrics of a cell, in their order."""
-    return tuple(figure(metric, cell, notes) for metric in shown)
-
-
-def chips(cell: CellRecord) -> tuple[Chip, ...]:
-    """Return the figures that the matrix shows below the latency."""
-    shown = (metric for metric in metrics.METRICS if metric.chip and metric.read(cell) is not None)
-    return tuple(Chip(m.key, m.full_text(cell), f"{m.label}: {m.help}") for m in shown)
 
 
 def setting_rows(settings: Mapping[str, str]) -> Facts:
@@ -110,7 +116,7 @@ def _operators(found: ModelFacts) -> str:
 
 
 def _ports(ports: Sequence[Port]) -> str:
-    return "\n".join(_port(port) for port in ports)
+    return "\n".join(map(_port, ports))
 
 
 def _port(port: Port) -> str:

@@ -10,8 +10,8 @@ from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results.answer.headline import title_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.site.archive import Archive
+from orchestrator.site.figures import Facts
 from orchestrator.site.matrix import build_matrix
-from orchestrator.site.pages import Facts
 
 _STRUCK_OUT = "struck out"
 _ORDER = ("done", _STRUCK_OUT, "failed", "unsupported", "cancelled", "running", "dispatched", "queued")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from types import SimpleNamespace as View
 
 from orchestrator.results import format as text
 from orchestrator.results.answer.build import sentences
@@ -11,27 +11,11 @@ from orchestrator.results.answer.entries import Placed
 from orchestrator.results.answer.legend import legend
 from orchestrator.results.comparison import unequal_threads
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.results.speedups import (
-    Baselines,
-    MeanSpeedUp,
-    counted_latency,
-    mean_speedup,
-    speedup,
-)
+from orchestrator.results.speedups import Baselines, counted_latency, mean_speedup, speedup
 from orchestrator.results.wording import factor_text, has_no_result
 from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
-from orchestrator.site.cell_view import cell_view, delegate_name, device_id
-from orchestrator.site.pages import (
-    CellView,
-    Column,
-    IntervalBar,
-    Link,
-    Matrix,
-    Row,
-    StatusView,
-    Unmeasured,
-)
+from orchestrator.site.cell_view import StatusView, cell_view, delegate_name, device_id
 
 BAR_WIDTH = 132
 """Width of the drawing of an interval in px, chosen: a wider one pushes columns off a page of 1280 px, in a
@@ -44,9 +28,9 @@ _ColumnKey = tuple[str, str]
 _RowKey = tuple[str, str]
 
 
-def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matrix:
+def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> View:
     """Build the matrix of a campaign; rows and columns in the order of its cells, the baseline's columns
-    first.
+    first. The `cells` of a row follow the columns, None where no cell was requested.
     """
     baselines = Baselines.among(campaign.baseline, cells)
     column_keys = _column_keys(campaign, cells)
@@ -56,7 +40,7 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
     placed = Placed.of(cells, campaign.baseline)
     said: set[tuple[_ColumnKey, str]] = set()
     rows = tuple(_row(campaign, key, by_row[key], column_keys, baselines, said) for key in by_row)
-    return Matrix(
+    return View(
         columns=tuple(_column(key, cells, baselines, len(rows)) for key in column_keys),
         rows=rows,
         baseline=campaign.baseline or "",
@@ -66,16 +50,16 @@ def build_matrix(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> Matri
     )
 
 
-def _unmeasured(rows: Sequence[Row]) -> tuple[Unmeasured, ...]:
+def _unmeasured(rows: Sequence[View]) -> list[View]:
     """Return the cells without a counted number, grouped by state and reason in order of first appearance."""
-    groups: dict[tuple[StatusView, str], list[Link]] = {}
+    groups: dict[tuple[StatusView, str], list[View]] = {}
     for row in rows:
         for view in row.cells:
             if view is not None and (view.p50 is None or view.struck_out or view.void):
                 reason = view.void or view.status.reason or view.why_no_p50
-                link = Link(f"{row.model.text} on {view.column}", view.href)
+                link = View(text=f"{row.model.text} on {view.column}", href=view.href)
                 groups.setdefault((view.status, reason), []).append(link)
-    return tuple(Unmeasured(status, reason, tuple(cells)) for (status, reason), cells in groups.items())
+    return [View(status=status, reason=reason, cells=cells) for (status, reason), cells in groups.items()]
 
 
 def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[_ColumnKey]:
@@ -90,26 +74,21 @@ def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[
     return sorted(keys, key=rank)
 
 
-def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, row_count: int) -> Column:
+def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, row_count: int) -> View:
     delegate, device = key
     own = [c for c in cells if (c.delegate, c.device) == key]
     found = [one for c in own if (one := speedup(c, baselines.of(c))) is not None]
-    is_baseline = delegate == baselines.delegate
-    mean = None if is_baseline else mean_speedup(found)
-    return Column(
+    mean = None if delegate == baselines.delegate else mean_speedup(found)
+    unpaired = "" if mean is None or mean.paired else ", unpaired"
+    return View(
         delegate=delegate_name(delegate),
         device=device_id(device),
         device_name=text.short_name(own[0].device_name),
         note=unequal_threads(own).strip(),
-        is_baseline=is_baseline,
+        is_baseline=delegate == baselines.delegate,
         geomean="" if mean is None else factor_text(mean.ratio).replace("x", text.TIMES, 1),
-        geomean_over="" if mean is None else _over(mean, row_count),
+        geomean_over="" if mean is None else f"over {mean.count} of {row_count} models{unpaired}",
     )
-
-
-def _over(mean: MeanSpeedUp, row_count: int) -> str:
-    unpaired = "" if mean.paired else ", unpaired"
-    return f"over {mean.count} of {row_count} models{unpaired}"
 
 
 def _row(
@@ -119,13 +98,13 @@ def _row(
     column_keys: Sequence[_ColumnKey],
     baselines: Baselines,
     said: set[tuple[_ColumnKey, str]],
-) -> Row:
+) -> View:
     model, level = key
     first = next(iter(cells.values()))
     scale = _row_scale(list(cells.values()))
     detail = text.byte_count(first.model_bytes)
-    return Row(
-        model=Link(text.short_name(model), links.model_page(campaign.campaign_id, model)),
+    return View(
+        model=View(text=text.short_name(model), href=links.model_page(campaign.campaign_id, model)),
         detail=detail if level == campaign.level else f"{detail} · level {level}",
         cells=tuple(_view(cells.get(column), baselines, scale, column, said) for column in column_keys),
     )
@@ -137,16 +116,17 @@ def _view(
     scale: Scale | None,
     column: _ColumnKey,
     said: set[tuple[_ColumnKey, str]],
-) -> CellView | None:
-    """Return the view of a cell. `said` has the reasons of the rows above, by column, and gets its own."""
+) -> View | None:
+    """Return the view of a cell. `said` has the reasons of the rows above, by column, and gets its own: one
+    that `repeats` is not written out again.
+    """
     if cell is None:
         return None
     baseline = baselines.of(cell)
     view = cell_view(cell, baseline, _bar(cell, baseline, scale))
     if has_no_result(cell) and view.status.reason:
-        repeats = (column, view.status.reason) in said
+        view.repeats = (column, view.status.reason) in said
         said.add((column, view.status.reason))
-        view = replace(view, repeats=repeats)
     return view
 
 
@@ -157,13 +137,14 @@ def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:
     return log_scale(values, _BAR_MARGIN, BAR_WIDTH - _BAR_MARGIN) if values else None
 
 
-def _bar(cell: CellRecord, baseline: CellRecord | None, scale: Scale | None) -> IntervalBar | None:
+def _bar(cell: CellRecord, baseline: CellRecord | None, scale: Scale | None) -> View | None:
+    """Place a p50 and its interval on the scale of its row, in px of `BAR_WIDTH`."""
     latency = counted_latency(cell)
     if latency is None or not latency.p50 or scale is None:
         return None
     low, high = latency.ci95 or (None, None)
     base = None if baseline is None else counted_latency(baseline)
-    return IntervalBar(
+    return View(
         p50=px(scale(latency.p50)),
         low=px(scale(low)) if low else None,
         high=px(scale(high)) if high else None,

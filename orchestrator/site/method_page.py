@@ -6,8 +6,7 @@ from typing import Any
 
 from orchestrator.results import metrics
 from orchestrator.site.archive import Archive
-from orchestrator.site.figures import json_object
-from orchestrator.site.pages import Facts
+from orchestrator.site.figures import Facts, json_object
 
 
 def method_page(archive: Archive) -> dict[str, Any]:

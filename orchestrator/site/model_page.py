@@ -13,8 +13,7 @@ from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.results.wording import Footnotes
 from orchestrator.site.archive import Archive
 from orchestrator.site.cell_view import cell_view, column_name
-from orchestrator.site.figures import figures, with_interval
-from orchestrator.site.pages import Facts
+from orchestrator.site.figures import Facts, figure, with_interval
 from orchestrator.site.plots import range_plot
 from orchestrator.site.variants import variant_rows
 
@@ -63,7 +62,7 @@ def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> dict[str, 
         "cell": cell_view(cell, baselines.of(cell)),
         "lead": with_interval(P50, cell, notes),
         "latencies": [with_interval(metric, cell, notes) for metric in _LATENCIES],
-        "resources": figures(in_section("resources"), cell, notes),
+        "resources": [figure(metric, cell, notes) for metric in in_section("resources")],
     }
 
 

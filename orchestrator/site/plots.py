@@ -1,4 +1,5 @@
-"""Computes the drawings' coordinates: samples in order, distributions per process, ranges of cells.
+"""Computes the drawings' coordinates: samples in order, distributions per process, ranges of cells, and the
+medians of a sustained pass.
 
 Across, a place is in units of `_WIDTH` or in per cent of it: a drawing takes the width that its page has.
 Downwards it is in px. Every sample is drawn; samples that fall on the same half unit are one dot. An axis
@@ -12,18 +13,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
+from types import SimpleNamespace as View
 
 from agent.wire.measurement import Latency, ProcessSamples
 from orchestrator.results import format as text
+from orchestrator.results.detail_lines import sustained_lines, sustained_of
+from orchestrator.results.records import CellRecord
 from orchestrator.site.axes import Scale, log_scale, percent, px
-from orchestrator.site.pages import (
-    Histogram,
-    HistogramRow,
-    RangePlot,
-    RangeRow,
-    Scatter,
-    ScatterPanel,
-)
 
 _WIDTH = 1000
 """Width of a drawing's field in units, which the page stretches to its own width: ten units are one per cent.
@@ -73,6 +69,14 @@ _STRIP_GAP = 26
 _STRIP_TICKS = 5
 """Ticks wanted below the histograms: as many labels as a page of 390 px holds."""
 
+_SUSTAINED_HEIGHT = 110
+"""Height in px of the drawing of a sustained pass. Chosen: a change of some per cent is seen, and it is
+smaller than that of the samples, which says more."""
+
+_SUSTAINED_ROOM = 0.1
+"""Space above and below its medians, as a share of the greatest or of their range: differences of a per mille
+do not fill the axis."""
+
 _RANGE_LABEL = 44
 """Characters of a delegate and its device above a range, as many as a page of 390 px holds; the middle of a
 longer one is left out."""
@@ -118,7 +122,7 @@ def bounds(processes: Sequence[ProcessSamples]) -> Bounds | None:
     return Bounds(low, high, above, greatest)
 
 
-def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter | None:
+def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> View | None:
     """Plot samples in the order of measurement, one panel per process, warm-up apart. `p50` in ms."""
     limits = bounds(processes)
     if limits is None:
@@ -130,7 +134,7 @@ def scatter(processes: Sequence[ProcessSamples], p50: float | None) -> Scatter |
     panels = tuple(
         _panel(process, i * (width + _PANEL_GAP), width, scale, named) for i, process in enumerate(processes)
     )
-    return Scatter(
+    return View(
         width=_WIDTH,
         height=_HEIGHT,
         ticks=scale.ticks(),
@@ -151,7 +155,7 @@ def _cut_caption(limits: Bounds, sign: str = "") -> str:
     )
 
 
-def _panel(process: ProcessSamples, left: float, width: float, scale: Scale, named: bool) -> ScatterPanel:
+def _panel(process: ProcessSamples, left: float, width: float, scale: Scale, named: bool) -> View:
     warm, timed = len(process.warmup_ns), len(process.invoke_ns)
     least, greatest = _WARMUP_SHARES
     share = min(greatest, max(least, warm / (warm + timed))) if warm else 0.0
@@ -159,16 +163,27 @@ def _panel(process: ProcessSamples, left: float, width: float, scale: Scale, nam
     warm_path, warm_above = _dots(process.warmup_ns, left, warm_width, scale)
     timed_path, timed_above = _dots(process.invoke_ns, left + warm_width, width - warm_width, scale)
     number = str(process.index + 1)
-    return ScatterPanel(
-        label=f"{number} · {process.cache}" if named else number,
-        left=percent(left, _WIDTH),
-        right=percent(left + width, _WIDTH),
-        warm_width=percent(warm_width, _WIDTH),
-        width=percent(width, _WIDTH),
-        warmup_path=warm_path,
-        timed_path=timed_path,
-        above=(*warm_above, *timed_above),
-    )
+    label = f"{number} · {process.cache}" if named else number
+    return _placed_panel(label, left, width, warm_width, warm_path, timed_path, (*warm_above, *timed_above))
+
+
+def _placed_panel(
+    label: str,
+    left: float,
+    width: float,
+    warm_width: float,
+    warmup_path: str = "",
+    timed_path: str = "",
+    above: Sequence[str] = (),
+) -> View:
+    """Return a panel: paths of `M x y h0` dots in units, all else in per cent; `above`: the x of each sample
+    that is higher than the axis.
+    """
+    return View(
+        label=label, left=percent(left, _WIDTH), right=percent(left + width, _WIDTH),
+        warm_width=percent(warm_width, _WIDTH), width=percent(width, _WIDTH),
+        warmup_path=warmup_path, timed_path=timed_path, above=above,
+    )  # fmt: skip
 
 
 def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) -> tuple[str, tuple[str, ...]]:
@@ -191,7 +206,7 @@ def _half(value: float) -> float:
     return round(value * 2) / 2
 
 
-def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
+def histogram(processes: Sequence[ProcessSamples]) -> View | None:
     """Distribution of the timed samples of each process, all on one axis; None without samples."""
     limits = bounds(processes)
     if limits is None:
@@ -199,7 +214,7 @@ def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
     scale = Scale(limits.low, limits.high, 0, _WIDTH)
     timed = [process for process in processes if process.invoke_ns]
     bottom = len(timed) * (_STRIP_HEIGHT + _STRIP_GAP)
-    return Histogram(
+    return View(
         width=_WIDTH,
         height=bottom,
         ticks=scale.ticks(_STRIP_TICKS, percent_of=_WIDTH),
@@ -210,7 +225,7 @@ def histogram(processes: Sequence[ProcessSamples]) -> Histogram | None:
     )
 
 
-def _strip(process: ProcessSamples, scale: Scale, base: int) -> HistogramRow:
+def _strip(process: ProcessSamples, scale: Scale, base: int) -> View:
     counts = [0] * _BINS
     outside = 0
     for ns in process.invoke_ns:
@@ -223,7 +238,7 @@ def _strip(process: ProcessSamples, scale: Scale, base: int) -> HistogramRow:
     tallest = max(1, *counts)
     bars = [(scale.start + i * bin_width, n / tallest * _STRIP_HEIGHT) for i, n in enumerate(counts) if n]
     path = "".join(f"M{px(x)} {base}v-{px(height)}h{px(bin_width - _BAR_GAP)}V{base}z" for x, height in bars)
-    return HistogramRow(
+    return View(
         label=process_name(process),
         top=base - _STRIP_HEIGHT,
         base=base,
@@ -234,14 +249,14 @@ def _strip(process: ProcessSamples, scale: Scale, base: int) -> HistogramRow:
     )
 
 
-def range_plot(latencies: Sequence[tuple[str, Latency]]) -> RangePlot | None:
+def range_plot(latencies: Sequence[tuple[str, Latency]]) -> View | None:
     """One row per (label, latency) that has a p50, on one logarithmic axis; None without any."""
     drawn = [(label, latency) for label, latency in latencies if latency.p50]
     values = [v for _, latency in drawn for v in _range_values(latency)]
     if not values:
         return None
     scale = log_scale(values, _RANGE_ENDS, _WIDTH - _RANGE_ENDS)
-    return RangePlot(
+    return View(
         height=len(drawn) * _RANGE_ROW,
         ticks=scale.ticks(percent_of=_WIDTH),
         rows=tuple(_range_row(label, latency, i, scale) for i, (label, latency) in enumerate(drawn)),
@@ -253,12 +268,12 @@ def _range_values(latency: Latency) -> list[float]:
     return [v for v in values if v]
 
 
-def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> RangeRow:
+def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> View:
     def at(value: float | None) -> str | None:
         return percent(scale(value), _WIDTH) if value else None
 
     low, high = latency.ci95 or (None, None)
-    return RangeRow(
+    return View(
         label=text.short_name(label, _RANGE_LABEL),
         y=index * _RANGE_ROW + _RANGE_MARK,
         p50=at(latency.p50),
@@ -267,4 +282,33 @@ def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> RangeR
         p90=at(latency.p90),
         p99=at(latency.p99),
         first=at(latency.first),
+    )
+
+
+def sustained_view(cell: CellRecord) -> View | None:
+    """Say what a sustained pass found, and draw the median of each part in order, as a scatter of one panel;
+    None if there was no pass, no drawing of fewer than two parts.
+    """
+    found = sustained_of(cell)
+    if found is None:
+        return None
+    facts = tuple((name or "its parts", said) for name, said in sustained_lines(cell))
+    values = [part.p50_ms for part in found.slices]
+    return View(facts=facts, plot=_medians(values) if len(values) > 1 else None)
+
+
+def _medians(values: Sequence[float]) -> View:
+    low, high = min(values), max(values)
+    room = max(_SUSTAINED_ROOM * (high - low), _SUSTAINED_ROOM * high) or 1.0
+    scale = Scale(low - room, high + room, _SUSTAINED_HEIGHT, 0)
+    step = _WIDTH / len(values)
+    path = "".join(f"M{px((i + 0.5) * step)} {px(scale(value))}h0" for i, value in enumerate(values))
+    return View(
+        width=_WIDTH,
+        height=_SUSTAINED_HEIGHT,
+        ticks=scale.ticks(3),
+        panels=(_placed_panel("", 0, _WIDTH, 0, timed_path=path),),
+        p50=px(scale(values[0])),
+        few=True,
+        caption="",
     )

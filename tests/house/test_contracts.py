@@ -24,7 +24,7 @@ BREACHES = {
     "C6": ("runtime/plan/execution.py", "import pyopencl"),
     "C7": ("orchestrator/policy/why.py", "import time"),
     "C8": ("agent/attempt/journal.py", "import agent.daemon"),
-    "C9": ("orchestrator/results/records.py", "import orchestrator.site.pages"),
+    "C9": ("orchestrator/results/records.py", "import orchestrator.site.plots"),
     "C10": ("agent/processes/oom.py", "import agent.attempt.journal"),
     "C11": ("orchestrator/results/records.py", "import sqlalchemy"),
     "C12": ("orchestrator/db/results/records.py", "import orchestrator.db.cells.ends"),

@@ -17,7 +17,7 @@ from orchestrator.manifest.plans import plan, soft_limit_s
 from orchestrator.policy.preview import expected_s
 from orchestrator.results.export import result_json, results_csv
 from orchestrator.results.metrics import METRICS
-from orchestrator.site.sustained_plot import sustained_view
+from orchestrator.site.plots import sustained_view
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.records import demo_farm
 
