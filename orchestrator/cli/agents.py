@@ -51,9 +51,8 @@ def list_agents(as_json: Json = False) -> int:
     if not found:
         output.line("no agent has connected yet; on a lab machine: farm-agent start")
         return OK
-    names = ("agent", "host", "state", "last heartbeat", "devices", "running", "version")
     output.table(
-        [output.Column(name) for name in names],
+        ("agent", "host", "state", "last heartbeat", "devices", "running", "version"),
         [
             (
                 agent.agent_id, agent.host, standing(agent, now, suspect_s), _ago(agent, now),
@@ -83,13 +82,9 @@ def drain(
     """
     with open_farm() as farm:
         unplaceable = farm.steering.resume_agent(name) if undo else farm.steering.drain_agent(name)
-    if as_json:
-        output.emit_json({"agent": name, "state": "active" if undo else "draining", "no_device": unplaceable})
-    elif undo:
-        output.line(f"{name} gets work again")
-    else:
-        output.line(f"{name} gets no more work; {_unplaceable(unplaceable)}")
-    return OK
+    text = "gets work again" if undo else f"gets no more work; {_unplaceable(unplaceable)}"
+    found = {"agent": name, "state": "active" if undo else "draining", "no_device": unplaceable}
+    return output.answer(found, f"{name} {text}", as_json)
 
 
 def remove(name: Name, as_json: Json = False) -> int:
@@ -102,11 +97,8 @@ def remove(name: Name, as_json: Json = False) -> int:
     """
     with open_farm() as farm:
         unplaceable = farm.steering.remove_agent(name)
-    if as_json:
-        output.emit_json({"agent": name, "state": "removed", "no_device": unplaceable})
-    else:
-        output.line(f"{name} is removed; {_unplaceable(unplaceable)}")
-    return OK
+    found = {"agent": name, "state": "removed", "no_device": unplaceable}
+    return output.answer(found, f"{name} is removed; {_unplaceable(unplaceable)}", as_json)
 
 
 def enrol(name: NewName, valid: Valid = 60, write: Write = None, as_json: Json = False) -> int:
@@ -155,11 +147,8 @@ def revoke(name: Name, as_json: Json = False) -> int:
     """
     with _credentials() as credentials:
         lost = credentials.revoke(name)
-    if as_json:
-        output.emit_json({"agent": name, "state": "revoked", "lost": lost})
-    else:
-        output.line(f"{name} is revoked; running attempts that are lost: {lost}")
-    return OK
+    text = f"{name} is revoked; running attempts that are lost: {lost}"
+    return output.answer({"agent": name, "state": "revoked", "lost": lost}, text, as_json)
 
 
 def acl(as_json: Json = False) -> int:
@@ -172,12 +161,7 @@ def acl(as_json: Json = False) -> int:
     """
     with _credentials() as credentials:
         lines = credentials.acl_commands()
-    if as_json:
-        output.emit_json(lines)
-        return OK
-    for line in lines:
-        output.line(line)
-    return OK
+    return output.answer(lines, lines, as_json)
 
 
 @contextmanager
@@ -191,20 +175,13 @@ def _credentials() -> Iterator[CredentialsService]:
 
 def _say_token(credentials: CredentialsService, name: str, token: str, valid: int, as_json: bool) -> int:
     address = credentials.lab.address
-    server = "URL" if address is None else address.url
+    server = None if address is None else address.url
     if as_json:
-        output.emit_json(
-            {
-                "agent": name,
-                "token": token,
-                "server": None if address is None else address.url,
-                "valid_minutes": valid,
-            }
-        )
+        output.emit_json({"agent": name, "token": token, "server": server, "valid_minutes": valid})
         return OK
     # The token alone is the result, so that a script reads it with $(...).
     output.note(f"one-time token for {name}, valid for {valid} minutes; on its machine:")
-    output.note(f"  FARM_ENROL_TOKEN=TOKEN farm-agent enrol --server {server}")
+    output.note(f"  FARM_ENROL_TOKEN=TOKEN farm-agent enrol --server {server or 'URL'}")
     output.line(token)
     if address is None:
         output.note("no endpoint is set: set FARM_ENDPOINT for `farm serve`, or use --write on one machine")
@@ -212,11 +189,8 @@ def _say_token(credentials: CredentialsService, name: str, token: str, valid: in
 
 
 def _written(name: str, folder: Path, as_json: bool) -> int:
-    if as_json:
-        output.emit_json({"agent": name, "state_folder": str(folder)})
-    else:
-        output.line(f"{name} is enrolled; now run: farm-agent start --state {folder}")
-    return OK
+    text = f"{name} is enrolled; now run: farm-agent start --state {folder}"
+    return output.answer({"agent": name, "state_folder": str(folder)}, text, as_json)
 
 
 def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
@@ -237,7 +211,7 @@ def agent_json(agent: AgentState, now: datetime, suspect_s: float) -> dict[str, 
         "agent": agent.agent_id,
         "host": agent.host,
         "state": standing(agent, now, suspect_s),
-        "heard_at": None if agent.heard_at is None else agent.heard_at.isoformat(),
+        "heard_at": agent.heard_at,
         "devices": agent.devices,
         "running": agent.live,
         "version": agent.version,

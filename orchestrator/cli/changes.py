@@ -50,7 +50,7 @@ def table(report: Report, show_all: bool) -> None:
     """Print the changes; `show_all`: also those that are the same or open."""
     rows = _rows(report, show_all)
     if rows:
-        output.table([output.Column(heading) for heading in _HEADINGS], rows)
+        output.table(_HEADINGS, rows)
 
 
 def markdown(report: Report, show_all: bool) -> str:
@@ -127,10 +127,7 @@ def as_json(report: Report) -> dict[str, object]:
         "counts": dict(report.counts),
         "geometric_mean": _estimate_json(report.mean),
         "changes": [_change_json(change) for change in report.changes],
-        "differences": [
-            {"name": d.name, "before": d.before, "after": d.after, "cells": d.cells}
-            for d in report.differences
-        ],
+        "differences": report.differences,
     }
 
 

@@ -50,8 +50,7 @@ class Rerun:
 
     def as_json(self) -> dict[str, Any]:
         """Return the same for scripts."""
-        left_out = [{"key": list(one.key), "why": one.why} for one in self.left_out]
-        return {"campaigns": list(self.campaigns), "left_out": left_out}
+        return {"campaigns": self.campaigns, "left_out": self.left_out}
 
 
 def measured_anew(farm: AnyFarm, first: Records, second: Records) -> Rerun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from orchestrator.cli import output
 from orchestrator.cli.doctor import report
-from orchestrator.cli.verb import OK, Json, open_farm, read_age
+from orchestrator.cli.verb import Json, open_farm, read_age
 from orchestrator.config.clock import utc_now
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
@@ -42,27 +43,12 @@ def prune_database(
       farm db prune --keep 90d --dry-run
       farm db prune --keep-campaigns 20
     """
-
     if keep is None and keep_campaigns is None:
         raise UsageError("an option is needed: farm db prune --keep 90d, or --keep-campaigns 20")
     kept = Keep(None if keep is None else read_age(keep, "--keep"), keep_campaigns)
     with open_farm() as farm:
         gone = prune(farm.database, farm.reading.store(), kept, utc_now(), dry_run=dry_run)
-    if as_json:
-        output.emit_json(_json(gone, dry_run))
-        return OK
-
-    for campaign in gone.shown:
-        output.line(f"{campaign.campaign_id} {campaign.name} is kept: a later campaign shows its results")
-    for campaign in gone.campaigns:
-        day = campaign.ended_at.strftime("%Y-%m-%d")
-        output.line(f"{campaign.campaign_id} {campaign.name}, ended {day}, {campaign.cells} cells")
-    verb = "would be deleted" if dry_run else "deleted"
-    output.line(
-        f"{verb}: {len(gone.campaigns)} campaigns, {gone.artifacts} files of the store, "
-        f"{size_text(gone.freed_bytes)}"
-    )
-    return OK
+    return output.answer(_json(gone, dry_run), _lines(gone, dry_run), as_json)
 
 
 def back_up_database(
@@ -79,11 +65,9 @@ def back_up_database(
     """
     with open_farm() as farm:
         size_bytes = backup(farm.database, file)
-    if as_json:
-        output.emit_json({"file": str(file), "bytes": size_bytes})
-    else:
-        output.line(f"{file}: {size_text(size_bytes)}")
-    return OK
+    return output.answer(
+        {"file": str(file), "bytes": size_bytes}, f"{file}: {size_text(size_bytes)}", as_json
+    )
 
 
 def check_database(
@@ -128,27 +112,28 @@ def show_references(
         found = references.known(farm.database, model or "", farm.lab.reference_agents)
         if forget:
             references.forget(farm.database, found)
-    if as_json:
-        output.emit_json({"forgotten": forget, "models": [entry.to_json() for entry in found]})
-        return OK
-    for entry in found:
-        for line in entry.lines():
-            output.line(line)
     count = sum(len(entry.references) for entry in found)
-    output.line(f"{'forgotten' if forget else 'known'}: {count} references of {len(found)} models")
-    return OK
+    last = f"{'forgotten' if forget else 'known'}: {count} references of {len(found)} models"
+    lines = [*(line for entry in found for line in entry.lines()), last]
+    models = [entry.to_json() for entry in found]
+    return output.answer({"forgotten": forget, "models": models}, lines, as_json)
+
+
+def _lines(gone: Pruned, dry_run: bool) -> Iterator[str]:
+    for kept in gone.shown:
+        yield f"{kept.campaign_id} {kept.name} is kept: a later campaign shows its results"
+    for one in gone.campaigns:
+        yield f"{one.campaign_id} {one.name}, ended {one.ended_at:%Y-%m-%d}, {one.cells} cells"
+    verb = "would be deleted" if dry_run else "deleted"
+    size = size_text(gone.freed_bytes)
+    yield f"{verb}: {len(gone.campaigns)} campaigns, {gone.artifacts} files of the store, {size}"
 
 
 def _json(gone: Pruned, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "campaigns": [
-            {
-                "campaign_id": c.campaign_id,
-                "name": c.name,
-                "ended_at": c.ended_at.isoformat(),
-                "cells": c.cells,
-            }
+            {"campaign_id": c.campaign_id, "name": c.name, "ended_at": c.ended_at, "cells": c.cells}
             for c in gone.campaigns
         ],
         "shown_by_later_ones": [campaign.campaign_id for campaign in gone.shown],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated
@@ -17,6 +16,8 @@ from orchestrator.db.devices.states import DeviceState
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results.format import NOTHING
+
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Action(StrEnum):
@@ -99,7 +100,7 @@ def _reserve(farm: AnyFarm, name: str, length: str | None, reason: str, as_json:
             "device": made.device_id,
             "action": Action.RESERVE.value,
             "by": made.by,
-            "until": f"{made.until:%Y-%m-%dT%H:%M:%SZ}",
+            "until": f"{made.until:{_MOMENT}}",
             "running": made.running,
         },
         f"{made.device_id} is reserved by {made.by} until {made.until:%Y-%m-%d %H:%M} UTC{rest}; "
@@ -122,11 +123,7 @@ def _change(farm: AnyFarm, action: Action, name: str, seconds: float | None, as_
 
 
 def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
-    if as_json:
-        output.emit_json({"device": device_id, "action": action.value})
-    else:
-        output.line(text)
-    return OK
+    return output.answer({"device": device_id, "action": action.value}, text, as_json)
 
 
 def _list(farm: AnyFarm, as_json: bool) -> int:
@@ -137,14 +134,16 @@ def _list(farm: AnyFarm, as_json: bool) -> int:
         return OK
     present = {device.device_id for device in hello.devices}
     shown = [d for d in states if d.device_id in present or d.state in ("quarantined", "unavailable")]
-    names = ("device", "kind", "state", "name", "delegates", "noise", "environment")
     output.table(
-        [output.Column(name) for name in names],
+        ("device", "kind", "state", "name", "delegates", "noise", "environment"),
         [
-            (d.device_id, d.kind, _state(d), d.name, ", ".join(d.delegates), _noise(d), d.environment_id)
+            (
+                d.device_id, d.kind, _state(d), d.name, ", ".join(d.delegates),
+                NOTHING if d.noise is None else d.noise.text, d.environment_id,
+            )
             for d in shown
         ],
-    )
+    )  # fmt: skip
     for missing in hello.missing:
         output.line(f"no {missing.kind}: {missing.reason}")
     return OK
@@ -157,7 +156,6 @@ def _history(farm: AnyFarm, name: str, as_json: bool) -> int:
     if as_json:
         output.emit_json([{"device": d.device_id, "recoveries": list(d.recoveries)} for d in states])
         return OK
-    names = ("device", "began", "lost by", "outcome", "text")
     rows = [
         (
             device.device_id,
@@ -170,7 +168,7 @@ def _history(farm: AnyFarm, name: str, as_json: bool) -> int:
         for one in device.recoveries
     ]
     if rows:
-        output.table([output.Column(name) for name in names], rows)
+        output.table(("device", "began", "lost by", "outcome", "text"), rows)
     else:
         output.line("the operator's command never ran for it; see [recovery] in docs/lab.md")
     return OK
@@ -180,10 +178,6 @@ def _state(device: DeviceState) -> str:
     """`busy: resnet on cpu, measure 1/3`."""
     text = ", ".join(part for part in (device.cell, device.note) if part)
     return f"{device.state}: {text}" if text else device.state
-
-
-def _noise(device: DeviceState) -> str:
-    return NOTHING if device.noise is None else device.noise.text
 
 
 def _json(hello: AgentHello, states: list[DeviceState]) -> dict[str, object]:
@@ -198,13 +192,14 @@ def _json(hello: AgentHello, states: list[DeviceState]) -> dict[str, object]:
             | _state_json(state.get(device.device_id))
             for device in hello.devices
         ],
-        "missing": [missing.model_dump(mode="json") for missing in hello.missing],
+        "missing": hello.missing,
     }
 
 
 def _state_json(device: DeviceState | None) -> dict[str, object]:
     if device is None:
         return {}
+    held = device.reservation
     return {
         "agent": device.agent_id,
         "state": device.state,
@@ -212,13 +207,6 @@ def _state_json(device: DeviceState | None) -> dict[str, object]:
         "cell": device.cell_id,
         "cooldown_s": device.cooldown_s,
         "left_s": device.left_s,
-        "noise": None if device.noise is None else asdict(device.noise),
-        "reserved": _reserved_json(device),
+        "noise": device.noise,
+        "reserved": held and {"by": held.by, "until": f"{held.until:{_MOMENT}}", "reason": held.reason},
     }
-
-
-def _reserved_json(device: DeviceState) -> dict[str, str] | None:
-    held = device.reservation
-    if held is None:
-        return None
-    return {"by": held.by, "until": f"{held.until:%Y-%m-%dT%H:%M:%SZ}", "reason": held.reason}

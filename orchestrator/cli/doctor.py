@@ -28,18 +28,12 @@ def doctor(as_json: Json = False) -> int:
 def report(checks: Sequence[Check], as_json: bool) -> int:
     """Print the findings with the fixes; the exit code is 1 where something is wrong."""
     well = all(check.ok for check in checks)
-    if as_json:
-        output.emit_json(
-            {
-                "ok": well,
-                "checks": [{"name": c.name, "ok": c.ok, "found": c.found, "fix": c.fix} for c in checks],
-            }
-        )
-    else:
-        for check in checks:
-            output.line(f"{'ok  ' if check.ok else 'BAD '} {check.name}: {check.found}")
-            if check.fix:
-                output.line(f"     fix: {check.fix}")
+    lines = []
+    for check in checks:
+        lines.append(f"{'ok  ' if check.ok else 'BAD '} {check.name}: {check.found}")
+        if check.fix:
+            lines.append(f"     fix: {check.fix}")
+    output.answer({"ok": well, "checks": checks}, lines, as_json)
     return OK if well else SOME_FAILED
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, Json
+from orchestrator.cli.verb import Json
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.trust.farm_key_rotation import FarmKeys, read, retire, rotate
@@ -65,17 +65,14 @@ def _show(keys: FarmKeys, as_json: bool) -> int:
         {
             "key": key.key_id,
             "state": "former" if number else "current",
-            "until": keys.until.isoformat() if number and keys.until else None,
+            "until": keys.until if number else None,
         }
         for number, key in enumerate(keys.public)
     ]
-    if as_json:
-        output.emit_json(rows)
-        return OK
-    output.line(f"{keys.current.public.key_id} signs for the farm")
+    lines = [f"{keys.current.public.key_id} signs for the farm"]
     if keys.former is not None:
-        output.line(f"{keys.former.public.key_id} stays valid until {keys.until:%Y-%m-%d %H:%M} UTC")
-    return OK
+        lines.append(f"{keys.former.public.key_id} stays valid until {keys.until:%Y-%m-%d %H:%M} UTC")
+    return output.answer(rows, lines, as_json)
 
 
 VERBS = {"list": list_keys, "rotate": rotate_key, "retire": retire_key}

@@ -94,7 +94,7 @@ class _Log:
 
     def _moment(self, cell_id: str, moment: CellEvent) -> None:
         if self.as_json:
-            fields = {"cell": cell_id, "at": moment.at.isoformat(), "kind": moment.kind, "text": moment.text}
+            fields = {"cell": cell_id, "at": moment.at, "kind": moment.kind, "text": moment.text}
             output.emit_json_line(fields)
         else:
             output.line(

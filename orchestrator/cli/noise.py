@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.cli import output
 from orchestrator.cli.progress import run_shown
 from orchestrator.cli.stopping import StoppedError
-from orchestrator.cli.verb import OK, SOME_FAILED
+from orchestrator.cli.verb import SOME_FAILED
 from orchestrator.config.clock import utc_now
 from orchestrator.errors import UsageError
 from orchestrator.farm import Farm
@@ -39,14 +38,12 @@ def measure_noise(farm: AnyFarm, name: str, sessions: int, as_json: bool) -> int
     if isinstance(found, str):
         output.note(f"{device_id}: no noise floor: {found}")
         return SOME_FAILED
-    if as_json:
-        output.emit_json({"device": device_id, "noise": asdict(found)})
-        return OK
-    output.line(
+    return output.answer(
+        {"device": device_id, "noise": found},
         f"{device_id}: equal things differ by {100 * found.floor:.2g} %, over {found.sessions} sessions of "
-        f"{found.delegate} against itself; medians by {100 * found.session_sd:.2g} % from session to session"
+        f"{found.delegate} against itself; medians by {100 * found.session_sd:.2g} % from session to session",
+        as_json,
     )
-    return OK
 
 
 def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | str]:

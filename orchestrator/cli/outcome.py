@@ -52,7 +52,7 @@ def comparison_table(cells: Sequence[CellRecord], baseline: str | None, metric: 
         (model, *("\n".join(map(_wrapped, lines)) for lines in row))
         for model, row in zip(shown.models, shown.cells, strict=True)
     ]
-    output.table([output.Column(heading) for heading in ("model", *shown.columns)], rows)
+    output.table(("model", *shown.columns), rows)
     for line in reason_lines(cells, notes):
         output.line(line)
     if metric is not P50:

@@ -10,22 +10,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import Any, Literal, TextIO
 
 from orchestrator.cli.verb import OK
-from orchestrator.results.format import visible
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Heading and side of a table's column."""
-
-    heading: str
-    justify: Literal["left", "right"] = "left"
+from orchestrator.results.format import plain, visible
 
 
 def clean(text: str, *, keep_lines: bool = False) -> str:
@@ -53,20 +44,21 @@ def raw(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """JSON on standard output; non-ASCII characters are escaped, so nothing hides in it."""
-    raw(json.dumps(value, indent=1, allow_nan=False) + "\n")
+    raw(json.dumps(value, indent=1, allow_nan=False, default=plain) + "\n")
 
 
 def emit_json_line(value: Any) -> None:
     """One object of a stream on a line of its own, escaped as by `emit_json`."""
-    raw(json.dumps(value) + "\n")
+    raw(json.dumps(value, default=plain) + "\n")
 
 
-def answer(value: Any, text: str, as_json: bool) -> int:
-    """Print what a verb did, as JSON or as one line; returns the exit code 0."""
+def answer(value: Any, text: str | Iterable[str], as_json: bool) -> int:
+    """Print what a verb did, as JSON or as a line or several; returns the exit code 0."""
     if as_json:
         emit_json(value)
     else:
-        line(text)
+        for one in (text,) if isinstance(text, str) else text:
+            line(one)
     return OK
 
 
@@ -93,21 +85,24 @@ def usage(text: str) -> None:
         error(f"{text} (farm --help lists the verbs, farm VERB --help their options)")
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: drawn on a terminal, aligned with blanks elsewhere. A cell may have several lines."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()) -> None:
+    """Print a table: drawn on a terminal, aligned with blanks elsewhere. A cell may have several lines.
+
+    `right`: headings of the columns that are aligned to the right.
+    """
     cleaned = [[clean(cell, keep_lines=True) for cell in row] for row in rows]
     if is_terminal(sys.stdout):
-        _drawn(columns, cleaned)
+        _drawn(headings, cleaned, right)
     else:
-        for text in aligned(columns, cleaned):
+        for text in aligned(headings, cleaned, right):
             print(text)
 
 
-def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()) -> list[str]:
     """Return the lines of a plain table; two blanks between columns."""
-    blocks = [[clean(column.heading) for column in columns], *rows]
+    blocks = [[clean(heading) for heading in headings], *rows]
     cells = [[cell.split("\n") for cell in block] for block in blocks]
-    widths = [max(len(part) for row in cells for part in row[i]) for i in range(len(columns))]
+    widths = [max(len(part) for row in cells for part in row[i]) for i in range(len(headings))]
     several = any(len(cell) > 1 for row in cells for cell in row)
     lines: list[str] = []
     for number, row in enumerate(cells):
@@ -116,8 +111,8 @@ def aligned(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[st
         for depth in range(max(len(cell) for cell in row)):
             parts = (cell[depth] if depth < len(cell) else "" for cell in row)
             texts = (
-                part.rjust(width) if column.justify == "right" else part.ljust(width)
-                for part, width, column in zip(parts, widths, columns, strict=True)
+                part.rjust(width) if heading in right else part.ljust(width)
+                for part, width, heading in zip(parts, widths, headings, strict=True)
             )
             lines.append("  ".join(texts).rstrip())
     return lines
@@ -161,7 +156,7 @@ def width() -> int:
     return max(_LEAST_COLUMNS, columns or _PIPE_COLUMNS)
 
 
-def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str]) -> None:
     # A terminal alone needs these.
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -169,8 +164,9 @@ def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     drawn = Table(box=box.SIMPLE_HEAD, show_lines=any("\n" in cell for row in rows for cell in row))
-    for column in columns:
-        drawn.add_column(Text(clean(column.heading)), justify=column.justify, overflow="fold")
+    for heading in headings:
+        side: Literal["left", "right"] = "right" if heading in right else "left"
+        drawn.add_column(Text(clean(heading)), justify=side, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
     Console(markup=False, highlight=False, emoji=False).print(drawn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from orchestrator.cli.outcome import end_of_campaign
 from orchestrator.cli.progress import measure
 from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, open_farm
 from orchestrator.errors import UnreachableError, UsageError
-from orchestrator.farm.again.reproduction import Mismatch, Reproduction, environment_mismatches, reproduction
+from orchestrator.farm.again.reproduction import Reproduction, environment_mismatches, reproduction
 from orchestrator.farm.conducting import submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results import format as text
@@ -70,7 +70,7 @@ def repro(
                 raise UsageError(f"cell {row.cell_id} cannot be measured here: {found.obstacle}")
             return _run(farm, row, found, text, said if as_json else None, verbose=verbose)
     if as_json:
-        output.emit_json(said | {"unmatched": _as_json(found.mismatches)})
+        output.emit_json(said | {"unmatched": found.mismatches})
     elif out is None:
         output.raw(text)
     else:
@@ -140,7 +140,7 @@ def _run(
     mismatches = [*kept, *environment_mismatches(row.environment, here.environment)]
     if said is not None:
         ran = {"cell": result_json(here), "ratio": _ratio(here, row)}
-        output.emit_json(said | {"run": ran, "unmatched": _as_json(mismatches)})
+        output.emit_json(said | {"run": ran, "unmatched": mismatches})
         return OK if all_well([here]) else SOME_FAILED
     for one in mismatches:
         output.note(f"not matched: {one}")
@@ -161,7 +161,3 @@ def _ratio_line(here: CellRecord, there: CellRecord) -> str:
     value = "no ratio" if found is None else ratio(found)
     p50s = f"p50 {_p50(here)} here, {_p50(there)} there"
     return f"speed here over there: {value}; {p50s}; unpaired, without a verdict"
-
-
-def _as_json(mismatches: Sequence[Mismatch]) -> list[dict[str, str]]:
-    return [{"what": m.what, "name": m.name, "there": m.there, "here": m.here} for m in mismatches]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, Json
+from orchestrator.cli.verb import Json
 from orchestrator.manifest import JsonSchema, manifest_schema
 
 
@@ -21,14 +21,9 @@ def schema(as_json: Json = False) -> int:
       farm schema --json > models.schema.json
     """
     found = manifest_schema()
-    if as_json:
-        output.emit_json(found)
-    else:
-        keys = list(_keys(found, ""))
-        widest = max(len(place) for place, _ in keys)
-        for place, about in keys:
-            output.line(f"{place:{widest}}  {about}")
-    return OK
+    keys = list(_keys(found, ""))
+    widest = max(len(place) for place, _ in keys)
+    return output.answer(found, (f"{place:{widest}}  {about}" for place, about in keys), as_json)
 
 
 def _keys(form: JsonSchema, prefix: str) -> Iterator[tuple[str, str]]:

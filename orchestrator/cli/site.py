@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import Json, open_farm
 from orchestrator.config.home import FarmHome
 
 
@@ -28,11 +28,7 @@ def build(
 
     with open_farm() as farm:
         index = build_site(farm.reading, out or FarmHome.from_environment().site)
-    if as_json:
-        output.emit_json({"site": str(index)})
-    else:
-        output.line(f"site: {index.absolute().as_uri()}")
-    return OK
+    return output.answer({"site": str(index)}, f"site: {index.absolute().as_uri()}", as_json)
 
 
 VERBS = {"build": build}

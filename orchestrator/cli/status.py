@@ -58,24 +58,17 @@ def _campaigns(farm: AnyFarm, label: str | None, as_json: bool) -> int:
         none = "no campaigns yet; submit one: farm submit models.yaml"
         output.line(none if label is None else f"no campaign has the label {label!r}")
         return OK
-    names = ("campaign", "name", "submitted (UTC)", "by", "level", "cells", "labels")
-    labelled = any(record.labels for record in records)
-    columns = [output.Column(name) for name in names if labelled or name != "labels"]
+    labels = ["labels"] if any(record.labels for record in records) else []
     output.table(
-        columns,
+        ("campaign", "name", "submitted (UTC)", "by", "level", "cells", *labels),
         [
             (
-                r.campaign_id,
-                r.name,
-                f"{r.submitted_at:%Y-%m-%d %H:%M}",
-                r.submitted_by,
-                r.level,
-                _counts(r),
-                *([label_text(r.labels)] if labelled else []),
+                r.campaign_id, r.name, f"{r.submitted_at:%Y-%m-%d %H:%M}", r.submitted_by, r.level,
+                _counts(r), *(label_text(r.labels) for _ in labels),
             )
             for r in records
         ],
-    )
+    )  # fmt: skip
     return OK
 
 
@@ -93,7 +86,6 @@ def _overview(overview: Overview) -> Iterator[str]:
 
 
 def _overview_json(overview: Overview) -> dict[str, object]:
-
     now = utc_now()
     return {
         "cells": dict(overview.cells),
@@ -115,9 +107,8 @@ def _cells(farm: AnyFarm, ref: str, as_json: bool) -> int:
         ]
         output.emit_json(campaign_json(record) | {"cells": rows})
         return OK
-    columns = [output.Column(name) for name in ("cell", "model", "delegate", "device", "status", "result")]
     output.table(
-        columns,
+        ("cell", "model", "delegate", "device", "status", "result"),
         [
             (c.cell_id, c.model, c.delegate, c.device, c.state, "" if c.status in OPEN else outcome(c))
             for c in cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -252,14 +252,13 @@ def _show_plan(plan: Sequence[CellPreview], told: Sequence[Explanation], as_json
             [_plan_json(c) | ({"explained": found.get((c.model, c.delegate))} if told else {}) for c in plan]
         )
         return OK
-    columns = [output.Column(name) for name in ("model", "delegate", "device", "action", "why")]
-    columns.insert(4, output.Column("eta", "right"))
     output.table(
-        columns,
+        ("model", "delegate", "device", "action", "eta", "why"),
         [
             (c.model, c.delegate, c.device, c.action, _seconds(c.eta_s) if c.eta_s else "", c.why)
             for c in plan
         ],
+        right=("eta",),
     )
     output.line(_summary(plan))
     for line in (line for one in told for line in one.lines()):
@@ -268,19 +267,8 @@ def _show_plan(plan: Sequence[CellPreview], told: Sequence[Explanation], as_json
 
 
 def _plan_json(cell: CellPreview) -> dict[str, object]:
-    return {
-        "model": cell.model,
-        "delegate": cell.delegate,
-        "device": cell.device,
-        "level": cell.level,
-        "action": cell.action,
-        "why": cell.why,
-        "changed": [
-            {"field": field.name, "before": field.before, "after": field.after} for field in cell.changed
-        ],
-        "eta_s": cell.eta_s,
-        "reused_from": cell.reused_from,
-    }
+    changed = [{"field": one.name, "before": one.before, "after": one.after} for one in cell.changed]
+    return asdict(cell) | {"changed": changed}
 
 
 def _summary(plan: Sequence[CellPreview]) -> str:

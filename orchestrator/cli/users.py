@@ -77,7 +77,7 @@ def list_users(as_json: Json = False) -> int:
         output.line("no users yet; add one: farm users add NAME")
         return OK
     output.table(
-        [output.Column(name) for name in ("user", "may", "state", "since (UTC)", "expires (UTC)")],
+        ("user", "may", "state", "since (UTC)", "expires (UTC)"),
         [
             (
                 entry.name,
@@ -124,10 +124,10 @@ def _state(entry: UserToken, now: datetime) -> str:
 def _json(entry: UserToken, now: datetime) -> dict[str, object]:
     return {
         "user": entry.name,
-        "scopes": list(entry.scopes),
+        "scopes": entry.scopes,
         "state": _state(entry, now),
-        "made_at": entry.made_at.isoformat(),
-        "expires_at": None if entry.expires_at is None else entry.expires_at.isoformat(),
+        "made_at": entry.made_at,
+        "expires_at": entry.expires_at,
     }
 
 

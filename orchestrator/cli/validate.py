@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, Json, settings
+from orchestrator.cli.verb import Json, settings
 from orchestrator.errors import UsageError
 from orchestrator.manifest import Campaign, ManifestError, load_manifest, require_samples_fit
 from orchestrator.sources import check_all, problems_of
@@ -36,15 +36,11 @@ def validate(
         if not as_json:
             raise
         found = error.problems if isinstance(error, ManifestError) else ()
-        problems = [{"line": p.line, "column": p.column, "text": p.text} for p in found]
-        output.emit_json({"valid": False, "error": str(error), "problems": problems})
+        output.emit_json({"valid": False, "error": str(error), "problems": found})
         return error.exit_code
-    if as_json:
-        output.emit_json({"valid": True, "campaign": _json(campaign), "problems": []})
-    else:
-        counts = f"{len(campaign.models)} models x {len(campaign.delegates)} delegates"
-        output.line(f"{file}: valid; campaign {campaign.name}, {counts}, level {campaign.level}")
-    return OK
+    counts = f"{len(campaign.models)} models x {len(campaign.delegates)} delegates"
+    text = f"{file}: valid; campaign {campaign.name}, {counts}, level {campaign.level}"
+    return output.answer({"valid": True, "campaign": _json(campaign), "problems": []}, text, as_json)
 
 
 def _json(campaign: Campaign) -> dict[str, object]:

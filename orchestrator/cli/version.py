@@ -8,7 +8,7 @@ from importlib.metadata import version as installed
 
 from agent.wire.messages import PROTOCOL_VERSION
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, Json
+from orchestrator.cli.verb import Json
 from orchestrator.db.migrate import HEAD
 
 
@@ -28,9 +28,4 @@ def version(as_json: Json = False) -> int:
             found[package] = installed(package)
         except PackageNotFoundError:
             found[package] = "not installed"
-    if as_json:
-        output.emit_json(found)
-    else:
-        for name, value in found.items():
-            output.line(f"{name} {value}")
-    return OK
+    return output.answer(found, (f"{name} {value}" for name, value in found.items()), as_json)

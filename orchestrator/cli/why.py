@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, CellWords, Json, open_farm
+from orchestrator.cli.verb import CellWords, Json, open_farm
 from orchestrator.policy.why import Why
 
 
@@ -21,12 +20,7 @@ def why(cell: CellWords, as_json: Json = False) -> int:
     """
     with open_farm() as farm:
         answer = farm.reading.why(" ".join(cell))
-    if as_json:
-        output.emit_json(asdict(answer))
-        return OK
-    for text in _sentences(answer):
-        output.line(text)
-    return OK
+    return output.answer(answer, _sentences(answer), as_json)
 
 
 def _sentences(answer: Why) -> Iterator[str]:

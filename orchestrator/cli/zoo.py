@@ -27,32 +27,12 @@ def zoo(
     """
     found = zoo_models_like(pattern)
     if as_json:
-        output.emit_json(
-            {
-                "models": [
-                    {
-                        "name": model.name,
-                        "macs": model.macs,
-                        "size_bytes": model.size_bytes,
-                        "sha256": model.sha256,
-                        "licence": model.licence,
-                        "source": model.source,
-                    }
-                    for model in found
-                ]
-            }
-        )
+        told = ("name", "macs", "size_bytes", "sha256", "licence", "source")
+        output.emit_json({"models": [{name: getattr(one, name) for name in told} for one in found]})
         return OK
-    columns = (
-        output.Column("model"),
-        output.Column("MMACs", "right"),
-        output.Column("MB", "right"),
-        output.Column("licence"),
-        output.Column("source"),
-    )
     rows = (
         (f"zoo:{one.name}", f"{one.macs / 1e6:,.0f}", f"{one.size_bytes / 1e6:,.1f}", one.licence, one.source)
         for one in found
     )
-    output.table(columns, rows)
+    output.table(("model", "MMACs", "MB", "licence", "source"), rows, right=("MMACs", "MB"))
     return OK

@@ -16,7 +16,7 @@ from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.grading import Graded, grade_of, p50_grade
-from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio, was_measured_with
 
 
@@ -113,7 +113,7 @@ def to_json(value: Any, indent: int | None = 1) -> str:
     Raises `ValueError` for a value that is not a finite number.
     """
     separators = None if indent else (",", ":")
-    return json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n"
+    return json.dumps(value, indent=indent, separators=separators, allow_nan=False, default=text.plain) + "\n"
 
 
 def results_document(cells: Iterable[CellRecord]) -> str:
@@ -271,36 +271,15 @@ def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
     """Return the one JSON object of a campaign (docs/results-format.md): `farm status`, the endpoint, the
     site.
     """
-    return {
-        "campaign_id": campaign.campaign_id,
-        "name": campaign.name,
-        "submitted_at": campaign.submitted_at.isoformat(),
-        "submitted_by": campaign.submitted_by,
-        "level": campaign.level,
-        "baseline": campaign.baseline,
-        "manifest_sha256": campaign.manifest_sha256,
-        "models": list(campaign.models),
-        "delegates": list(campaign.delegates),
-        "labels": dict(campaign.labels),
-        "priority": campaign.priority,
-        "paused": campaign.paused,
-        "counts": dict(campaign.counts),
-    }
+    lists = {"models": list(campaign.models), "delegates": list(campaign.delegates)}
+    return asdict(campaign) | {"submitted_at": campaign.submitted_at.isoformat()} | lists
 
 
 def manifest_json(found: ManifestRecord) -> dict[str, Any]:
     """Return the object of `farm show CAMPAIGN --manifest --json` (docs/results-format.md)."""
-    return {
-        "campaign_id": found.campaign_id,
-        "name": found.name,
-        "file": found.file,
-        "document": found.document,
-        "chosen": found.chosen,
-        "models": [
-            {"id": name, "source": origin.source, "licence": origin.licence}
-            for name, origin in found.origins.items()
-        ],
-    }
+    stored = asdict(found)
+    origins = stored.pop("origins")
+    return stored | {"models": [{"id": name, **origin} for name, origin in origins.items()]}
 
 
 def cell_document(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
@@ -317,32 +296,18 @@ def cell_document(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
             "delegate_options": cell.delegate_options,
             "device_name": cell.device_name,
             "reused_from": cell.reused_from,
-            "finished_at": None if cell.finished_at is None else cell.finished_at.isoformat(),
+            "finished_at": cell.finished_at,
             "settings": {} if m is None else m.settings,
             "warnings": [] if m is None else m.warnings,
             "samples_sha256": None if m is None else m.samples_sha256,
             "environment": cell.environment,
             "facts": cell.facts,
-            "profile": None if m is None or m.profile is None else m.profile.model_dump(mode="json"),
-            "attempts": [_attempt(a) for a in cell.attempts],
-            "processes": [p.model_dump(mode="json") for p in processes],
+            "profile": None if m is None else m.profile,
+            "attempts": cell.attempts,
+            "processes": processes,
         },
         indent=None,
     )
-
-
-def _attempt(attempt: AttemptRecord) -> dict[str, Any]:
-    return {
-        "attempt_id": attempt.attempt_id,
-        "number": attempt.number,
-        "device_id": attempt.device_id,
-        "state": attempt.state,
-        "reason": None if attempt.reason is None else attempt.reason.model_dump(mode="json"),
-        "started_at": None if attempt.started_at is None else attempt.started_at.isoformat(),
-        "ended_at": None if attempt.ended_at is None else attempt.ended_at.isoformat(),
-        "duration_ns": attempt.duration_ns,
-        "log_tail": attempt.log_tail,
-    }
 
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agent.wire.labelled import LabelledScore
@@ -208,6 +209,17 @@ def _visible_character(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in _HIDDEN:
         return character
     return f"⟨U+{ord(character):04X}⟩"
+
+
+def plain(value: Any) -> Any:
+    """Return a record, a message or a moment as JSON has it: for `default` of `json.dumps`."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if hasattr(value, "model_dump"):  # pydantic, which `farm --help` does without
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def csv_text(text: str) -> str:

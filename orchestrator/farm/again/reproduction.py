@@ -71,12 +71,7 @@ def reproduction(cell: CellRecord, present: AgentHello | None, store: Store) -> 
         "defaults": {"reuse": "never"},
         "models": [
             {"id": cell.model, "source": source, "sha256": cell.model_sha256, "measure": measure_block(plan)}
-            | (
-                {"inputs": {name: input_block(spec, store) for name, spec in cell.inputs.items()}}
-                if cell.inputs
-                else {}
-            )
-            | ({} if plan.input_sets == INPUT_SETS else {"input_sets": plan.input_sets})
+            | inputs_entry(cell, plan, store)
             | ({"accuracy": accuracy} if accuracy else {})
         ],
         "delegates": {delegate_name(cell): {"kind": cell.delegate_kind, **cell.delegate_options, **choices}},
@@ -231,6 +226,13 @@ def measure_block(plan: MeasurePlan) -> dict[str, Any]:
         **({} if plan.steps is None else {"steps": plan.steps}),
         **({} if plan.profile is None else {"profile": plan.profile}),
     }
+
+
+def inputs_entry(cell: CellRecord, plan: MeasurePlan, store: Store) -> dict[str, Any]:
+    """Return what a model's entry in a `models.yaml` says of its inputs, as far as that is not the usual."""
+    inputs = {name: input_block(spec, store) for name, spec in cell.inputs.items()}
+    sets = {} if plan.input_sets == INPUT_SETS else {"input_sets": plan.input_sets}
+    return ({"inputs": inputs} if inputs else {}) | sets
 
 
 def input_block(spec: InputSpec, store: Store) -> dict[str, Any]:

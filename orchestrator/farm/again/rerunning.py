@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from agent.wire.messages import AgentHello, Device
-from agent.wire.plan import INPUT_SETS
 from orchestrator.errors import FarmError
-from orchestrator.farm.again.reproduction import delegate_name, input_block, measure_block, model_source
+from orchestrator.farm.again.reproduction import delegate_name, inputs_entry, measure_block, model_source
 from orchestrator.manifest.delegates import known_kinds
 from orchestrator.policy.fingerprint import digest
 from orchestrator.results.records import CellRecord
@@ -185,13 +184,10 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
         least = max(cell.plan.min_blocks, ROBUST_UNITS)
         blocks = {"min_blocks": least, "max_blocks": max(cell.plan.max_blocks, least)}
         # What follows the timed processes is no part of a comparison by turns.
-        plan = cell.plan.model_copy(
-            update={**blocks, "sustained_s": None, "throughput": None, "steps": None, "profile": None}
-        )
-        inputs = {name: input_block(spec, store) for name, spec in cell.inputs.items()}
-        entry: dict[str, Any] = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
-        entry |= {} if plan.input_sets == INPUT_SETS else {"input_sets": plan.input_sets}
-        yield entry | {"measure": measure_block(plan)} | ({"inputs": inputs} if inputs else {})
+        without = {"sustained_s": None, "throughput": None, "steps": None, "profile": None}
+        plan = cell.plan.model_copy(update={**blocks, **without})
+        entry = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
+        yield entry | {"measure": measure_block(plan)} | inputs_entry(cell, plan, store)
 
 
 def _excluded(keys: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[dict[str, str]]:

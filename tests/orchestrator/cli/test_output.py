@@ -30,10 +30,10 @@ def test_a_line_break_in_a_name_stays_on_its_line() -> None:
 
 
 def test_a_plain_table_is_aligned_and_may_have_lines_in_cells() -> None:
-    columns = [output.Column("name"), output.Column("n", "right")]
-    assert output.aligned(columns, [["a", "1"], ["long", "10"]]) == ["name   n", "a      1", "long  10"]
-    assert output.aligned(columns, [["a\nb", "1"]]) == ["name  n", "", "a     1", "b"]
-    assert "\x1b" not in output.aligned([output.Column("\x1b[31mred")], [])[0]
+    names = ("name", "n")
+    assert output.aligned(names, [["a", "1"], ["long", "10"]], "n") == ["name   n", "a      1", "long  10"]
+    assert output.aligned(names, [["a\nb", "1"]]) == ["name  n", "", "a     1", "b"]
+    assert "\x1b" not in output.aligned(["\x1b[31mred"], [])[0]
 
 
 def on_a_terminal(code: str) -> str:
@@ -58,7 +58,7 @@ def on_a_terminal(code: str) -> str:
 
 
 def test_a_drawn_table_shows_hostile_names_as_text() -> None:
-    code = f"from orchestrator.cli import output\noutput.table([output.Column('model')], [[{HOSTILE!r}]])\n"
+    code = f"from orchestrator.cli import output\noutput.table(['model'], [[{HOSTILE!r}]])\n"
     written = on_a_terminal(code)
     assert "[red]d[/red]" in written
     for hidden in ("\x1b[2J", "\x1b]0", "\x07", "\u202e", "\u200b", "\x00"):
