@@ -17,6 +17,7 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import RATIO, Budget, read_budget
 from orchestrator.results.budgets import FAILED, Judged, judge_budgets, junit_xml
 from orchestrator.results.budgets import UNDECIDED as OUTCOMES_UNDECIDED
+from orchestrator.results.format import counted
 from orchestrator.results.records import CellRecord
 from orchestrator.results.regression import Report
 
@@ -107,4 +108,4 @@ def _line(one: Judged) -> str:
 def _counts(judged: Sequence[Judged]) -> str:
     counts = Counter(one.outcome.replace("_", " ") for one in judged)
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{len(judged)} budget{'' if len(judged) == 1 else 's'}: {said}"
+    return f"{counted(len(judged), 'budget')}: {said}"

@@ -1,17 +1,23 @@
-"""Prints what changed between two runs: as a table, as Markdown, and as JSON."""
+"""Prints what changed between two runs, as a table, as Markdown and as JSON; also between a campaign that has
+ended and the earlier one that its file names.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from orchestrator.cli import output
 from orchestrator.cli.output import markdown_table
+from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.manifest import Campaign
+from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.device_noise import SESSIONS_DIFFER
-from orchestrator.results.format import NOTHING
-from orchestrator.results.records import ComparedCell
-from orchestrator.results.regression import Change, Difference, Report
+from orchestrator.results.format import NOTHING, moment
+from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
+from orchestrator.results.regression import Change, Difference, Report, by_names, compare_runs
 from orchestrator.results.speedups import counted_times
 from orchestrator.results.wording import LONGEST_REASON, first_line
 
@@ -151,3 +157,45 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, object] | None:
         "blocks": estimate.blocks,
         "allowance": estimate.allowance,
     }
+
+
+LATEST = "latest"
+
+
+def earlier_of(farm: AnyFarm, campaign: Campaign) -> CampaignRecord | None:
+    """Find the earlier campaign, before this one is stored; None if it names none, or is the first.
+
+    `latest`, or the campaign's own name: the newest of that name that has ended. Raises `UsageError` for
+    another one that there is not.
+    """
+    if campaign.against is None:
+        return None
+    if campaign.against not in (LATEST, campaign.name):
+        return farm.reading.campaign(campaign.against)
+    for one in farm.reading.campaigns():
+        if one.name == campaign.name and not any(one.counts.get(state) for state in OPEN):
+            return one
+    output.note(
+        f"against: no campaign {campaign.name} has ended before this one; there is nothing to compare"
+    )
+    return None
+
+
+def compared_with(
+    farm: AnyFarm, before: CampaignRecord | None, cells: Sequence[CellRecord], as_json: bool
+) -> Report | None:
+    """Compare the ended cells with the earlier campaign and print what changed; None without one.
+
+    Where the results are printed as JSON, the summary alone is printed, on standard error.
+    """
+    if before is None:
+        return None
+    earlier = farm.wait(output.note)(lambda: farm.reading.cells(before.campaign_id))
+    report = compare_runs(by_names(earlier), by_names(cells))
+    say = output.note if as_json else output.line
+    say(f"against campaign {before.campaign_id} ({before.name}, {moment(before.submitted_at)}):")
+    if not as_json:
+        table(report, show_all=False)
+    for line in summary(report, show_all=False):
+        say(line)
+    return report

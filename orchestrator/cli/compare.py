@@ -23,6 +23,7 @@ from orchestrator.farm.again.rerunning import LeftOut, plan_rerun
 from orchestrator.farm.conducting import submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.problems import suggestion
+from orchestrator.results.format import counted
 from orchestrator.results.records import CellRecord, ComparedCell
 from orchestrator.results.regression import Keyed, by_names, compare_runs
 from orchestrator.results.speedups import stored_ratio, was_measured_with
@@ -68,7 +69,7 @@ def measured_anew(farm: AnyFarm, first: Records, second: Records) -> Rerun:
         text = yaml.safe_dump(dict(one.document), sort_keys=False, allow_unicode=True)
         submitted = submit_document(farm, text, "the campaign of --rerun", output.note)
         output.note(
-            f"campaign {submitted.campaign_id}: {output.cells(2 * len(one.keys))}, "
+            f"campaign {submitted.campaign_id}: {counted(2 * len(one.keys), 'cell')}, "
             f"{one.second} over {one.first} by blocks"
         )
         measure(farm, submitted)
@@ -194,7 +195,7 @@ def _compared(
     if report.has_regression:
         return REGRESSION
     if report.undecided:
-        output.note(f"{output.cells(len(report.undecided))}: whether slower is open")
+        output.note(f"{counted(len(report.undecided), 'cell')}: whether slower is open")
     return UNDECIDED if report.undecided and undecided is Undecided.FAIL else OK
 
 

@@ -15,8 +15,7 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
 from orchestrator.maintenance import references
-from orchestrator.maintenance.backup import backup
-from orchestrator.maintenance.check import check
+from orchestrator.maintenance.check import backup, check
 from orchestrator.maintenance.prune import Keep, Pruned, prune
 
 

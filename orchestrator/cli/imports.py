@@ -10,6 +10,7 @@ import typer
 from orchestrator.cli import output
 from orchestrator.cli.verb import Json, open_farm
 from orchestrator.farm.again.importing import Names
+from orchestrator.results.format import counted
 
 
 def import_results(
@@ -47,7 +48,6 @@ def import_results(
         taken = farm.importing.take(files, campaign, Names(model_id, delegate, device))
     found = {"campaign_id": taken.campaign_id, "cells": taken.cells, "new": taken.is_new}
     before = "" if taken.is_new else "imported before: "
-    text = (
-        f"{before}campaign {taken.campaign_id}: {output.cells(taken.cells)}; farm results {taken.campaign_id}"
-    )
+    count = counted(taken.cells, "cell")
+    text = f"{before}campaign {taken.campaign_id}: {count}; farm results {taken.campaign_id}"
     return output.answer(found, text, as_json)

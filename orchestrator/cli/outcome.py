@@ -14,6 +14,7 @@ from orchestrator.results.answer.entries import Entry
 from orchestrator.results.answer.layout import lines
 from orchestrator.results.comparison import all_well, compare, summary
 from orchestrator.results.export import result_objects
+from orchestrator.results.format import counted
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.records import CampaignRecord, CellRecord
@@ -111,7 +112,7 @@ def reason_lines(cells: Sequence[CellRecord], notes: Footnotes) -> list[str]:
     for shared in reasons_of(cells):
         text = first_line(shared.text, LONGEST_REASON)
         more = "" if text == shared.text else f" (farm show {shared.cells[0].cell_id[:10]})"
-        lines.append(f"[{notes.mark(shared.text)}] {output.cells(len(shared.cells))}: {text}{more}")
+        lines.append(f"[{notes.mark(shared.text)}] {counted(len(shared.cells), 'cell')}: {text}{more}")
     return lines
 
 

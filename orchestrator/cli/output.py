@@ -62,11 +62,6 @@ def answer(value: Any, text: str | Iterable[str], as_json: bool) -> int:
     return OK
 
 
-def cells(count: int) -> str:
-    """`1 cell`, `2 cells`."""
-    return "1 cell" if count == 1 else f"{count} cells"
-
-
 def note(text: str) -> None:
     """Print one line about progress on standard error."""
     print(clean(text, keep_lines=True), file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ import typer
 
 from orchestrator.cli import output
 from orchestrator.cli.verb import CampaignRef, Json, Ref, open_farm
+from orchestrator.results.format import counted
 from runtime.common.verdict import Grade
 
 
@@ -24,7 +25,7 @@ def cancel(ref: Ref, as_json: Json = False) -> int:
         count = farm.steering.cancel(ref)
     ended = "" if count else "; all have ended already"
     return output.answer(
-        {"ref": ref, "cancelled": count}, f"{ref}: {output.cells(count)} cancelled{ended}", as_json
+        {"ref": ref, "cancelled": count}, f"{ref}: {counted(count, 'cell')} cancelled{ended}", as_json
     )
 
 
@@ -38,7 +39,7 @@ def pause(ref: CampaignRef, as_json: Json = False) -> int:
         count = farm.steering.pause(ref)
     return output.answer(
         {"ref": ref, "paused": True, "waiting": count},
-        f"{ref} is paused; {output.cells(count)} wait",
+        f"{ref} is paused; {counted(count, 'cell')} wait",
         as_json,
     )
 
@@ -53,7 +54,7 @@ def resume(ref: CampaignRef, as_json: Json = False) -> int:
         count = farm.steering.resume(ref)
     return output.answer(
         {"ref": ref, "paused": False, "waiting": count},
-        f"{ref} continues; {output.cells(count)} wait",
+        f"{ref} continues; {counted(count, 'cell')} wait",
         as_json,
     )
 
@@ -82,7 +83,7 @@ def retry(
 
     with open_farm() as farm:
         count = farm.steering.retry(ref, failed_only=failed, grades=grades)
-    text = f"{ref}: {output.cells(count)} queued again" if count else f"{ref}: no cell to retry"
+    text = f"{ref}: {counted(count, 'cell')} queued again" if count else f"{ref}: no cell to retry"
     return output.answer({"ref": ref, "retried": count}, text, as_json)
 
 
@@ -99,5 +100,5 @@ def priority(
     """
     with open_farm() as farm:
         count = farm.steering.prioritise(ref, number)
-    text = f"{ref}: priority {number} for {output.cells(count)}"
+    text = f"{ref}: priority {number} for {counted(count, 'cell')}"
     return output.answer({"ref": ref, "priority": number, "cells": count}, text, as_json)

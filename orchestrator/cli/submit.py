@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import against, output
 from orchestrator.cli import budgets as budgets_of
+from orchestrator.cli import changes, output
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.outcome import end_of_campaign
 from orchestrator.cli.progress import further_blocks, measure
@@ -38,6 +38,7 @@ from orchestrator.manifest.labels import read_labels
 from orchestrator.manifest.problems import Problem
 from orchestrator.policy.preview import Action, CellPreview
 from orchestrator.results.budgets import judge_budgets
+from orchestrator.results.format import counted
 from orchestrator.sources import CheckedSources, check_all, problems_of
 
 _MODEL_SUFFIXES = {".tflite", ".skel"}
@@ -144,7 +145,7 @@ def submit(
     with open_farm() as farm:
         if detach and not farm.schedules_elsewhere:
             raise UsageError("--detach is for a lab: a farm of one machine measures while farm submit runs")
-        before = against.found(farm, campaign)
+        before = changes.earlier_of(farm, campaign)
         with planned(farm, campaign, checked, output.note, force=force) as plan:
             if dry_run:
                 asked = campaign.delegates if explain else ()
@@ -165,7 +166,7 @@ def submit(
         wait = farm.wait(output.note)
         ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
         exit_code = end_of_campaign(*ended, as_json, verbose=verbose)
-        earlier = against.compared(farm, before, ended[1], as_json)
+        earlier = changes.compared_with(farm, before, ended[1], as_json)
         exit_code = budgets_of.conclude(
             campaign.name, ended[1], budgets, junit, exit_code, earlier, undecided
         )
@@ -284,7 +285,7 @@ def _summary(plan: Sequence[CellPreview]) -> str:
     parts = [f"{counts[action]} {word}" for action, word in words.items() if counts[action]]
     if counts["run"]:
         parts[0] += f" (about {_seconds(sum(cell.eta_s for cell in plan))})"
-    return f"{len(plan)} cell{'' if len(plan) == 1 else 's'}: {', '.join(parts)}"
+    return f"{counted(len(plan), 'cell')}: {', '.join(parts)}"
 
 
 def _seconds(value: float) -> str:

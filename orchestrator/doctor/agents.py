@@ -13,8 +13,7 @@ from orchestrator.db.devices import agents, credentials
 from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.devices.devices import lab_hello
 from orchestrator.db.engine.sessions import Database
-from orchestrator.doctor.check import Check
-from orchestrator.doctor.sandbox import sandbox_checks
+from orchestrator.doctor.check import Check, sandbox_checks
 from orchestrator.errors import FarmError
 
 UNDELIVERED_S: Final = 300.0

@@ -1,8 +1,13 @@
-"""The unit of the reports of `farm doctor` and `farm db check`."""
+"""The unit of the reports of `farm doctor` and `farm db check`, and the check that every agent needs: of what
+the sandbox of its runners holds back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT, Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +18,32 @@ class Check:
     ok: bool
     found: str
     fix: str = ""
+
+
+_ON_FIX = "start the agent without FARM_RUNNER_SANDBOX=off"
+_KERNEL_FIX = "see docs/security.md for what each needs; until then, measure only models that you trust"
+
+
+def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
+    """One check for all devices with a whole sandbox, and one for each way in which others lack it."""
+    whole: dict[str, str] = {}
+    lacking: dict[str, list[str]] = {}
+    for device in devices:
+        said = device.facts.get(SANDBOX_FACT, "")
+        without = device.facts.get(SANDBOX_WITHOUT_FACT, "")
+        if said.startswith(SANDBOX_OFF):
+            lacking.setdefault(said, []).append(device.device_id)
+        elif without:
+            lacking.setdefault(f"without {without}", []).append(device.device_id)
+        elif said:
+            whole[said] = device.device_id
+    checks = [
+        Check(
+            "sandbox",
+            False,
+            f"{', '.join(ids)}: {text}",
+            _ON_FIX if text.startswith(SANDBOX_OFF) else _KERNEL_FIX,
+        )
+        for text, ids in lacking.items()
+    ]
+    return checks or [Check("sandbox", True, text) for text in whole]

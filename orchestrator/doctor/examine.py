@@ -23,9 +23,7 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db.devices import states
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
-from orchestrator.doctor.check import Check
-from orchestrator.doctor.lab import broker_check, lab_checks
-from orchestrator.doctor.sandbox import sandbox_checks
+from orchestrator.doctor.check import Check, sandbox_checks
 from orchestrator.doctor.store import endpoint_check, store_check, upload_check
 from orchestrator.errors import FarmError
 from orchestrator.scheduling.lock import lock_holder
@@ -45,9 +43,11 @@ def examine(
     if lab.is_lab and lab.address is not None:
         local.append(endpoint_check(lab.address))
     local += _reservations(database)
-    if lab.is_lab:
-        return [*local, *_upload(home, database, lab), *lab_checks(lab, database)]
-    return [*local, _scheduler(home), *_agent(hello)]
+    if not lab.is_lab:
+        return [*local, _scheduler(home), *_agent(hello)]
+    from orchestrator.doctor.lab import lab_checks  # noqa: PLC0415  # Redis and cryptography, as only labs have
+
+    return [*local, *_upload(home, database, lab), *lab_checks(lab, database)]
 
 
 def _reservations(database: Database) -> list[Check]:
@@ -76,7 +76,11 @@ def examine_without_database(home: FarmHome, lab: LabConfig, error: FarmError) -
     # A home that is refused was not searched for a database: then the home is the fault.
     if not usable or checks[0].ok:
         checks.append(Check("database" if usable else "home", False, why, fix or "see FARM_DATABASE_URL"))
-    return [*checks, broker_check(lab)] if lab.is_lab else checks
+    if not lab.is_lab:
+        return checks
+    from orchestrator.doctor.lab import broker_check  # noqa: PLC0415  # see `examine`
+
+    return [*checks, broker_check(lab)]
 
 
 def _home(home: FarmHome) -> Check:

@@ -1,4 +1,4 @@
-"""Checks the services of a lab, and from where its broker is reached."""
+"""Checks the services of a lab, and from where its broker is reached. Imported where there is a lab alone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import ipaddress
 from collections.abc import Mapping
 from datetime import timedelta
 
+from redis import Redis
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+
 from agent.wire.service_urls import crosses_in_the_clear, without_secrets
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.campaigns import scheduler_state
+from orchestrator.db.campaigns import farm_state
 from orchestrator.db.engine.sessions import Database
+from orchestrator.dispatch.broker import redis_client
+from orchestrator.doctor.agents import agent_checks
 from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 
@@ -71,10 +76,6 @@ def _is_loopback(word: str) -> bool:
 
 
 def _needs_no_password(lab: LabConfig) -> bool:
-    from redis.exceptions import RedisError  # noqa: PLC0415  # only a lab has a broker
-
-    from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above
-
     try:
         with redis_client(without_secrets(lab.broker_url or ""), lab.broker_ca) as client:
             return bool(client.ping())
@@ -86,10 +87,6 @@ def _settings(lab: LabConfig) -> Mapping[str, str] | None:
     """Return the broker's listening settings; empty if this user may not read them, None if it does not
     answer.
     """
-    from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # see above
-
-    from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above
-
     found: dict[str, str] = {}
     try:
         with redis_client(lab.broker_url or "", lab.broker_ca) as client:
@@ -116,19 +113,12 @@ _REDIS_SETTINGS = (
 
 def lab_checks(lab: LabConfig, database: Database) -> list[Check]:
     """Check the broker, the scheduler and every agent. Raises nothing."""
-    from orchestrator.doctor.agents import agent_checks  # noqa: PLC0415  # it needs cryptography, as only labs do
-    from orchestrator.doctor.lab import access_checks  # noqa: PLC0415  # see above
-
     broker = [broker_check(lab), *access_checks(lab)]
     return [*broker, scheduler_check(database), *agent_checks(lab, database)]
 
 
 def broker_check(lab: LabConfig) -> Check:
     """Whether Redis answers, accepts writes and is configured to lose nothing."""
-    from redis.exceptions import RedisError, ResponseError  # noqa: PLC0415  # only a lab has a broker
-
-    from orchestrator.dispatch.broker import redis_client  # noqa: PLC0415  # see above
-
     try:
         with redis_client(lab.broker_url or "", lab.broker_ca) as client:
             client.ping()
@@ -148,12 +138,10 @@ def broker_check(lab: LabConfig) -> Check:
     return Check("broker", True, "answers")
 
 
-def _wrong_settings(client: object) -> list[tuple[str, str, str]]:
+def _wrong_settings(client: Redis) -> list[tuple[str, str, str]]:
     """Return the settings that differ from what the farm needs; none if this user may not read them."""
-    from redis.exceptions import NoPermissionError, ResponseError  # noqa: PLC0415  # see broker_check
-
     try:
-        found = {name: client.config_get(name).get(name) for name, _, _ in _REDIS_SETTINGS}  # type: ignore[attr-defined]  # a Redis client
+        found = {name: client.config_get(name).get(name) for name, _, _ in _REDIS_SETTINGS}
     except (NoPermissionError, ResponseError):
         return []
     return [entry for entry in _REDIS_SETTINGS if found[entry[0]] not in (entry[1], None)]
@@ -164,18 +152,18 @@ def scheduler_check(database: Database) -> Check:
     fix = "start it: farm serve"
     try:
         with database.read() as session:
-            found = scheduler_state.read(session)
+            found = farm_state.read_scheduler(session)
     except FarmError as error:
         return Check("scheduler", False, str(error), fix)
     if found is None:
         return Check("scheduler", False, "`farm serve` has never run on this database", fix)
-    if found.broker == scheduler_state.STOPPED:
+    if found.broker == farm_state.STOPPED:
         return Check("scheduler", False, f"it was stopped on {found.host}", fix)
     silent = utc_now() - found.beat_at
     where = f"process {found.pid} on {found.host}"
     if silent > timedelta(seconds=SCHEDULER_SILENT_S):
         return Check("scheduler", False, f"{where}: last heartbeat {silent.total_seconds():.0f} s ago", fix)
-    if found.broker == scheduler_state.BROKER_DOWN:
+    if found.broker == farm_state.BROKER_DOWN:
         text = f"{where}: broker down: {found.broker_text}"
         return Check(
             "scheduler", False, text, "see the check of the broker; scheduling then resumes by itself"

@@ -15,7 +15,7 @@ from orchestrator.config.address import Address
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import size_text
-from orchestrator.db.campaigns import scheduler_state
+from orchestrator.db.campaigns import farm_state
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.sources.store import Store
@@ -63,7 +63,7 @@ def upload(
 def host_of_files(store: Store, database: Database) -> str | None:
     """Return the machine whose store has the farm's files; None if this store has them."""
     with database.read() as session:
-        state = scheduler_state.read(session)
+        state = farm_state.read_scheduler(session)
     return None if state is None or state.store in ("", store.identity()) else state.host
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.config.limits import require_budget
-from orchestrator.farm.remote.farm import AnyFarm, RemoteOrder
+from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.farm.submit.submission import Order, Submitted
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.manifest.load import parse_manifest
@@ -27,7 +27,7 @@ class Planned:
     """
 
     farm: AnyFarm
-    order: Order | RemoteOrder
+    order: Order
     files: Sequence[str]
     models: Sequence[tuple[str, str]]
     note: Callable[[str], None]

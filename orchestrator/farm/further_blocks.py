@@ -13,8 +13,8 @@ from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest.budget import RATIO, Budget
 from orchestrator.manifest.campaign import LEAST_TARGET
 from orchestrator.results.budgets import judge_budgets, open_cells
-from orchestrator.results.grading import p50_grade
-from orchestrator.results.vagueness import seen_once
+from orchestrator.results.format import counted
+from orchestrator.results.grading import p50_grade, seen_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,7 @@ class FurtherBlocks:
         """
         ends_s = time.monotonic() + seconds
         if seconds > 0.0 and (once := self._seen_once()):
-            count = "1 verdict" if len(once) == 1 else f"{len(once)} verdicts"
-            self.note(f"blocks of another time for {count} of one attempt")
+            self.note(f"blocks of another time for {counted(len(once), 'verdict')} of one attempt")
             self._refine("time_budget", None, seconds, once)
         if (left_s := ends_s - time.monotonic()) > 0.0:
             self._refine("time_budget", None, left_s)
@@ -94,8 +93,7 @@ class FurtherBlocks:
 
 def _lines(refined: Refined) -> Iterator[str]:
     if refined.cells:
-        count = "1 cell" if len(refined.cells) == 1 else f"{len(refined.cells)} cells"
         about = f", about {max(1, round(refined.seconds / 60))} min" if refined.seconds else ""
-        yield f"adding blocks to {count}, the vaguest first{about}"
+        yield f"adding blocks to {counted(len(refined.cells), 'cell')}, the vaguest first{about}"
     for name, why in refined.left_out.items():
         yield f"left out: {name}: {why}"

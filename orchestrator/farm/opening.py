@@ -17,8 +17,7 @@ from orchestrator.farm.again.importing import Importing
 from orchestrator.farm.again.refining import Refinements
 from orchestrator.farm.again.steering import Steering
 from orchestrator.farm.local.database_wait import DatabaseWait
-from orchestrator.farm.local.one_machine import OneMachine
-from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.one_machine import OneMachine, PresentDevices
 from orchestrator.farm.local.quota import Quota
 from orchestrator.farm.reading.cells import Reading
 from orchestrator.farm.submit.requests import Requests

@@ -1,12 +1,14 @@
-"""Checks that the database is intact and that the store has every file it names."""
+"""Checks that the database is intact and that the store has every file it names; copies it to a new file."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from agent.wire.messages import artifact_path
+from agent.wire.private_folder import FILE_MODE
 from orchestrator.db.campaigns import retention
 from orchestrator.db.campaigns.retention import Reference
 from orchestrator.db.engine.sessions import Database
@@ -14,6 +16,7 @@ from orchestrator.db.migrate import HEAD, pending_changes, revision
 from orchestrator.doctor.check import Check
 from orchestrator.errors import FarmError
 from orchestrator.sources.store import Store
+from runtime.common.durable import replacing
 
 _SHOWN_FAULTS: Final = 5
 """How many faults one line names at most. Chosen: that many fit into a few lines of a terminal."""
@@ -95,3 +98,19 @@ def _fault(store: Store, entry: Reference, deep: bool) -> str:
             if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
                 return "is damaged"
     return ""
+
+
+def backup(database: Database, target: Path) -> int:
+    """Copy the database to a new file that only this user may read; returns its size in bytes.
+
+    Raises `FarmError` where the file exists or cannot be written.
+    """
+    if target.exists() or target.is_symlink():
+        raise FarmError(f"{target} exists already; a backup overwrites nothing")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target, FILE_MODE) as draft:
+            database.backup(Path(draft.name))
+        return target.stat().st_size
+    except OSError as error:
+        raise FarmError(f"{target} cannot be written: {error.strerror}") from error

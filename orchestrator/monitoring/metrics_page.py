@@ -23,8 +23,7 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.limits import StoreLimits, used_bytes
 from orchestrator.db import tables
 from orchestrator.db.campaigns import farm_state
-from orchestrator.db.campaigns.farm_state import FarmState
-from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.campaigns.farm_state import BROKER_UP, FarmState, SchedulerState
 from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.devices.states import DEVICE_STATES, DeviceState
 from orchestrator.db.engine.sessions import Database

@@ -101,7 +101,10 @@ class PastResults:
 
 @dataclass(frozen=True, slots=True)
 class CellPreview:
-    """The part of a planned cell that is shown to people; see `PlannedCell`."""
+    """The part of a planned cell that is shown to people; see `PlannedCell`.
+
+    `device`: its id, the text of a device class, or "-". `reused_from`: the cell whose result is reused.
+    """
 
     model: str
     delegate: str
@@ -132,36 +135,11 @@ class PlannedCell:
     continues: Refinement | None = None
 
     @property
-    def model(self) -> str:
-        """The model's id."""
-        return self.spec.model
-
-    @property
-    def delegate(self) -> str:
-        """The delegate's name."""
-        return self.spec.delegate
-
-    @property
-    def device(self) -> str:
-        """A device id, the text of a device class, or "-"."""
-        return self.spec.target
-
-    @property
-    def level(self) -> str:
-        """The level."""
-        return self.spec.level
-
-    @property
-    def reused_from(self) -> str | None:
-        """Id of the cell whose result is reused."""
-        return None if self.reused is None else self.reused.cell_id
-
-    @property
     def preview(self) -> CellPreview:
         """The cell without what only the farm needs."""
         return CellPreview(
-            self.model, self.delegate, self.device, self.level, self.action, self.why, self.changed,
-            self.eta_s, self.reused_from,
+            self.spec.model, self.spec.delegate, self.spec.target, self.spec.level, self.action, self.why,
+            self.changed, self.eta_s, None if self.reused is None else self.reused.cell_id,
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import metrics
-from orchestrator.results.format import half_width, percent, ratio, ratio_interval
+from orchestrator.results.format import counted, half_width, percent, ratio, ratio_interval
 from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50, leading
@@ -149,7 +149,7 @@ def summary(cells: Iterable[CellRecord]) -> str:
     """Count cells by their end: `27 cells: 26 done, 1 unsupported; 9 reused`."""
     listed = list(cells)
     counts = Counter(STRUCK_OUT if cell.struck_out else cell.status for cell in listed)
-    text = f"{len(listed)} cell{'' if len(listed) == 1 else 's'}: "
+    text = f"{counted(len(listed), 'cell')}: "
     text += ", ".join(f"{count} {status}" for status, count in counts.most_common())
     again = sum(cell.again is not None for cell in listed)
     reused = sum(cell.reused_from is not None and not cell.kept for cell in listed)

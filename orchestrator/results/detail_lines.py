@@ -19,7 +19,11 @@ def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
     v = m.variation
     if v is None:
         return
-    units = _count(v.tunings, "tuning") if v.level == "tuning" else _count(v.processes, "process", "es")
+    units = (
+        text.counted(v.tunings, "tuning")
+        if v.level == "tuning"
+        else text.counted(v.processes, "process", "es")
+    )
     yield "interval over", f"{units}{', given this tuning' if v.given_tuning else ''}"
     shares = (("samples", v.sample_sd), ("processes", v.process_sd), ("tunings", v.tuning_sd))
     known = [f"{name} {sd:.2%}" for name, sd in shares if sd is not None]
@@ -28,7 +32,7 @@ def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
     if advice := ", ".join(_advice(v)):
         yield "advice", advice
     for number, tuning in enumerate(m.tunings, 1):
-        used = _count(tuning.processes, "process", "es")
+        used = text.counted(tuning.processes, "process", "es")
         yield f"tuning {number}", f"{used}, sha256 {tuning.sha256[:_DIGEST_DIGITS]}"
         yield "", f"choices: {tuning.choices or 'too long to be an option'}"
 
@@ -38,20 +42,16 @@ def _advice(v: Variation) -> Iterator[str]:
     one.
     """
     if v.rounds_advised is not None:
-        yield f"{_count(v.rounds_advised, 'round')} of a block"
+        yield f"{text.counted(v.rounds_advised, 'round')} of a block"
     elif v.process_sd == 0.0:
         yield "more rounds rather than blocks"
     if v.processes_advised is not None:
-        yield f"{_count(v.processes_advised, 'block')} of a tuning"
+        yield f"{text.counted(v.processes_advised, 'block')} of a tuning"
     elif v.tuning_sd == 0.0:
         yield "more blocks rather than tunings"
     if v.units_advised is not None:
         unit = "tuning" if v.level == "tuning" else "block"
-        yield f"{_count(v.units_advised, unit)} for an interval of 1 % to either side"
-
-
-def _count(number: int, word: str, plural: str = "s") -> str:
-    return f"{number} {word}{'' if number == 1 else plural}"
+        yield f"{text.counted(v.units_advised, unit)} for an interval of 1 % to either side"
 
 
 def stage_pairs() -> Mapping[str, tuple[Metric, Metric]]:

@@ -153,6 +153,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", _NARROW_SPACE)
 
 
+def counted(number: int, word: str, ending: str = "s") -> str:
+    """Write `1 model`, `2 models`; `ending` is that of several."""
+    return f"{number} {word}{'' if number == 1 else ending}"
+
+
 def error(value: float | None) -> str:
     """Format an error figure: two significant digits, `1.2e-06`; zero is `0`."""
     if value is None:

@@ -1,18 +1,23 @@
-"""Grades a cell: how well its figures are known.
+"""Grades how well figures are known, and finds the results that more blocks would clarify, the vaguest first.
 
-It follows from what is stored, by `runtime.common.verdict`. A cell that was measured with a baseline is
-graded by its ratio, in which the state of the machine cancels; its p50 has a grade of its own.
+A grade follows from what is stored, by `runtime.common.verdict`. A cell that was measured with a baseline is
+graded by its ratio, in which the state of the machine cancels; its p50 has a grade of its own. It is vague
+while its ratio is open, and the baseline itself is measured again with every such cell. Any other cell is
+known by its p50, to the target of its plan.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
+from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import Measurement
-from orchestrator.results.records import ComparedCell, Figures, void_reason
-from orchestrator.results.speedups import counts, half_of
-from runtime.common.verdict import Grade, grade
+from orchestrator.results.records import CellRecord, ComparedCell, Figures, void_reason
+from orchestrator.results.speedups import Baselines, SpeedUp, counts, half_of, paired_speedup, stored_ratio
+from runtime.common.verdict import FAR, Grade, grade, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +82,140 @@ def _graded(m: Figures, void: str | None, half: float | None, allowance: float) 
             found, half, allowance, f"others took {-math.expm1(-allowance):.1%} of the time of the rounds"
         )
     return Graded(found, half, allowance, "" if m.quality is None else next(iter(m.quality.facts), ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Vague:
+    """A result that is not known well enough. `known_to`: how far the true value may be to either side, a
+    logarithm; None: nothing is known of that. `blocks_needed`: how many in all would probably do.
+    """
+
+    cell: CellRecord
+    known_to: float | None
+    blocks_needed: int
+
+    @property
+    def seconds(self) -> float | None:
+        """About how long the missing blocks take; None where the present ones do not tell."""
+        m = self.cell.measurement
+        own = [a.duration_ns for a in self.cell.attempts if a.state == "done" and a.duration_ns]
+        if m is None or not own or not m.blocks:
+            return None
+        return own[-1] / 1e9 * (self.blocks_needed - len(m.blocks)) / len(m.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """A vague result that more blocks cannot help, and why."""
+
+    cell: CellRecord
+    why: str
+
+
+Found: TypeAlias = Vague | Beyond
+Known: TypeAlias = Literal["known"]
+
+
+def vague_cells(
+    cells: Sequence[CellRecord],
+    baseline: str | None,
+    target: float | None = None,
+    wanted: Collection[str] = (),
+) -> tuple[tuple[Vague, ...], tuple[Beyond, ...]]:
+    """Return the results to which blocks should be added, the vaguest first, and those that would not gain.
+
+    `target`: a half width to which every figure is to be known, whatever its verdict; None: ratios are to be
+    decided, and figures without a baseline to be known to the target of their plan. `wanted`: ids of the
+    cells that alone are considered, each of which is vague to whoever asks.
+    """
+    found = list(_found(cells, baseline, target, wanted))
+    vague = [one for one in found if isinstance(one, Vague)]
+    vague.sort(key=lambda one: -math.inf if one.known_to is None else -one.known_to)
+    return tuple(vague), tuple(one for one in found if isinstance(one, Beyond))
+
+
+def seen_once(cells: Sequence[CellRecord], baseline: str | None) -> tuple[CellRecord, ...]:
+    """Return the cells with a verdict that blocks of another time could change: those of one attempt, whose
+    interval is not all beyond `FAR`.
+
+    A machine has states that last longer than an attempt and slow one arm more than the other.
+    """
+    baselines = Baselines.among(baseline, cells)
+    return tuple(cell for cell in cells if _rests_on_one_attempt(cell, baselines.of(cell)))
+
+
+def _rests_on_one_attempt(cell: CellRecord, baseline: CellRecord | None) -> bool:
+    ratio = stored_ratio(cell)
+    if ratio is None or sum(attempt.state == "done" for attempt in cell.attempts) != 1:
+        return False
+    found = paired_speedup(ratio, cell, baseline)
+    if found.verdict not in ("faster", "slower", "same"):
+        return False
+    return abs(math.log(found.ratio)) - (found.half or 0.0) <= math.log(FAR)
+
+
+def _found(
+    cells: Sequence[CellRecord], baseline: str | None, target: float | None, wanted: Collection[str]
+) -> Iterable[Found]:
+    baselines = Baselines.among(baseline, cells)
+    for cell in cells:
+        graded = grade_of(cell)
+        if graded is None or cell.measurement is None or cell.plan is None:
+            continue
+        of_baseline = stored_ratio(cell) is None and baselines.delegate == cell.delegate
+        if cell.cell_id not in wanted if wanted else of_baseline:
+            continue
+        if graded.grade == "void":
+            yield Beyond(cell, f"void: {graded.reason}")
+            continue
+        aim = target if target is not None else cell.plan.target
+        needed = _needed(cell, baselines.of(cell), target, aim)
+        if needed == "known" and not wanted:
+            continue
+        blocks = len(cell.measurement.blocks)
+        if needed == "known":
+            needed = 2 * blocks
+        if needed is None:
+            taken = f"others took {-math.expm1(-graded.allowance):.1%} of the time of its rounds"
+            yield Beyond(cell, f"no number of blocks is enough: {taken}")
+        elif not blocks:
+            yield Beyond(cell, "an older release measured it, and kept no blocks")
+        elif blocks >= MAX_BLOCKS:
+            yield Beyond(cell, f"it has {blocks} blocks, the most that a result may have")
+        else:
+            yield Vague(cell, graded.known_to, min(max(needed, blocks + 1), MAX_BLOCKS))
+
+
+def _needed(
+    cell: CellRecord, baseline: CellRecord | None, target: float | None, aim: float
+) -> int | Known | None:
+    """Return the number of blocks that would do; None: no number would."""
+    graded, ratio = grade_of(cell), stored_ratio(cell)
+    known_to = None if graded is None else graded.known_to
+    coarse = known_to is None or known_to > aim
+    if ratio is not None:
+        found = paired_speedup(ratio, cell, baseline)
+        if target is None or not coarse:
+            if found.verdict != "open":
+                return "known"
+            return (found.blocks_needed or MAX_BLOCKS) if _can_be_decided(found) else None
+    if not coarse:
+        return "known"
+    allowance = 0.0 if graded is None else graded.allowance
+    if allowance >= aim:
+        return None
+    if graded is None or graded.half is None or cell.measurement is None:
+        return 0
+    # The half width falls with the root of the number of blocks.
+    return math.ceil(len(cell.measurement.blocks) * (graded.half / (aim - allowance)) ** 2)
+
+
+def _can_be_decided(found: SpeedUp) -> bool:
+    """Whether an open ratio would be decided if it were known exactly, anywhere in its present interval."""
+    centre, half = math.log(found.ratio), found.half
+    if half is None:
+        return True
+    nearest = min(max(0.0, centre - half), centre + half)
+    return any(
+        verdict(place, 0.0, found.allowance) != "open" for place in (centre - half, nearest, centre + half)
+    )

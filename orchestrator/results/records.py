@@ -251,7 +251,7 @@ class ManifestRecord:
     origins: dict[str, ModelOrigin]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRecord:
     """One submission.
 
@@ -263,13 +263,13 @@ class CampaignRecord:
     campaign_id: str
     name: str
     submitted_at: datetime
+    submitted_by: str = ""
     level: str
     baseline: str | None
     manifest_sha256: str
     models: tuple[str, ...]
     delegates: tuple[str, ...]
     labels: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
     priority: int = 0
     paused: bool = False
-    submitted_by: str = ""
+    counts: dict[str, int] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from typing import Final
 
 from agent.wire.measurement import Fallback, Measurement
 from orchestrator.results import format as text
+from orchestrator.results.format import counted
 from orchestrator.results.grading import Graded
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp, Verdict
@@ -129,7 +130,7 @@ def first_line(text: str, limit: int) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
     shown = lines[0] if len(lines[0]) <= limit else lines[0][:limit].rstrip() + "…"
     more = len(lines) - 1
-    return shown + (f" (and {more} more line{'' if more == 1 else 's'})" if more else "")
+    return shown + (f" (and {counted(more, 'more line')})" if more else "")
 
 
 def reasons_of(cells: Sequence[CellRecord]) -> tuple[Shared, ...]:

@@ -10,9 +10,10 @@ from types import SimpleNamespace as View
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
+from orchestrator.results import metrics
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
-from orchestrator.results.metrics import CI95, METRICS, P50, in_section, leading
+from orchestrator.results.metrics import CI95, P50, in_section, leading
 from orchestrator.results.records import AttemptRecord, CellRecord, void_reason
 from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
 from orchestrator.results.wording import (
@@ -174,7 +175,7 @@ def _speedup_view(found: SpeedUp | None) -> View | None:
         tone=f"{tone}-much" if strong else tone,
         against=text.short_name(found.against),
         interval="" if found.ci95 is None else text.ratio_interval(found.ci95),
-        blocks=f"{found.blocks} block{'' if found.blocks == 1 else 's'}" if found.paired else "",
+        blocks=text.counted(found.blocks, "block") if found.paired else "",
         value=repr(found.ratio),
     )
 
@@ -206,7 +207,7 @@ def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: View | None = 
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
         delegation=None if m is None else m.delegation,
         accuracy=None if m is None else accuracy_badge(cell, m),
-        chips=[m for m in METRICS if m.chip and m.read(cell) is not None],
+        chips=[m for m in metrics.METRICS if m.chip and m.read(cell) is not None],
         grade=grade_badge(cell),
         void="" if counted is None or cell.imported is not None else void_reason(cell) or "",
         reused=cell.reused_from is not None,

@@ -8,7 +8,7 @@ from types import SimpleNamespace as View
 from orchestrator.results import format as text
 from orchestrator.results.answer.build import sentences
 from orchestrator.results.answer.entries import Placed
-from orchestrator.results.answer.legend import legend
+from orchestrator.results.answer.headline import legend
 from orchestrator.results.comparison import unequal_threads
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency, mean_speedup, speedup

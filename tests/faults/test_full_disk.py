@@ -23,7 +23,7 @@ from orchestrator.cli import output
 from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint import user_client
 from orchestrator.errors import FarmError
-from orchestrator.maintenance.backup import backup
+from orchestrator.maintenance.check import backup
 from orchestrator.sources import pypi
 from orchestrator.sources.store import Store, StoredFile
 from orchestrator.trust.farm_key_file import farm_key
@@ -113,7 +113,7 @@ WRITERS: dict[str, Callable[[Path, Path], Write]] = {
     ),
     "agent/wire/credentials.py": lambda disk, _: lambda: write_secret(disk / "secret", "s" * 100),
     "orchestrator/endpoint/user_client.py": an_authority,
-    "orchestrator/maintenance/backup.py": a_copy,
+    "orchestrator/maintenance/check.py": a_copy,
     "orchestrator/sources/pypi.py": lambda disk, _: (
         lambda: pypi.remember(Store(disk), "key", StoredFile(SHA, 1))
     ),

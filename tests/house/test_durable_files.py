@@ -19,7 +19,7 @@ PLAIN = {
     "agent/processes/oom.py": "files of the kernel",
     "agent/processes/supervisor.py": "the log of a runner",
     "orchestrator/cli/budgets.py": "--junit FILE, made anew by each call",
-    "orchestrator/cli/noise.py": "a model in a temporary folder",
+    "orchestrator/cli/devices.py": "a model in a temporary folder",
     "orchestrator/cli/repro.py": "--out FILE, which must be new",
     "orchestrator/dispatch/embedded.py": "the log of an agent",
     "orchestrator/results/metrics_table.py": "a page of the manual, for its authors",

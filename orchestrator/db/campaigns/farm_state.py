@@ -1,4 +1,6 @@
-"""Counts open cells by state, and reads the state of the whole farm in a few queries."""
+"""Counts open cells by state, keeps the one row in which the process that schedules describes itself, and
+reads the state of the whole farm in a few queries.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,50 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from orchestrator.db import tables
-from orchestrator.db.campaigns import scheduler_state
-from orchestrator.db.campaigns.scheduler_state import SchedulerState
 from orchestrator.db.devices import agents
 from orchestrator.db.devices import states as device_states
 from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.devices.states import DeviceState
+from orchestrator.db.engine.turn import Turn
 from orchestrator.policy.lifecycle import OPEN, CellState
+
+NO_BROKER, BROKER_UP, BROKER_DOWN = "none", "up", "down"
+STOPPED = "stopped"
+"""In place of the broker's state: the process ended normally, and none checks the broker now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerState:
+    """The process that schedules, or did. `broker`: none | up | down | stopped; `broker_text`: why it
+    is down; `store`: the store that has the farm's files.
+    """
+
+    host: str
+    pid: int
+    since_at: datetime
+    beat_at: datetime
+    broker: str
+    broker_text: str
+    store: str
+
+
+def read_scheduler(session: Session) -> SchedulerState | None:
+    """Return the row; None if no lab ever ran on this database."""
+    row = session.get(tables.Scheduler, 1)
+    if row is None:
+        return None
+    values = {name: getattr(row, name) for name in SchedulerState.__slots__}
+    return SchedulerState(**values)
+
+
+def write_scheduler(turn: Turn, state: SchedulerState) -> None:
+    """Replace the row."""
+    row = turn.get(tables.Scheduler, 1)
+    values = {name: getattr(state, name) for name in SchedulerState.__slots__}
+    if row is None:
+        turn.add(tables.Scheduler(no=1, **values))
+    else:
+        row.sqlmodel_update(values)
 
 
 def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
@@ -68,5 +107,5 @@ def read(session: Session, now: datetime, suspect_s: float) -> FarmState:
         counts(session, silent_before),
         agents.states(session),
         device_states.device_states(session, now, silent_before),
-        scheduler_state.read(session),
+        read_scheduler(session),
     )

@@ -148,7 +148,7 @@ class Turn(Session):
         attempts before them.
         """
         wanted = {name for name in attempt_ids if (Attempt, name) not in self._rows}
-        for chunk in _chunks(wanted):
+        for chunk in chunks(wanted):
             # Rows that the query does not find are remembered as missing, and not queried again.
             self._rows.update({(model, name): None for model in (Attempt, Result) for name in chunk})
             found: Any = self.exec(_ATTEMPTS, params={"names": chunk})
@@ -162,7 +162,7 @@ class Turn(Session):
     def load_cells(self, cell_ids: Iterable[str]) -> None:
         """Load cells that are about to start, each with its campaign, its model and its attempts."""
         wanted = set(cell_ids)
-        for chunk in _chunks(wanted):
+        for chunk in chunks(wanted):
             for cell, campaign, model, tries in self.exec(_CELLS, params={"names": chunk}):
                 self._keep(cell, campaign, model)
                 if tries == 0:
@@ -172,7 +172,7 @@ class Turn(Session):
     def load_devices(self, device_ids: Iterable[str]) -> None:
         """Load devices, in the order of their ids."""
         wanted = {name for name in device_ids if (Device, name) not in self._rows}
-        for chunk in _chunks(wanted):
+        for chunk in chunks(wanted):
             query = select(Device).where(col(Device.device_id).in_(chunk)).order_by(col(Device.device_id))
             locked = query.with_for_update().execution_options(populate_existing=True)
             found = {row.device_id: row for row in self.exec(locked)}
@@ -180,7 +180,7 @@ class Turn(Session):
 
     def load_history(self, cell_ids: Iterable[str]) -> None:
         """Load every attempt at these cells."""
-        for chunk in _chunks({cell_id for cell_id in cell_ids if cell_id not in self._history}):
+        for chunk in chunks({cell_id for cell_id in cell_ids if cell_id not in self._history}):
             grouped: dict[str, list[Attempt]] = defaultdict(list)
             for row in self.exec(select(Attempt).where(col(Attempt.cell_id).in_(chunk))):
                 grouped[row.cell_id].append(row)
@@ -263,7 +263,7 @@ def _required(row: Row | None, what: str, key: object) -> Row:
     return row
 
 
-def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the sorted names, at most `_CHUNK` at a time."""
+def chunks(names: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the names, sorted, at most `_CHUNK` at a time."""
     ordered = sorted(names)
     return (ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -16,7 +16,7 @@ from agent.wire.messages import JobResult, Reason, ReasonCode, Status
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.devices.devices import environment_of, note_reported, record_environment
-from orchestrator.db.engine.turn import Turn
+from orchestrator.db.engine.turn import Turn, chunks
 from orchestrator.policy.blocks import unfinished
 from orchestrator.policy.fingerprint import Environments, Ingredients, digest, fingerprint
 from orchestrator.policy.lifecycle import CellState
@@ -24,12 +24,6 @@ from orchestrator.policy.matrix import CellSpec
 from orchestrator.policy.preview import Duration, KnownResult, PastResults
 from orchestrator.results.events import ResultStored
 from orchestrator.results.grading import grade_of_result
-
-_CHUNK: Final = 500
-"""The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
-32,766 parameters that SQLite takes.
-"""
-
 
 _ENDED_EARLY: Final = '"stopped":"cancelled"'
 """What the JSON of a result has that ended early."""
@@ -52,9 +46,9 @@ def past_results(session: Session, specs: Iterable[CellSpec], environments: Envi
     }
     return PastResults(
         by_fingerprint=_newest_by(
-            session, col(tables.Result.fingerprint), sorted(fingerprint(*pair) for pair in measured)
+            session, col(tables.Result.fingerprint), {fingerprint(*pair) for pair in measured}
         ),
-        by_series=_newest_by(session, col(tables.Result.series), sorted({series for series, _ in measured})),
+        by_series=_newest_by(session, col(tables.Result.series), {series for series, _ in measured}),
         by_names=_newest_by_names(session, {spec.model for spec in runnable}),
         durations=_durations(session, {spec.delegate_kind for spec in runnable}),
     )
@@ -89,27 +83,22 @@ def _durations(session: Session, kinds: Iterable[str]) -> dict[str, list[Duratio
 
 def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
     """Return the attempts among these whose results are stored."""
-    wanted = sorted(attempt_ids)
-    found: set[str] = set()
-    for start in range(0, len(wanted), _CHUNK):
-        chunk = col(tables.Result.attempt_id).in_(wanted[start : start + _CHUNK])
-        found.update(session.exec(select(tables.Result.attempt_id).where(chunk)))
-    return found
+    name = col(tables.Result.attempt_id)
+    return {one for chunk in chunks(attempt_ids) for one in session.exec(select(name).where(name.in_(chunk)))}
 
 
 def known_by_fingerprint(session: Session, wanted: Iterable[str]) -> Mapping[str, KnownResult]:
     """Return the newest counted result with each of these fingerprints."""
-    return _newest_by(session, col(tables.Result.fingerprint), sorted(wanted))
+    return _newest_by(session, col(tables.Result.fingerprint), wanted)
 
 
-def _newest_by(session: Session, column: Any, values: Sequence[str]) -> dict[str, KnownResult]:
+def _newest_by(session: Session, column: Any, values: Iterable[str]) -> dict[str, KnownResult]:
     """Return the newest counted result for each value of a column.
 
     Usually no result exists, and that is checked first: one seek in place of a grouped join.
     """
     found: dict[str, KnownResult] = {}
-    for start in range(0, len(values), _CHUNK):
-        chunk = values[start : start + _CHUNK]
+    for chunk in chunks(values):
         if session.connection().execute(_any_counted(column), {"values": chunk}).first() is None:
             continue
         counted = (col(tables.Result.counted), column.in_(chunk))
@@ -129,9 +118,8 @@ def _any_counted(column: Any) -> Any:
 
 def _newest_by_names(session: Session, models: Iterable[str]) -> dict[tuple[str, str, str], KnownResult]:
     """Return the newest counted result by model, delegate and device, whatever was measured."""
-    names = sorted(models)
     found = {}
-    for start in range(0, len(names), _CHUNK):
+    for chunk in chunks(models):
         newest = (
             select(
                 tables.Cell.model,
@@ -140,7 +128,7 @@ def _newest_by_names(session: Session, models: Iterable[str]) -> dict[tuple[str,
                 func.max(tables.Result.received_at).label("at"),
             )
             .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
-            .where(col(tables.Result.counted), col(tables.Cell.model).in_(names[start : start + _CHUNK]))
+            .where(col(tables.Result.counted), col(tables.Cell.model).in_(chunk))
             .group_by(col(tables.Cell.model), col(tables.Cell.delegate), col(tables.Result.device_id))
             .subquery()
         )

@@ -18,6 +18,7 @@ from agent.wire.messages import Reason, ReasonCode
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
+from orchestrator.db.engine.turn import chunks
 from orchestrator.errors import UsageError
 from orchestrator.manifest.labels import has_label
 from orchestrator.policy.lifecycle import OPEN, CellState
@@ -29,11 +30,6 @@ _MOST_NAMED: Final = 8
 
 LABEL: Final = "label:"
 """Begins a reference to a campaign by its label. No name of a campaign has a colon."""
-
-_CHUNK: Final = 500
-"""The most keys in one query. Chosen: few round trips for the largest campaign, and far below the
-32,766 parameters that SQLite takes.
-"""
 
 
 def campaigns(session: Session) -> list[CampaignRecord]:
@@ -221,8 +217,7 @@ def cells_by_id(session: Session, cell_ids: Sequence[str]) -> list[CellRecord]:
     )
     found: dict[str, CellRecord] = {}
     with collector_paused():
-        for start in range(0, len(cell_ids), _CHUNK):
-            chunk = list(cell_ids[start : start + _CHUNK])
+        for chunk in chunks(cell_ids):
             tries = _attempts(session, chunk)
             for cell, campaign, size_bytes, result in _joined(session, chunk):
                 found[cell.cell_id] = _cell_record(
@@ -240,14 +235,6 @@ class _Facts:
     environments: Mapping[str, Mapping[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """Name and id of a cell's campaign, for the cell's record."""
-
-    name: str
-    campaign_id: str
-
-
 def device_noises(session: Session) -> dict[str, DeviceNoise]:
     """By how much equal things differ on each device, of those where that was measured."""
     rows = session.exec(select(tables.Device.device_id, tables.Device.noise))
@@ -256,7 +243,8 @@ def device_noises(session: Session) -> dict[str, DeviceNoise]:
 
 def _joined(
     session: Session, cell_ids: Sequence[str]
-) -> Iterator[tuple[tables.Cell, _Named, int, tables.Result | None]]:
+) -> Iterator[tuple[tables.Cell, tuple[str, str], int, tables.Result | None]]:
+    """Yield cells with name and id of the campaign, size of the model, and the result that each shows."""
     # Not the whole campaign: every row would decode its lists of all models and delegates.
     rows = session.exec(
         select(tables.Cell, tables.Model.size_bytes, tables.Result)
@@ -266,17 +254,15 @@ def _joined(
     ).all()
     numbers = {cell.campaign_no for cell, _, _ in rows}
     campaigns = select(tables.Campaign.no, tables.Campaign.name, tables.Campaign.campaign_id)
-    named = {
-        no: _Named(name, campaign_id)
-        for no, name, campaign_id in session.exec(campaigns.where(col(tables.Campaign.no).in_(numbers)))
-    }
+    found = session.exec(campaigns.where(col(tables.Campaign.no).in_(numbers)))
+    named = {no: (name, campaign_id) for no, name, campaign_id in found}
     for cell, size_bytes, result in rows:
         yield cell, named[cell.campaign_no], size_bytes, result
 
 
 def _cell_record(
     cell: tables.Cell,
-    campaign: _Named,
+    campaign: tuple[str, str],
     size_bytes: int,
     result: tables.Result | None,
     facts: _Facts,
@@ -287,8 +273,8 @@ def _cell_record(
     device = (cell.device_id if result is None else result.device_id) or cell.target
     return CellRecord(
         cell_id=cell.cell_id,
-        campaign=campaign.name,
-        campaign_id=campaign.campaign_id,
+        campaign=campaign[0],
+        campaign_id=campaign[1],
         model=cell.model,
         model_sha256=cell.model_sha256,
         model_bytes=size_bytes,

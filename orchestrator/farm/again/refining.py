@@ -20,16 +20,16 @@ from orchestrator.endpoint.client import host_of_files
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.rerunning import no_host
 from orchestrator.farm.again.steering import require_own
-from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.one_machine import PresentDevices
 from orchestrator.farm.local.quota import NO_LIMIT, Quota
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.policy.blocks import Refining, require_target
 from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.lifecycle import CellState
 from orchestrator.policy.rights import User
+from orchestrator.results.grading import Vague, vague_cells
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import Baselines, stored_ratio
-from orchestrator.results.vagueness import Vague, vague_cells
 from orchestrator.sources.store import Store
 
 

@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.db.campaigns import farm_state as open_cells
+from orchestrator.db.campaigns import farm_state
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import User
@@ -35,7 +35,7 @@ class Quota:
 
     def waiting(self, turn: Turn) -> int:
         """Count the user's waiting cells; 0 if no limit applies."""
-        return 0 if self._user is None else open_cells.waiting_of(turn, self._user.name)
+        return 0 if self._user is None else farm_state.waiting_of(turn, self._user.name)
 
     def require(self, waiting: int, new: int, what: str) -> None:
         """Raise `UsageError` where `what` adds so many `new` cells that more would wait than may."""

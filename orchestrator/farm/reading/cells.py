@@ -15,9 +15,8 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import events
-from orchestrator.db.campaigns import farm_state as open_cells
-from orchestrator.db.campaigns import manifests, scheduler_state
-from orchestrator.db.campaigns.scheduler_state import NO_BROKER, STOPPED, SchedulerState
+from orchestrator.db.campaigns import farm_state, manifests
+from orchestrator.db.campaigns.farm_state import NO_BROKER, STOPPED, SchedulerState
 from orchestrator.db.cells import running_attempts, waiting
 from orchestrator.db.cells.running_attempts import Output
 from orchestrator.db.devices import agents
@@ -187,10 +186,10 @@ class Reading:
         now = utc_now()
         suspect = now - timedelta(seconds=self.lab.times.suspect_s)
         with self.database.read() as session:
-            cells = open_cells.counts(session, suspect)
+            cells = farm_state.counts(session, suspect)
             known = tuple(agents.states(session))
             states = [d.state for d in device_states.device_states(session, now, self._silent_before(now))]
-            state = scheduler_state.read(session)
+            state = farm_state.read_scheduler(session)
         unscheduled = why_unscheduled(self.home, self.lab, state, now)
         return Overview(
             cells=cells,
@@ -208,7 +207,7 @@ class Reading:
         now = utc_now()
         with self.database.read() as session:
             cell_id = cell_words.find_cell_by(session, words)
-            unscheduled = why_unscheduled(self.home, self.lab, scheduler_state.read(session), now)
+            unscheduled = why_unscheduled(self.home, self.lab, farm_state.read_scheduler(session), now)
             facts = waiting.cell_facts(session, cell_id, now, self._silent_before(now), unscheduled)
         return explain(facts, now)
 
@@ -219,7 +218,7 @@ class Reading:
         now = utc_now()
         silent = self._silent_before(now)
         with self.database.read() as session:
-            unscheduled = why_unscheduled(self.home, self.lab, scheduler_state.read(session), now)
+            unscheduled = why_unscheduled(self.home, self.lab, farm_state.read_scheduler(session), now)
             number = records.find_campaign(session, ref).no or 0
             return [
                 (what, explain(waiting.cell_facts(session, cell_id, now, silent, unscheduled), now))

@@ -19,7 +19,7 @@ from orchestrator.db.engine.sessions import RefusedError
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refinements
 from orchestrator.farm.again.steering import Steering
-from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.one_machine import PresentDevices
 from orchestrator.farm.opening import Farm
 from orchestrator.farm.reading.cells import Reading
 from orchestrator.farm.submit.requests import Requests

@@ -21,10 +21,9 @@ from orchestrator.farm.opening import Farm
 from orchestrator.farm.reading.cells import read_samples
 from orchestrator.farm.remote.calls import CALLS
 from orchestrator.farm.submit.campaign_events import CampaignEvents
-from orchestrator.farm.submit.requests import Placed, Request, SentFile, SentInput, SentModel
-from orchestrator.farm.submit.submission import Submitted
+from orchestrator.farm.submit.requests import Request, SentFile, SentInput, SentModel
+from orchestrator.farm.submit.submission import Order, Submitted
 from orchestrator.manifest.campaign import Campaign
-from orchestrator.policy.preview import CellPreview
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
 from orchestrator.sources import StoredModel
@@ -184,23 +183,6 @@ class RemoteReading(RemotePart):
         return CampaignEvents(partial(self.news, campaign_id), since)
 
 
-@dataclass(slots=True)
-class RemoteOrder:
-    """An order over HTTP: `Order`'s face. `preview`: the farm's plan for each cell; after `submit`, its
-    stored one.
-    """
-
-    client: UserClient
-    request: Request
-    preview: tuple[CellPreview, ...]
-
-    def submit(self) -> Submitted:
-        """Store the campaign on the farm, which has its files by now. Raises `FarmError`."""
-        placed: Placed = asked(self.client, "requests.place", self.request)
-        self.preview = placed.cells
-        return placed.submitted
-
-
 @dataclass(frozen=True, slots=True)
 class RemoteSubmission:
     """The submission part over HTTP: `Submission`'s face."""
@@ -208,8 +190,10 @@ class RemoteSubmission:
     client: UserClient
     store: Store
 
-    def order(self, campaign: Campaign, models: Sequence[StoredModel], *, force: bool = False) -> RemoteOrder:
-        """Let the farm plan it, before any file is sent. Raises `UsageError`, `UnreachableError`."""
+    def order(self, campaign: Campaign, models: Sequence[StoredModel], *, force: bool = False) -> Order:
+        """Let the farm plan it, before any file is sent; it is placed once the farm has its files. Raises
+        `UsageError`, `UnreachableError`.
+        """
         if campaign.written is None:
             raise UsageError(f"campaign {campaign.name!r} has no document that the farm could read")
         data = {m.id: m.plan.labelled for m in campaign.models if m.plan.labelled is not None}
@@ -232,7 +216,8 @@ class RemoteSubmission:
             written.document, written.file, tuple(sent), written.delegates, written.only, campaign.priority,
             force, devices=written.devices, level=written.level, labels=dict(campaign.labels),
         )  # fmt: skip
-        return RemoteOrder(self.client, request, asked(self.client, "requests.preview", request))
+        preview = asked(self.client, "requests.preview", request)
+        return Order(preview, partial(asked, self.client, "requests.place", request))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,13 @@ from agent.wire.service_manager import ServiceManager
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.campaigns.scheduler_state import BROKER_DOWN, BROKER_UP, STOPPED, SchedulerState, write
+from orchestrator.db.campaigns.farm_state import (
+    BROKER_DOWN,
+    BROKER_UP,
+    STOPPED,
+    SchedulerState,
+    write_scheduler,
+)
 from orchestrator.db.engine.sessions import Database
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
@@ -145,7 +151,7 @@ class Server:
 
     def _record(self, state: SchedulerState) -> None:
         with self.database.write() as turn:
-            write(turn, state)
+            write_scheduler(turn, state)
         self._state = state
 
     def _wait(self, why: str) -> None:

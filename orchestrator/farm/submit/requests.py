@@ -14,7 +14,7 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import require_budget
 from orchestrator.errors import UsageError
-from orchestrator.farm.submit.submission import Submission, SubmissionPlan, Submitted
+from orchestrator.farm.submit.submission import Placed, Submission, SubmissionPlan
 from orchestrator.manifest.campaign import Campaign, ModelEntry
 from orchestrator.manifest.labels import check_labels
 from orchestrator.manifest.load import parse_manifest
@@ -89,14 +89,6 @@ class Request:
     devices: tuple[str, ...] = ()
     level: str | None = None
     labels: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A campaign that was stored, with what is done with each of its cells."""
-
-    submitted: Submitted
-    cells: tuple[CellPreview, ...]
 
 
 @dataclass(frozen=True, slots=True)

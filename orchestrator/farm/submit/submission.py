@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import past as past_results
 from orchestrator.db.scheduling import assignments
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.one_machine import PresentDevices
 from orchestrator.farm.local.quota import NO_LIMIT, Quota, account
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.fingerprint import Environments
@@ -48,20 +48,27 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """A campaign that was stored, with what is done with each of its cells."""
+
+    submitted: Submitted
+    cells: tuple[CellPreview, ...]
+
+
+@dataclass(slots=True)
 class Order:
-    """A planned campaign that can be submitted as it was shown."""
+    """A planned campaign that can be submitted, here or over HTTP. `preview`: the plan for each cell; once it
+    is submitted, as it was stored. `place` stores it, and raises as `Submission.submit`.
+    """
 
-    submission: Submission
-    plan: SubmissionPlan
-
-    @property
-    def preview(self) -> tuple[CellPreview, ...]:
-        """The part of each cell that is shown to people."""
-        return self.plan.preview
+    preview: tuple[CellPreview, ...]
+    place: Callable[[], Placed]
 
     def submit(self) -> Submitted:
-        """Store the plan. Raises as `Submission.submit`."""
-        return self.submission.submit(self.plan)
+        """Store the plan."""
+        placed = self.place()
+        self.preview = placed.cells
+        return placed.submitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,8 @@ class Submission:
 
     def order(self, campaign: Campaign, models: Iterable[ModelFile], *, force: bool = False) -> Order:
         """Plan a campaign, to be shown and submitted. Raises as `plan`."""
-        return Order(self, self.plan(campaign, models, force=force))
+        plan = self.plan(campaign, models, force=force)
+        return Order(plan.preview, lambda: Placed(self.submit(plan), plan.preview))
 
     def plan(self, campaign: Campaign, models: Iterable[ModelFile], *, force: bool = False) -> SubmissionPlan:
         """Decide every cell: run, reuse, or why neither. Stores nothing.

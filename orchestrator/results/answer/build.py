@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from orchestrator.results.answer import entries, headline
 from orchestrator.results.answer.entries import ON_CPU, Answer, Column, Key, Placed
-from orchestrator.results.answer.headline import title_of
-from orchestrator.results.answer.legend import legend, noted
+from orchestrator.results.answer.headline import legend, noted, title_of
 from orchestrator.results.format import visible
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50, leading

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from orchestrator.results.answer.entries import Answer, Column, Entry, Title
+from orchestrator.results.format import counted
 
 _MARKS = {"Mn", "Me", "Cf"}
 """Categories of characters that are drawn over the one before, or not at all."""
@@ -92,8 +93,7 @@ def lines(answer: Answer, columns: int) -> list[str]:
     left_out = len(answer.columns) - len(drawn.groups)
     legend = answer.legend
     if left_out:
-        plural = "" if left_out == 1 else "s"
-        legend = (*legend, f"+{left_out} column{plural}: COLUMNS={_wide_enough(answer)} or -v")
+        legend = (*legend, f"+{counted(left_out, 'column')}: COLUMNS={_wide_enough(answer)} or -v")
     head = [_first_line(answer.title, columns), *(_sentence(one, columns) for one in answer.sentences)]
     foot = [*_flowing(legend, columns), *(cut_end(note, columns) for note in answer.notes)]
     body = [""] + [cut_end(line, columns) for line in drawn.lines()] if answer.models else []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.against import compared, found
 from orchestrator.cli.budgets import Undecided, conclude, read
+from orchestrator.cli.changes import compared_with, earlier_of
 from orchestrator.config.home import FarmHome
 from orchestrator.db.campaigns import campaigns
 from orchestrator.db.scheduling import ingest
@@ -57,15 +57,15 @@ def test_the_earlier_campaign_is_the_newest_of_the_name_that_has_ended(
     farm: Farm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for ref in ("latest", "nightly"):
-        earlier = found(farm, against(ref))
+        earlier = earlier_of(farm, against(ref))
         assert earlier is not None
         assert earlier.name == "nightly"
-    assert found(farm, against("nightly", "another")) is not None
-    assert found(farm, replace(NIGHTLY, against=None)) is None
-    assert found(farm, against("latest", "open")) is None
+    assert earlier_of(farm, against("nightly", "another")) is not None
+    assert earlier_of(farm, replace(NIGHTLY, against=None)) is None
+    assert earlier_of(farm, against("latest", "open")) is None
     assert "no campaign open has ended before this one" in capsys.readouterr().err
     with pytest.raises(UsageError, match="no campaign 'weekly'"):
-        found(farm, against("weekly"))
+        earlier_of(farm, against("weekly"))
 
 
 def slower(cell: CellRecord, factor: float) -> CellRecord:
@@ -84,7 +84,7 @@ def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
     farm: Farm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    earlier = found(farm, NIGHTLY)
+    earlier = earlier_of(farm, NIGHTLY)
     assert earlier is not None
     (before,) = farm.reading.cells(earlier.campaign_id)
     budgets = read(["ratio>=0.95"], NIGHTLY.against)
@@ -92,7 +92,7 @@ def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
     monkeypatch.setattr(type(farm.reading), "cells", lambda *_: base)
     for factor, outcome, code in ((1.0, "met", 0), (1 / 0.95, "open", 5), (1.2, "exceeded", 3)):
         now = [slower(before, factor + 1e-9)]
-        report = compared(farm, earlier, now, as_json=False)
+        report = compared_with(farm, earlier, now, as_json=False)
         assert conclude("nightly", now, budgets, tmp_path / "farm.xml", 0, report) == code
         said = capsys.readouterr()
         assert f"against campaign {earlier.campaign_id} (nightly, " in said.out

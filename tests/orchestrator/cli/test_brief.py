@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.wire.measurement import Delegation, Fallback
-from orchestrator.cli.details import brief
+from orchestrator.cli.show import brief
 from tests.orchestrator.results.answered import failed, measured, wrong
 
 TEN = (

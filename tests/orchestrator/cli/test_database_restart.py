@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agent.wire.messages import AgentHello
-from orchestrator.db.campaigns import scheduler_state
-from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.campaigns import farm_state
+from orchestrator.db.campaigns.farm_state import BROKER_UP, SchedulerState
 from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
@@ -91,5 +91,5 @@ def join(url: str) -> None:
     with database.write() as turn:
         hello = AgentHello(agent_id="rack-1", host="rack-1", version="0", devices=(device,))
         devices.record_hello(turn, hello, now, sole=False)
-        scheduler_state.write(turn, SchedulerState("lab", 1, now, now, BROKER_UP, "", ""))
+        farm_state.write_scheduler(turn, SchedulerState("lab", 1, now, now, BROKER_UP, "", ""))
     database.close()

@@ -12,7 +12,7 @@ import termios
 import pytest
 
 from orchestrator.cli import output
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.show import cell_text
 from tests.orchestrator.cli.records import cell, partly
 
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07\u202eb\u200bc\x00[red]d[/red]"

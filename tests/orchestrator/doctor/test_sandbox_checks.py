@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.doctor.sandbox import sandbox_checks
+from orchestrator.doctor.check import sandbox_checks
 from tests.orchestrator.asked import CPU, GPU, POCL
 
 

@@ -17,7 +17,7 @@ from orchestrator.db.campaigns.manifests import manifest
 from orchestrator.db.campaigns.retention import forget
 from orchestrator.db.engine.sessions import Database
 from orchestrator.farm import Farm
-from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.one_machine import PresentDevices
 from orchestrator.farm.submit.running import Running
 from orchestrator.farm.submit.submission import Submission
 from orchestrator.manifest.campaign import Written

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import migrate
-from orchestrator.db.campaigns import scheduler_state
-from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.campaigns import farm_state
+from orchestrator.db.campaigns.farm_state import BROKER_UP, SchedulerState
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.farm import Farm
@@ -40,6 +40,6 @@ def test_only_the_server_brings_a_labs_database_up_to_date(
 def test_a_farm_of_one_machine_does_not_schedule_on_a_labs_database(tmp_path: Path) -> None:
     home, now = FarmHome(tmp_path), datetime.now(UTC)
     with Farm.open(home, lab=LAB) as farm, farm.database.write() as session:
-        scheduler_state.write(session, SchedulerState("server-1", 1, now, now, BROKER_UP, "", "store"))
+        farm_state.write_scheduler(session, SchedulerState("server-1", 1, now, now, BROKER_UP, "", "store"))
     with pytest.raises(UsageError, match=r"a lab, scheduled on server-1: set FARM_BROKER_URL"):
         Farm.open(home)

@@ -21,7 +21,7 @@ from orchestrator.db.scheduling import ingest
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm import Farm
 from orchestrator.farm.again.steering import Steering
-from orchestrator.farm.local.present_devices import PresentDevices
+from orchestrator.farm.local.one_machine import PresentDevices
 from orchestrator.farm.submit import submission
 from orchestrator.farm.submit.running import Running
 from orchestrator.farm.submit.submission import Submission

@@ -29,8 +29,7 @@ from orchestrator.db.migrate import migrate
 from orchestrator.db.scheduling import ingest
 from orchestrator.errors import FarmError
 from orchestrator.maintenance import prune as prune_module
-from orchestrator.maintenance.backup import backup
-from orchestrator.maintenance.check import check
+from orchestrator.maintenance.check import backup, check
 from orchestrator.maintenance.prune import Keep, prune, to_prune
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store

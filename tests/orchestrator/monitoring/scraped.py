@@ -10,8 +10,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.wire.messages import ReasonCode, Status
-from orchestrator.db.campaigns import scheduler_state
-from orchestrator.db.campaigns.scheduler_state import BROKER_UP, SchedulerState
+from orchestrator.db.campaigns import farm_state
+from orchestrator.db.campaigns.farm_state import BROKER_UP, SchedulerState
 from orchestrator.db.devices import agents
 from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import asked
@@ -67,4 +67,4 @@ def work(endpoint: Endpoint) -> None:
         ingest.apply(turn, result(failed, Status.FAILED, ReasonCode.DEVICE_LOST), now)
         agents.note_undelivered(turn, "embedded", now - timedelta(minutes=10))
         agents.note_dropped(turn, "embedded", now)
-        scheduler_state.write(turn, SchedulerState("h", 1, now, now, BROKER_UP, "", "s"))
+        farm_state.write_scheduler(turn, SchedulerState("h", 1, now, now, BROKER_UP, "", "s"))

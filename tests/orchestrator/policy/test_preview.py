@@ -33,7 +33,7 @@ def test_a_finished_cell_is_reused_and_named(database):
     measure_all(database)
     (plan,) = planned(database, asked())
     assert plan.action == "reuse"
-    assert plan.reused_from == cells(database)[0].cell_id
+    assert plan.preview.reused_from == cells(database)[0].cell_id
     assert plan.eta_s == 0
 
 
@@ -80,7 +80,7 @@ def test_a_new_version_of_one_delegate_measures_its_cells_again_and_no_others(da
         with database.write() as session:
             message = result(job, environment=before.environment_of(cell.delegate))
             ingest.apply(session, message, datetime.now(UTC))
-    decided = {plan.delegate: (plan.action, plan.why) for plan in planned(database, campaign, [after])}
+    decided = {plan.spec.delegate: (plan.action, plan.why) for plan in planned(database, campaign, [after])}
     assert decided["cpu"] == ("run", "runtime 1 → 2")
     assert decided["litert"][0] == "reuse"
 
@@ -138,7 +138,7 @@ def test_a_result_of_another_device_is_not_reused(database):
     stock(database, campaign, [POCL])
     measure_all(database, [POCL])
     plans = planned(database, campaign, [POCL, GPU])
-    assert [(p.device, p.action) for p in plans] == [("pocl-0", "reuse"), ("gpu-0", "run")]
+    assert [(p.spec.target, p.action) for p in plans] == [("pocl-0", "reuse"), ("gpu-0", "run")]
 
 
 def test_a_reused_cell_ends_as_the_original_did(database):

@@ -14,8 +14,8 @@ import pytest
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Latency
 from agent.wire.messages import Reason, ReasonCode
-from orchestrator.cli.details import cell_text
 from orchestrator.cli.outcome import comparison_table
+from orchestrator.cli.show import cell_text
 from orchestrator.results import metrics
 from orchestrator.results.export import (
     FIRST_COLUMNS,

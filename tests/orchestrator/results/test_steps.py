@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agent.wire.measurement import Steps
 from agent.wire.plan import MeasurePlan
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.show import cell_text
 from orchestrator.farm.again.reproduction import measure_block
 from orchestrator.manifest.plans import plan
 from orchestrator.results.export import result_json, results_csv

@@ -11,7 +11,7 @@ import pytest
 
 from agent.wire.measurement import Sustained, SustainedSlice
 from agent.wire.plan import MeasurePlan
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.show import cell_text
 from orchestrator.farm.again.reproduction import measure_block
 from orchestrator.manifest.plans import plan, soft_limit_s
 from orchestrator.policy.preview import expected_s

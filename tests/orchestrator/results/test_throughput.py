@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.wire.measurement import Throughput
 from agent.wire.plan import MeasurePlan, ThroughputPlan
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.show import cell_text
 from orchestrator.farm.again.reproduction import measure_block
 from orchestrator.manifest.plans import plan, soft_limit_s
 from orchestrator.policy.preview import expected_s

@@ -10,8 +10,8 @@ import pytest
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
 from agent.wire.plan import MeasurePlan
+from orchestrator.results.grading import Beyond, Vague, seen_once, vague_cells
 from orchestrator.results.records import AttemptRecord, CellRecord
-from orchestrator.results.vagueness import Beyond, Vague, seen_once, vague_cells
 from tests.orchestrator.cli.records import cell
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent.wire.measurement import BlockFigure, Quality, Ratio, baseline_id
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.show import cell_text
 from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.scheduling import ingest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.details import cell_text
+from orchestrator.cli.show import cell_text
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from tests.orchestrator.site.reading import read_page
