@@ -31,10 +31,11 @@ from orchestrator.manifest.campaign import (
 from orchestrator.manifest.delegates import expand
 from orchestrator.manifest.document import compose, read_bytes
 from orchestrator.manifest.keys import written
+from orchestrator.manifest.measure_keys import Measure
 from orchestrator.manifest.places import Places
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problem, Problems, suggestion
-from orchestrator.manifest.schema import Accuracy, Defaults, Input, Manifest, Measure, Model, Readable
+from orchestrator.manifest.schema import Accuracy, Defaults, Input, Manifest, Model, Readable
 
 _PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
 

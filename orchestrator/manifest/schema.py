@@ -6,24 +6,18 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import yaml
-from pydantic import GetJsonSchemaHandler, field_validator, model_validator
-from pydantic_core import CoreSchema
+from pydantic import field_validator, model_validator
 
 from agent.wire.bounded import (
-    MAX_BLOCKS,
-    MAX_IN_FLIGHT,
     MAX_INPUT_SETS,
     MAX_INPUTS,
     MAX_OUTPUTS,
-    MAX_ROUNDS,
-    MAX_SLICE_RUNS,
-    MAX_SLICE_SECONDS,
-    MAX_STEPS,
 )
 from agent.wire.plan import LOWER_IS_BETTER, LabelledMetric
-from orchestrator.manifest.campaign import HIGHEST_PRIORITY, LEAST_TARGET
+from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 from orchestrator.manifest.delegates import DelegateForm, WrittenDelegate
 from orchestrator.manifest.keys import LATER, Entries, Items, Keys, OneOrMany, key, required
+from orchestrator.manifest.measure_keys import Measure
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.manifest.problems import suggestion
 from orchestrator.manifest.values import (
@@ -31,7 +25,6 @@ from orchestrator.manifest.values import (
     Duration,
     JsonSchema,
     Number,
-    Share,
     Text,
     ValueType,
     Whole,
@@ -45,22 +38,6 @@ MAX_MODELS: Final = 2000
 MAX_RULES: Final = 1000
 """The most device selectors, devices of one class, and exclusion rules. Chosen; each rule is tried on each
 cell."""
-
-_MOST_WARMUP_RUNS: Final = 1_000_000
-"""The largest count of warm-up runs. Chosen; each one's time is kept with the result."""
-
-_MOST_SECONDS: Final = 86_400
-"""The longest warm-up or sustained pass of one process, in seconds: a day. Chosen; nothing else can use the
-device meanwhile."""
-
-_SHORTEST_SUSTAINED_MIN: Final = 0.02
-"""The shortest sustained pass in minutes, about a second. Chosen for trials; heat needs minutes to show."""
-
-_LEAST_THROUGHPUT_S: Final = 0.1
-"""The shortest throughput pass in seconds. Chosen for trials; a shorter one would count too few runs."""
-
-_MOST_THROUGHPUT_S: Final = 600
-"""The longest throughput pass in seconds. Chosen: what minutes of work do to a machine, `sustained` shows."""
 
 LARGEST_INT32: Final = 2**31 - 1
 """The largest size of a dimension: a shape is a vector of int32 in a `.tflite` file."""
@@ -133,109 +110,7 @@ _Https: TypeAlias = Annotated[
 ]
 _Sha256: TypeAlias = Annotated[str, Text(r"[0-9a-f]{64}", _SHA256_RULE, numeric=True)]
 _Source: TypeAlias = Annotated[str, Text()]
-_BlockCount: Final = Whole(1, MAX_BLOCKS)
 _Seconds: TypeAlias = Annotated[float, Duration()]
-
-
-class BlockBounds(Keys):
-    """`{min: 3, max: 6}`, or `6` for exactly so many."""
-
-    min: Annotated[int, _BlockCount] | None = key("Blocks of each cell, at least.")
-    max: Annotated[int, _BlockCount] | None = key(
-        "Blocks of each cell, at most, where its target is not reached before."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_one_number(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            _BlockCount.read(value)
-            return {"min": value, "max": value}
-        return value
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        bounds = handler.resolve_ref_schema(handler(core))
-        del bounds["description"]
-        return {"anyOf": [_BlockCount.schema(), bounds]}
-
-
-class Slice(Keys):
-    """The part of a round that one delegate has."""
-
-    min_runs: Annotated[int, Whole(1, MAX_SLICE_RUNS)] | None = key("Timed runs of a slice, at least.")
-    seconds: Annotated[float, Number(0, MAX_SLICE_SECONDS)] | None = key(
-        "Seconds of timed runs of a slice, about."
-    )
-
-
-class Warmup(Keys):
-    """Runs of a process before those that are timed."""
-
-    runs: Annotated[int, Whole(0, _MOST_WARMUP_RUNS)] | None = key(
-        "Runs before the first that is timed, at least."
-    )
-    min_seconds: Annotated[float, Number(0, _MOST_SECONDS)] | None = key("Seconds of warm-up runs, at least.")
-
-
-class Sustained(Keys):
-    """A pass without a pause."""
-
-    minutes: Annotated[float, Number(_SHORTEST_SUSTAINED_MIN, _MOST_SECONDS / 60)] = required(
-        "How long one further process invokes the model without a pause."
-    )
-
-
-class Throughput(Keys):
-    """A pass with several runs in flight."""
-
-    in_flight: Annotated[int, Whole(1, MAX_IN_FLIGHT)] = required(
-        "Runs that are started and not yet ended at any time; 1: one after another."
-    )
-    seconds: Annotated[float, Number(_LEAST_THROUGHPUT_S, _MOST_THROUGHPUT_S)] = required(
-        "How long one further process keeps so many in flight."
-    )
-
-
-class Measure(Keys):
-    """Counts that replace those of the level, and passes beside it."""
-
-    refused: ClassVar[Mapping[str, str]] = {
-        "timing": LATER,
-        "processes": "was replaced; write `blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process",
-        "timed": "was replaced; write `rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take "
-        "turns by slices",
-        "target_ci": "was replaced; write `target: 5%`",
-        "batch": "does not belong here; a batch of 8 is the shape of an input, "
-        "`inputs: {NAME: {shape: [8, ...]}}`; samples per second are 8 times `throughput.per_second`",
-    }
-
-    blocks: BlockBounds | None = key(
-        "Fresh processes of each cell: a count, or the least and the most of them."
-    )
-    target: Annotated[float, Share(LEAST_TARGET, 1)] | None = key(
-        "Half width of the 95 % interval, as a share, at which a cell has blocks enough."
-    )
-    rounds: Annotated[int, Whole(1, MAX_ROUNDS)] | None = key(
-        "Rounds of a block, in each of which every delegate is timed for a slice."
-    )
-    slice: Slice | None = key("How long a delegate is timed before the next one takes its turn.")
-    warmup: Warmup | None = key("How long a process runs the model before it is timed.")
-    steps: Annotated[int, Whole(2, MAX_STEPS)] | None = key(
-        "Steps of a sequence, from a fresh state on, that one further process times of a stateful model."
-    )
-    tunings: Annotated[int, _BlockCount] | None = key(
-        "Tunings over which the blocks are spread, where the delegate chooses by timing."
-    )
-    sustained: Sustained | None = key(
-        "A pass that shows whether the model becomes slower as the machine warms up."
-    )
-    throughput: Throughput | None = key(
-        "A pass that counts the runs finished in a second while several are in flight."
-    )
-    profile: (
-        Annotated[Literal["none", "ops", "kernels"], Choice(("none", "ops", "kernels"), "profile")] | None
-    ) = key("A pass that times each operator by itself, or each kernel too.")
 
 
 class Limits(Keys):

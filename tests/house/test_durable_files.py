@@ -17,6 +17,8 @@ PLAIN = {
     "agent/machine/sensors/recording.py": "a file of the attempt's folder, hashed by who reads it",
     "agent/processes/cgroup.py": "files of the kernel",
     "agent/processes/oom.py": "files of the kernel",
+    "agent/processes/sandbox/survey.py": "a trial, in a folder that is deleted behind it",
+    "agent/processes/sandbox/view.py": "a map of the kernel, and empty files on which others are mounted",
     "agent/processes/supervisor.py": "the log of a runner",
     "orchestrator/cli/budgets.py": "--junit FILE, made anew by each call",
     "orchestrator/cli/devices.py": "a model in a temporary folder",

@@ -7,7 +7,6 @@ of this machine, of which a lab may have others.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +73,7 @@ def _asked(path: Path, delegate: DelegateEntry) -> Explained:
     try:
         ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
             command,
-            env=for_agent(os.environ),
+            env=for_agent(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_LIMIT_S,
