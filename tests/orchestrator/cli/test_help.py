@@ -62,7 +62,7 @@ def test_the_version_is_one_line(shell: Shell) -> None:
 
 def test_a_word_of_the_same_meaning_leads_to_the_verb(shell: Shell) -> None:
     known = {*COMMANDS.values(), ("model", "info"), ("model", "plan"), ("model", "profile")}
-    known |= {("model", "prime"), ("model", "diff"), ("bench",)}
+    known |= {("model", "prime"), ("model", "diff"), ("model", "eval"), ("bench",)}
     assert {tuple(verb.split()) for verb in SYNONYMS.values()} <= known
     ran = shell.farm("measure", "my.tflite")
     assert (ran.code, ran.out) == (2, "")
