@@ -20,17 +20,21 @@ from agent.wire.credentials import write_secret
 from agent.wire.reference import ReferenceRecord
 from orchestrator import cli
 from orchestrator.cli import output
+from orchestrator.config.clock import utc_now
 from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint import user_client
 from orchestrator.errors import FarmError
 from orchestrator.maintenance.check import backup
 from orchestrator.sources import pypi
 from orchestrator.sources.store import Store, StoredFile
+from orchestrator.trust import revocations
 from orchestrator.trust.farm_key_file import farm_key
+from orchestrator.trust.users import Users
 from runtime.delegates.gpu.keep.cache import open_cache
 from runtime.measure.reference import Reference, ReferenceKind, save_reference
 from tests import needs
 from tests.faults.disks import fill, small_disk
+from tests.orchestrator.stocked import new_database
 
 CONTENT = os.urandom(100_000)
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -94,6 +98,13 @@ def a_kept_program(disk: Path, _: Path) -> Write:
     return write
 
 
+def a_revocation(disk: Path, outside: Path) -> Write:
+    database = new_database(outside)
+    Users(database).add("eve")
+    Users(database).revoke("eve")
+    return lambda: revocations.reconcile(database, disk, utc_now())
+
+
 def outputs(disk: Path, _: Path) -> Write:
     made = Reference(ReferenceKind.CPU, "cpu", (), ((np.ones(1000, np.float32),),))
     return lambda: save_reference(disk / "reference.npz", made)
@@ -118,6 +129,7 @@ WRITERS: dict[str, Callable[[Path, Path], Write]] = {
         lambda: pypi.remember(Store(disk), "key", StoredFile(SHA, 1))
     ),
     "orchestrator/sources/store.py": a_model,
+    "orchestrator/trust/revocations.py": a_revocation,
     "orchestrator/trust/farm_key_file.py": lambda disk, _: lambda: farm_key(disk),
     "runtime/delegates/gpu/keep/cache.py": a_kept_program,
     "runtime/measure/reference.py": outputs,
