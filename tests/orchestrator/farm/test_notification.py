@@ -216,7 +216,15 @@ def test_the_message_says_what_ended_how() -> None:
     earlier = compare_runs(by_names([before]), by_names([after]))
     judged = judge_budgets([after], [read_budget("p50<=1ms"), read_budget("p50<=5ms")])
     campaign = CampaignRecord(
-        "demo-1", "demo", datetime.now(UTC), "quick", None, "0" * 64, ("net",), ("cpu",), {"branch": "main"}
+        campaign_id="demo-1",
+        name="demo",
+        submitted_at=datetime.now(UTC),
+        level="quick",
+        baseline=None,
+        manifest_sha256="0" * 64,
+        models=("net",),
+        delegates=("cpu",),
+        labels={"branch": "main"},
     )
     told = json.loads(message(campaign, [after], judged, earlier, 3, "https://example.org/farm/"))
     assert told == {
