@@ -17,10 +17,12 @@ from runtime.evaluation import (
     inference_diff,
     launchers,
     object_detection,
+    performance_options,
 )
 
 TOOLS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "benchmark_model": benchmark_model.main,
+    "benchmark_model_performance_options": performance_options.main,
     "coco_object_detection_run_eval": object_detection.main,
     "image_classification_run_eval": image_classification.main,
     "inference_diff": inference_diff.main,

@@ -66,6 +66,9 @@ ELSEWHERE = {
     "farm show iris gpu --profile text": "tests/orchestrator/cli/test_submit.py",
     "farm model eval *": "tests/runtime/tools/test_model_eval.py",
     "python -m runtime.evaluation *_run_eval *": "tests/runtime/evaluation/test_run_eval.py",
+    "python -m runtime.evaluation benchmark_model_performance_options *": (
+        "tests/runtime/evaluation/test_performance_options.py"
+    ),
     "python -m runtime.evaluation benchmark_model *": "tests/runtime/evaluation/test_benchmark_model.py",
     "python -m runtime.evaluation install *": "tests/runtime/evaluation/test_benchmark_model.py",
     "python -m runtime.evaluation inference_diff*": "tests/runtime/tools/test_model_diff.py",
