@@ -25,9 +25,7 @@ _PROGRESS_S: Final = 5.0
 
 def evaluate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The variants of a network.")],
-    data: Annotated[
-        Path, typer.Option(help="Pictures in a folder, .tar or .zip; or arrays in a .npz.", exists=True)
-    ],
+    data: Annotated[Path, typer.Option(help="Pictures in a folder, .tar or .zip; or arrays in a .npz.")],
     truth: Annotated[
         Path | None,
         typer.Option(
