@@ -16,6 +16,7 @@ WRITERS = {
     "aa": "benchmarks/campaign.py",
     "ab_sleep": "benchmarks/ab_sleep.py",
     "attack": "tests/attack/conftest.py",
+    "benchmark_model": "benchmarks/benchmark_model.py",
     "channel_counts": "benchmarks/channel_counts.py",
     "cpu_runtime": "benchmarks/cpu_runtime.py",
     "dishonesty": "tests/agent/runner/test_honesty.py",

@@ -58,7 +58,7 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     # Further processes, which everybody need not wait for here.
     asked = {
         "gpu": {
-            "sustained_s": 0.4,
+            "sustained_s": 1.5,
             "throughput": ThroughputPlan(in_flight=3, seconds=0.2),
             "profile": "kernels",
         },
@@ -113,7 +113,7 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     sustained = found.sustained
     assert (sustained is None) == (delegate != "gpu"), "only where it is asked for"
     if sustained is not None:
-        assert (sustained.seconds, sustained.note, sustained.slices[0].from_s) == (0.4, "", 0.0)
+        assert (sustained.seconds, sustained.note, sustained.slices[0].from_s) == (1.5, "", 0.0)
         start, end = sustained.slices[0].p50_ms, sustained.slices[-1].p50_ms
         assert sustained.end_over_start == pytest.approx(end / start)
         unread = any(part.clock_mhz is None for part in sustained.slices)

@@ -78,7 +78,7 @@ PROMISES = (
         "What has no kernel runs on the CPU with equal results; the warning never raises.",
         (
             FALLBACK + "test_an_operator_in_the_middle_runs_on_the_cpu_with_litert_s_warning",
-            FALLBACK + "test_operators_without_results_stay_on_the_cpu",
+            FALLBACK + "test_operators_without_results_are_the_border_of_a_partition",
             COST + "test_a_small_group_that_cuts_a_large_partition_up_stays_on_the_cpu",
         ),
     ),
