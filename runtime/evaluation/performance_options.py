@@ -8,7 +8,6 @@ the first that fails. Here a setting that fails is told, and the others go on.
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -25,7 +24,7 @@ import typer
 from runtime.errors import FarmRuntimeError
 from runtime.evaluation.benchmark_model import USAGE
 from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, parse, usage
-from runtime.tools.model_diff.worker import ENVIRONMENT
+from runtime.tools.model_diff.worker import listed_environment
 
 _NAME: Final = "benchmark_model_performance_options"
 _BANNER: Final = "Summary of All Runs w/ Different Performance Options"
@@ -139,10 +138,9 @@ def _ended(run: Run, flags: Flags) -> Ended:
         result = Path(folder) / "result.json"
         own = (*_given(run, flags), *run.flags, f"--result_file_path={result}")
         command = [sys.executable, "-P", "-m", "runtime.evaluation", "benchmark_model", *own]
-        environment = {key: os.environ[key] for key in ENVIRONMENT if key in os.environ}
         last = None
         with subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            command, env=listed_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:

@@ -33,7 +33,7 @@ _LIMIT_S: Final = 1800
 """Seconds that one request may take. Chosen: LiteRT's reference kernels need minutes for the largest
 networks."""
 
-ENVIRONMENT: Final = (
+_ENVIRONMENT: Final = (
     "PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES",
     "FARM_CACHE_DIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "CUDA_CACHE_PATH", "NEO_CACHE_DIR",
     "MESA_SHADER_CACHE_DIR",
@@ -41,6 +41,11 @@ ENVIRONMENT: Final = (
 """Variables that a worker gets: programs, folders, where drivers of devices are and keep programs."""
 
 _INPUTS, _OUTPUTS, _WORDS = "inputs.npz", "outputs.npz", "stderr"
+
+
+def listed_environment() -> dict[str, str]:
+    """Return the environment of a process that runs a model for a tool: the listed variables that are set."""
+    return {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
 
 
 class WorkerError(FarmRuntimeError):
@@ -68,11 +73,10 @@ class _WorkerModel:
         self._kind = setting.kind
         self._home = tempfile.TemporaryDirectory(prefix="diff-")
         self._folder = Path(self._home.name)
-        environment = {key: os.environ[key] for key in ENVIRONMENT if key in os.environ}
         with (self._folder / _WORDS).open("wb") as words:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
                 [sys.executable, "-P", "-m", __name__, str(self._folder)],
-                env=environment,
+                env=listed_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=words,

@@ -24,7 +24,7 @@ from runtime.measure.accuracy.evaluating import Evaluated, Told, evaluate
 from runtime.measure.loading import Opener
 from runtime.tools.model_diff.running import Setting
 from runtime.tools.model_diff.summaries import Summary
-from runtime.tools.model_diff.worker import ENVIRONMENT
+from runtime.tools.model_diff.worker import listed_environment
 
 _STEP_S: Final = 0.5
 """Seconds between two lines of progress. Chosen: finer, and they cost more than a small model's run."""
@@ -64,11 +64,10 @@ def run_pass(
         "answers": str(answers.resolve()),
         "identity": dict(identity),
     }
-    environment = {key: os.environ[key] for key in ENVIRONMENT if key in os.environ}
     with tempfile.TemporaryFile() as words:
         with subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
             [sys.executable, "-P", "-m", __name__],
-            env=environment,
+            env=listed_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,
