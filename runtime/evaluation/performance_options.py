@@ -94,10 +94,13 @@ def runs_of(flags: Flags) -> list[Run]:
     """Return the settings that the flag `perf_options_list` names, in the order in which they run.
 
     Raises:
-        FlagError: an unknown option, one that this machine cannot have, `none` beside others, or no model.
+        FlagError: an unknown option, one that this machine cannot have, `none` beside others, no model, or a
+            single file for the results of all runs.
     """
     if not flags.text("graph"):
         raise FlagError("--graph=FILE is missing")
+    if flags.text("result_file_path"):
+        raise FlagError("--result_file_path has room for one run; call benchmark_model with one setting")
     names = [name.strip() for name in flags.text("perf_options_list").split(",")]
     for name in names:
         if name in _ABSENT:

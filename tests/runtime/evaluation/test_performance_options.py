@@ -78,6 +78,7 @@ def test_the_fastest_stands_first_and_a_failed_one_last():
         "none_beside_others": (["--perf_options_list=none,cpu"], "leave the others out"),
         "absent": (["--perf_options_list=nnapi"], "nnapi is not offered"),
         "unknown": (["--perf_options_list=cpus"], "no option 'cpus'"),
+        "one_file_for_all": (["--result_file_path=a.pb"], "room for one run"),
         "no_model": (["--graph="], "--graph=FILE is missing"),
     }.values(),
 )
