@@ -28,6 +28,7 @@ from runtime.errors import InvocationError, ModelError, ModelFormatError, OutOfM
 from runtime.interpreter.bound_buffers import BoundBuffer, BoundBuffers
 from runtime.interpreter.details import accepted, check_resize, operator_details, tensor_details
 from runtime.interpreter.slots import slots_of
+from runtime.interpreter.state import SubgraphState, subgraph_state
 from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
 from runtime.ops.support.registry import CustomRegistrar, custom_operator
@@ -154,6 +155,13 @@ class Interpreter:
         if not self._primary.is_ready:
             raise RuntimeError("Invoke called on model that is not ready.")
         self._bound.run(self._primary, _run)
+
+    def state(self) -> SubgraphState:
+        """Return where the tensors of the primary subgraph lie, and which node runs each operator.
+
+        Raises `RuntimeError` before `allocate_tensors`.
+        """
+        return subgraph_state(self._primary)
 
     def profile(self, rounds: int = 10) -> ModelProfile:
         """Run the primary subgraph on the inputs as they are, and time each kernel and operator.

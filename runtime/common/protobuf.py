@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 _VARINT, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
 """Wire types of protocol buffers."""
@@ -11,6 +12,11 @@ _VARINT, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
 def integer(number: int, value: int) -> bytes:
     """Return a field that holds an integer of at least 0."""
     return _key(number, _VARINT) + _varint(value)
+
+
+def integers(number: int, values: Iterable[int]) -> bytes:
+    """Return a field that holds integers of at least 0, packed."""
+    return message(number, b"".join(map(_varint, values)))
 
 
 def real32(number: int, value: float) -> bytes:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-
 from runtime.common.litert_statistics import Statistics
 from runtime.delegates.base import Array, CountsMemory
 from runtime.errors import FarmRuntimeError
-from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo, parse, usage
+from runtime.evaluation.calls import run_tool, write
+from runtime.evaluation.files import example, graph_file
+from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo
 from runtime.evaluation.inputs import InputSettings
 from runtime.evaluation.loop import NS_PER_US, Pace, StopRule, run_loop
 from runtime.evaluation.messages import result_message
@@ -26,21 +26,26 @@ from runtime.evaluation.report import (
     delegate_line,
     document,
     phase_line,
+    samples_document,
     signature_lines,
     summary_lines,
 )
+from runtime.evaluation.state import Widths, runtime_details, state_lines
 from runtime.measure.loading import NotDelegatedError, Opened, Opener
 from runtime.measure.memory import peak_bytes, reset_peak
 from runtime.model.reader import load_model
 from runtime.tools.model_info.source import readable_model
 
-USAGE: Final = 2
-"""Exit code of a wrong call or a file that cannot be used, as everywhere in the farm."""
-
 _TITLES: Final = {"gpu": "GPU", "litert": "XNNPACK"}
 """LiteRT's names of delegates in its lines; others have their own."""
 
-Write = Callable[[str], None]
+_OF_OPERATORS: Final = (
+    "enable_op_profiling",
+    "print_preinvoke_state",
+    "print_postinvoke_state",
+    "export_model_runtime_info",
+)
+"""Flags that ask for what only this interpreter knows of a model, and delegates that take operators of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,37 +85,24 @@ class Choice:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the tool on the words of a command line, by default this process's; return its exit code."""
-    given = list(sys.argv[1:] if words is None else words)
-    table = benchmark_flags()
-
-    def write(line: str) -> None:
-        typer.echo("".join(c if c.isprintable() or c == "\t" else "?" for c in line))
-
-    if any(word in {"--help", "-h", "--help=true"} for word in given):
-        write("usage: benchmark_model --graph=FILE [--NAME=VALUE…]")
-        for line in usage(table):
-            write(line)
-        return 0 if "-h" in given or "--help" in given else 1
-    try:
-        benchmark(parse(given, table), write)
-    except OSError as error:
-        typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
-        return USAGE
-    except FarmRuntimeError as error:
-        typer.echo(f"error: {error}", err=True)
-        return USAGE
-    return 0
+    return run_tool("benchmark_model", "graph", benchmark_flags(), words, benchmark)
 
 
-def benchmark(flags: Flags, write: Write) -> None:
-    """Measure one model and write LiteRT's lines. Raises the runtime's errors and `OSError`."""
+def benchmark(flags: Flags) -> None:
+    """Measure one model and print LiteRT's lines. Raises the runtime's errors and `OSError`."""
     if not flags.text("graph"):
         raise FlagError("--graph=FILE is missing")
-    file = Path(flags.text("graph"))
     if flags.is_set("enable_op_profiling"):
         profile_mode(flags)
+    if flags.is_set("export_model_runtime_info") and not flags.text("model_runtime_info_output_file"):
+        raise FlagError("--export_model_runtime_info=true needs --model_runtime_info_output_file=PATH")
     for line in echo(flags, benchmark_flags()):
         write(line)
+    with graph_file(flags.text("graph")) as file:
+        _run_signature(flags, file)
+
+
+def _run_signature(flags: Flags, file: Path) -> None:
     signatures = [one.key for one in load_model(file).signatures]
     if flags.is_set("list_signatures"):
         for line in signature_lines(signatures):
@@ -121,7 +113,7 @@ def benchmark(flags: Flags, write: Write) -> None:
         write(f"Using signature: {key}")
     # A model of one signature is run as it is: its graph is the first one, by the names of its tensors.
     with readable_model(file, key if len(signatures) > 1 else None) as (path, _):
-        _benchmark(flags, str(path), file, write)
+        _benchmark(flags, str(path), file)
 
 
 def _signature(wanted: str, signatures: Sequence[str]) -> str:
@@ -134,19 +126,20 @@ def _signature(wanted: str, signatures: Sequence[str]) -> str:
     return signatures[0] if signatures else ""
 
 
-def _benchmark(flags: Flags, graph: str, file: Path, write: Write) -> None:
+def _benchmark(flags: Flags, graph: str, file: Path) -> None:
     """Measure the first graph of a file; `file` is what the user named."""
     settings, choice = InputSettings.of(flags), Choice.of(flags)
     size = file.stat().st_size
     # Its imports are the tool's own, and no part of the model's start.
     opener = Opener.prepare(choice.kind, choice.options)
-    if flags.is_set("enable_op_profiling") and hasattr(opener.factory, "load"):
-        raise FlagError(f"--enable_op_profiling=true: {choice.kind} runs whole models and tells no operators")
+    for name in _OF_OPERATORS:
+        if flags.is_set(name) and hasattr(opener.factory, "load"):
+            raise FlagError(f"--{name}=true: {choice.kind} runs whole models and tells no operators")
     before = peak_bytes()
     has_peak = flags.is_set("report_peak_memory_footprint") and reset_peak()
     before = min(before, peak_bytes()) if has_peak else before
     started = time.perf_counter_ns()
-    opened = _open(opener, graph, choice, settings, flags, write)
+    opened = _open(opener, graph, choice, settings, flags)
     init_us = (time.perf_counter_ns() - started) // NS_PER_US
     init_bytes = max(0, peak_bytes() - before)
     write(f"The input model file size (MB): {size / MB:g}")
@@ -154,7 +147,9 @@ def _benchmark(flags: Flags, graph: str, file: Path, write: Write) -> None:
     model: Any = opened.model
     details = model.get_input_details()
     values = settings.values(details)
-    warmup, regular = _phases(flags, model, [int(d["index"]) for d in details], values, write)
+    _write_state(flags, model, "print_preinvoke_state")
+    warmup, regular = _phases(flags, model, [int(d["index"]) for d in details], values)
+    _write_state(flags, model, "print_postinvoke_state")
     delegate: object = opened.delegate
     found = Timings(
         init_us=init_us,
@@ -170,13 +165,11 @@ def _benchmark(flags: Flags, graph: str, file: Path, write: Write) -> None:
     for line in summary_lines(found):
         write(line)
     if flags.is_set("enable_op_profiling") and not flags.is_set("dry_run"):
-        write_profile(flags, graph, choice.kind, choice.options, settings.ranged_rules(details), write)
+        write_profile(flags, graph, choice.kind, choice.options, settings.ranged_rules(details))
     _write_files(flags, model, found)
 
 
-def _open(
-    opener: Opener, graph: str, choice: Choice, settings: InputSettings, flags: Flags, write: Write
-) -> Opened:
+def _open(opener: Opener, graph: str, choice: Choice, settings: InputSettings, flags: Flags) -> Opened:
     """Open the model; the interpreter alone runs one of which the delegate takes nothing, as in LiteRT."""
     title = _TITLES.get(choice.kind, choice.kind)
     refused: NotDelegatedError | None = None
@@ -202,7 +195,7 @@ def _open(
 
 
 def _phases(
-    flags: Flags, model: Any, indices: Sequence[int], values: Sequence[Array], write: Write
+    flags: Flags, model: Any, indices: Sequence[int], values: Sequence[Array]
 ) -> tuple[Statistics, Statistics]:
     def prepare() -> None:
         for index, value in zip(indices, values, strict=True):
@@ -220,16 +213,30 @@ def _phases(
     return found[0], found[1]
 
 
+def _write_state(flags: Flags, model: Any, flag: str) -> None:
+    if flags.is_set(flag):
+        parts = ("tensor_name", "tensor_type", "alloc_type")
+        widths = Widths(*(flags.integer(f"{part}_display_length") for part in parts))
+        for line in state_lines(model.state(), len(model.model.subgraphs), widths):
+            write(line)
+
+
 def _write_files(flags: Flags, model: Any, found: Timings) -> None:
+    if flags.is_set("export_model_runtime_info"):
+        details = runtime_details(Path(flags.text("graph")).name, model.state())
+        Path(flags.text("model_runtime_info_output_file")).write_bytes(details)
     if flags.text("result_file_path"):
         path, name = Path(flags.text("result_file_path")), flags.text("benchmark_name")
         if path.suffix == ".json":
-            path.write_text(json.dumps(document(name, found), indent=1) + "\n", encoding="utf-8")
+            whole = document(name, found) | samples_document(found)
+            path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         else:
             path.write_bytes(result_message(document(name, found)))
+    outputs = [(str(d["name"]), model.get_tensor(d["index"])) for d in model.get_output_details()]
     if flags.text("output_filepath"):
-        arrays = [model.get_tensor(detail["index"]) for detail in model.get_output_details()]
-        Path(flags.text("output_filepath")).write_bytes(b"".join(array.tobytes() for array in arrays))
+        Path(flags.text("output_filepath")).write_bytes(b"".join(array.tobytes() for _, array in outputs))
+    if flags.text("output_proto_filepath"):
+        Path(flags.text("output_proto_filepath")).write_bytes(example(outputs))
 
 
 if __name__ == "__main__":

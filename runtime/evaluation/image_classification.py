@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runtime.common.protobuf import message, real32
 from runtime.evaluation.flags import FlagError, Flags
-from runtime.evaluation.run_eval import Lines, flags_of, required, run_tool, stage_metrics
+from runtime.evaluation.run_eval import Lines, required, run_eval, stage_metrics
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.scores import scores
@@ -19,8 +19,7 @@ _METRICS = 4
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the tool; return its exit code: 0, or 2 for a wrong call or a file that cannot be used."""
-    table = flags_of("image_classification")
-    return run_tool("image_classification_run_eval", table, words, _data, _report)
+    return run_eval("image_classification_run_eval", words, _data, _report)
 
 
 def _data(flags: Flags) -> Data:

@@ -10,11 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
-from runtime.evaluation.flags import FlagError, Flags, parse, usage
+from runtime.evaluation.calls import run_tool, write
+from runtime.evaluation.flags import FlagError, Flags
 from runtime.evaluation.run_eval import flags_of, required, setting_of
-from runtime.tools.calls import clear_errors, visible
+from runtime.tools.calls import clear_errors
 from runtime.tools.model_diff.comparing import Request, difference
 from runtime.tools.model_diff.metrics import evaluation_metrics
 from runtime.tools.model_diff.printed import litert_lines
@@ -25,18 +24,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the tool on the words of a command line, by default this process's; return its exit code: 0, or 2
     for a wrong call or a model that cannot be run.
     """
-    given, table = list(sys.argv[1:] if words is None else words), flags_of("inference_diff")
-    if any(word in {"--help", "-h"} for word in given):
-        typer.echo("usage: inference_diff --model_file=FILE [--NAME=VALUE…]")
-        for line in usage(table):
-            typer.echo(line)
-        return 0
-    try:
-        with clear_errors():
-            _compare(parse(given, table))
-    except typer.Exit as end:
-        return end.exit_code
-    return 0
+    return run_tool("inference_diff", "model_file", flags_of("inference_diff"), words, _compare)
 
 
 def _compare(flags: Flags) -> None:
@@ -48,7 +36,7 @@ def _compare(flags: Flags) -> None:
         request = Request(setting_of(flags), "litert", flags.integer("num_runs"), 0, {})
         found = difference(model, path, request)
         for line in litert_lines(found):
-            typer.echo(visible(line))
+            write(line)
         if flags.text("output_file_path"):
             Path(flags.text("output_file_path")).write_bytes(evaluation_metrics(found))
 

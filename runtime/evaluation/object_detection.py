@@ -8,7 +8,7 @@ from itertools import chain
 
 from runtime.common.protobuf import message, real32
 from runtime.evaluation.flags import Flags
-from runtime.evaluation.run_eval import Lines, flags_of, required, run_tool, stage_metrics
+from runtime.evaluation.run_eval import Lines, required, run_eval, stage_metrics
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.average_precision import OVERLAPS
 from runtime.measure.accuracy.data import Data
@@ -22,8 +22,7 @@ _METRICS = 7
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the tool; return its exit code: 0, or 2 for a wrong call or a file that cannot be used."""
-    table = flags_of("object_detection")
-    return run_tool("coco_object_detection_run_eval", table, words, _data, _report)
+    return run_eval("coco_object_detection_run_eval", words, _data, _report)
 
 
 def _data(flags: Flags) -> Data:

@@ -21,9 +21,8 @@ from typing import Final
 
 import typer
 
-from runtime.errors import FarmRuntimeError
-from runtime.evaluation.benchmark_model import USAGE
-from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, parse, usage
+from runtime.evaluation.calls import run_tool, write
+from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table
 from runtime.tools.model_diff.worker import listed_environment
 
 _NAME: Final = "benchmark_model_performance_options"
@@ -72,21 +71,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
     It is 0, 1 where a run failed, or 2 for a wrong call.
     """
-    given = list(sys.argv[1:] if words is None else words)
-    if any(word in {"--help", "-h"} for word in given):
-        typer.echo(f"usage: {_NAME} --graph=FILE [--perf_options_list=cpu,gpu] [--NAME=VALUE…]")
-        for line in usage(performance_flags()):
-            typer.echo(line)
-        return 0
-    try:
-        flags = parse(given, performance_flags())
-        runs = runs_of(flags)
-    except FarmRuntimeError as error:
-        typer.echo(f"error: {error}", err=True)
-        return USAGE
-    ended = list(_all(runs, flags))
+    return run_tool(_NAME, "graph", performance_flags(), words, _run_all)
+
+
+def _run_all(flags: Flags) -> int:
+    ended = list(_all(runs_of(flags), flags))
     for line in summary(ended):
-        typer.echo(line)
+        write(line)
     return 1 if any(run.line is None for run in ended) else 0
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from runtime.common.profile import written
+from runtime.evaluation.calls import write
 from runtime.evaluation.flags import FlagError, Flags
 from runtime.evaluation.messages import profile_message
 from runtime.measure.inputs import InputRule
@@ -24,7 +25,6 @@ def write_profile(
     kind: str,
     options: Mapping[str, Any],
     rules: Mapping[str, InputRule],
-    write: Callable[[str], None],
 ) -> None:
     """Profile the model once more and write what the flags ask for, by default to the tool's output.
 

@@ -106,6 +106,19 @@ def _status_lines() -> Iterator[str]:
     yield f"+ RssFile + RssShmem : {shared // 1024} MB"
 
 
+def samples_document(found: Timings) -> dict[str, Any]:
+    """Return what LiteRT's result leaves out: the time of every run, and how its figures follow from them."""
+    return {
+        "samples_us": {"warmup": list(found.warmup.samples), "regular": list(found.regular.samples)},
+        "definitions": {
+            "stddev_ms": "the population's standard deviation, cut to whole microseconds",
+            "median_ms, p5_ms, p95_ms": "the element at floor(n * p / 100) of the n sorted times of runs",
+            "first_inference_ms": "the first run of the warm-up",
+            "model_throughput_in_mb_per_sec": "bytes of the inputs of a run over avg_ms",
+        },
+    }
+
+
 def document(name: str, found: Timings) -> dict[str, Any]:
     """Return LiteRT's `BenchmarkResult` by its names of fields."""
     regular, warmup = found.regular, found.warmup

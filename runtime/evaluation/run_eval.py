@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -11,9 +10,9 @@ from pathlib import Path
 import typer
 
 from runtime.common.protobuf import integer, message
-from runtime.errors import FarmRuntimeError
-from runtime.evaluation.benchmark_model import USAGE, Choice
-from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, parse, usage
+from runtime.evaluation.benchmark_model import Choice
+from runtime.evaluation.calls import run_tool, write
+from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table
 from runtime.measure.accuracy.data import Data
 from runtime.tools.model_diff.metrics import latency
 from runtime.tools.model_diff.running import Setting
@@ -35,31 +34,20 @@ def flags_of(tool: str) -> Mapping[str, Flag]:
     return {**own, **{name: shared[name] for name in delegates}}
 
 
-def run_tool(
-    name: str,
-    table: Mapping[str, Flag],
+def run_eval(
+    command: str,
     words: Sequence[str] | None,
     data_of: Callable[[Flags], Data],
     report: Report,
 ) -> int:
     """Run a tool on the words of a command line, by default this process's; return its exit code."""
-    given = list(sys.argv[1:] if words is None else words)
-    if any(word in {"--help", "-h"} for word in given):
-        typer.echo(f"usage: {name} --model_file=FILE [--NAME=VALUE…]")
-        for line in usage(table):
-            typer.echo(line)
-        return 0
-    try:
-        flags = parse(given, table)
+    table = flags_of(command.removeprefix("coco_").removesuffix("_run_eval"))
+
+    def work(flags: Flags) -> None:
         for line in _evaluated(flags, data_of(flags), report):
-            typer.echo("".join(c if c.isprintable() else "?" for c in line))
-    except OSError as error:
-        typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
-        return USAGE
-    except FarmRuntimeError as error:
-        typer.echo(f"error: {error}", err=True)
-        return USAGE
-    return 0
+            write(line)
+
+    return run_tool(command, "model_file", table, words, work)
 
 
 def required(flags: Flags, name: str) -> Path:

@@ -114,7 +114,7 @@ class Execution:
         budget.reserve(arena.size)
         self._compiled: list[CompiledPartition] = []
         self._after: _Continuation | None = None
-        self._steps = tuple(steps)
+        self.steps = tuple(steps)
         self._runs: list[Kernel] = []
         self._profiles: list[Callable[[], Sequence[KernelTime]] | None] = []
         self._device_times: list[Callable[[], DeviceTime | NotTold] | None] = []
@@ -230,14 +230,14 @@ class Execution:
         except (FarmRuntimeError, MemoryError):
             raise
         except Exception as error:
-            operator = self._steps[position].operator
+            operator = self.steps[position].operator
             if operator is None:
                 raise
             raise unsupported(operator, unforeseen(error)) from error
 
     def _timed(self, position: int, times: list[StepTime]) -> Kernel:
         """Return a kernel that runs a step and appends its time to `times`."""
-        step, run, profile = self._steps[position], self._runs[position], self._profiles[position]
+        step, run, profile = self.steps[position], self._runs[position], self._profiles[position]
         inner = (step.operator,) if step.partition is None else step.partition.operators
         operators = (*step.before, *inner, *step.behind)
         indices = tuple(operator.index for operator in operators if operator is not None)
@@ -275,11 +275,11 @@ class Execution:
 
     def whole(self) -> tuple[CompiledPartition, Step] | None:
         """Return the only partition and its step, if there is nothing else to run; else None."""
-        if self.values.pending or len(self._steps) != 1 or len(self._compiled) != 1:
+        if self.values.pending or len(self.steps) != 1 or len(self._compiled) != 1:
             return None
-        if self._steps[0].before or self._steps[0].behind or self.values.assumed:
+        if self.steps[0].before or self.steps[0].behind or self.values.assumed:
             return None
-        return self._compiled[0], self._steps[0]
+        return self._compiled[0], self.steps[0]
 
     def close(self) -> None:
         """Release the delegates' memory and the kernels, whose closures would keep all arrays alive."""

@@ -23,7 +23,7 @@ from runtime.evaluation.report import delegate_line
 from runtime.evaluation.verb import bench_verb
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.api.test_interpreter_api import two_signatures
-from tests.runtime.models import Arg, Out, one_operator
+from tests.runtime.models import Arg, Builder, Out, one_operator
 
 QUICK = ("--num_runs=3", "--min_secs=0", "--warmup_min_secs=0")
 STATISTICS = (
@@ -112,6 +112,17 @@ BAD = {
         ["--graph=G", "--enable_op_profiling=true", "--op_profiling_output_mode=proto"],
         "needs --op_profiling_output_file",
     ),
+    "state of a whole model": (
+        ["--graph=G", "--use_xnnpack=true", "--print_preinvoke_state=true"],
+        "litert runs whole models",
+    ),
+    "file of what runs where": (
+        ["--graph=G", "--export_model_runtime_info=true"],
+        "needs --model_runtime_info_output_file",
+    ),
+    "no file": (["--graph=/nowhere/m.tflite"], "/nowhere/m.tflite: No such file"),
+    "form of a descriptor": (["--graph=fd:3"], "not of the form fd:NUMBER:OFFSET:SIZE"),
+    "closed descriptor": (["--graph=fd:9999:0:9"], "Bad file descriptor"),
     "signature": (["--graph=G", "--signature_to_run_for=x"], "choose one of the model's signatures: none"),
 }
 
@@ -191,6 +202,11 @@ def test_values_of_a_file_are_run_and_the_result_is_written(graph, tmp_path, cap
     assert np.frombuffer(out.read_bytes(), np.float32).tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
     found = json.loads(result.read_text())
     assert found["misc_metrics"]["num_runs"] == 3
+    # Its figures follow from the samples beside them.
+    runs, times = found["samples_us"]["regular"], found["latency_metrics"]
+    assert (len(runs), times["avg_ms"]) == (3, pytest.approx(sum(runs) / 3000))
+    assert (times["median_ms"], times["p95_ms"]) == (sorted(runs)[1] / 1000, sorted(runs)[2] / 1000)
+    assert times["stddev_ms"] == int(np.std(runs)) / 1000
     assert found["memory_metrics"]["peak_mem_mb"] > 0
     assert "Memory status at the end of exeution:" in capsys.readouterr().out
 
@@ -280,6 +296,82 @@ def test_an_operator_profile_in_all_three_forms(graph, tmp_path, capsys, kind):
     assert (operator.node_type, operator.times_called, operator.run_order) == ("RELU", 1, 0)
     assert operator.name == "[t1]:0"
     assert bool(found.runtime_profile.delegate_profiles) == (kind == "gpu")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_the_state_is_printed_and_what_ran_where_is_litert_s_message(tmp_path, capsys, kind):
+    from ai_edge_litert import (
+        model_runtime_info_pb2,
+        profiling_info_pb2,  # noqa: F401  # the other imports it
+    )
+
+    b = Builder()
+    x, y, z = b.input(np.float32, (1, 4)), b.tensor(np.float32, (1, 4)), b.tensor(np.float32, (1, 4))
+    b.operator(Op.ADD, [x, b.constant(np.ones(4, np.float32))], [y])
+    b.operator(Op.RELU, [y], [z])
+    graph, details = tmp_path / "two.tflite", tmp_path / "details.pb"
+    graph.write_bytes(b.write([z]))
+    words = ["--print_preinvoke_state=true", "--tensor_name_display_length=1"]
+    words += ["--export_model_runtime_info=true", f"--model_runtime_info_output_file={details}"]
+    assert main([f"--graph={graph}", *QUICK, *DELEGATED[kind][0], *words]) == 0
+    text = capsys.readouterr().out
+    assert "Interpreter has 1 subgraphs.\n" in text
+    assert "1 Inputs: [0] -> 16B (0.00MB)\n" in text
+    rows = re.findall(
+        r"^Tensor (\d+) +t +kTfLiteFloat32 +(kTfLite\w+) +(\d+) / .* \[(-?\d+), -?\d+\)$", text, re.MULTILINE
+    )
+    assert len(rows) == 4
+    assert {kind for _, kind, _, _ in rows} >= {"kTfLiteMmapRo", "kTfLiteArenaRw"}
+    found = model_runtime_info_pb2.ModelRuntimeDetails.FromString(details.read_bytes())
+    (subgraph,) = found.subgraphs
+    assert (found.model_name, subgraph.subgraph_type) == ("two.tflite", 1)
+    edges = {edge.id: (edge.allocation_type, str(edge.size)) for edge in subgraph.edges}
+    assert edges == {int(index): (kind, size) for index, kind, size, _ in rows}
+    assert [edge.data_type for edge in subgraph.edges] == [1] * 4
+    if kind == "cpu":
+        assert "Node 1 Operator RELU (not delegated)\n" in text
+        assert [node.type for node in subgraph.nodes] == ["ADD", "RELU"]
+        assert list(subgraph.execution_plan) == [0, 1]
+    else:
+        assert "Node 1 Operator RELU (delegated by node 2)\n" in text
+        assert [node.delegated_to_node_id for node in subgraph.nodes[:2]] == [2, 2]
+        assert list(subgraph.nodes[2].delegate_node_details.tflite_node_ids_replaced) == [0, 1]
+        assert list(subgraph.execution_plan) == [2]
+        # What lies between the two operators is on the device alone.
+        assert "kTfLiteMemNone" in {kind for kind, _ in edges.values()}
+
+
+def test_a_part_of_an_open_file_is_run_and_its_outputs_are_an_example(graph, tmp_path, capsys):
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    packed, values, out = tmp_path / "packed", tmp_path / "in.raw", tmp_path / "out.pb"
+    model = graph.read_bytes()
+    packed.write_bytes(b"before" + model + b"behind")
+    values.write_bytes(np.arange(-4, 4, dtype=np.float32).tobytes())
+    with packed.open("rb") as file:
+        words = [f"--graph=fd:{file.fileno()}:6:{len(model)}", f"--input_layer_value_files=t0:{values}"]
+        assert main([*words, *QUICK, f"--output_proto_filepath={out}"]) == 0
+        assert main([f"--graph=fd:{file.fileno()}:7:{len(model) + 6}"]) == 2
+    assert f"the file has {len(model) + 12} bytes" in capsys.readouterr().err
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="e", syntax="proto3")
+    shapes = {
+        "Floats": [("value", 1, "FLOAT", 3)], "Feature": [("float_list", 2, "Floats", 1)],
+        "Entry": [("key", 1, "STRING", 1), ("value", 2, "Feature", 1)],
+        "Features": [("feature", 1, "Entry", 3)], "Example": [("features", 1, "Features", 1)],
+    }  # fmt: skip
+    for name, fields in shapes.items():
+        made = file.message_type.add(name=name)
+        for field, number, kind, label in fields:
+            added = made.field.add(name=field, number=number, label=label)
+            if kind in shapes:
+                added.type, added.type_name = 11, f".e.{kind}"
+            else:
+                added.type = getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    example = message_factory.GetMessageClass(pool.FindMessageTypeByName("e.Example"))
+    (entry,) = example.FromString(out.read_bytes()).features.feature
+    assert (entry.key, list(entry.value.float_list.value)) == ("t1", [0, 0, 0, 0, 0, 1, 2, 3])
 
 
 def test_a_signature_is_listed_and_run_by_its_names(tmp_path, capsys):
