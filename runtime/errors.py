@@ -9,6 +9,8 @@
     ├── InvocationError         a run of a planned model failed on values that an operator cannot process
     ├── StatusError             LiteRT answers this call of `CompiledModel` or `TensorBuffer` with a status
     ├── DelegateError           a delegate cannot be made, or cannot run this model
+    ├── DataError               a file of labelled data cannot be used
+    │   └── MisfitError         the model is none that the data judges
     └── DeviceError             the device does not exist, or it failed
         ├── DeviceLostError     it is lost to this process
         ├── DeviceMemoryError   its memory is full
@@ -76,6 +78,14 @@ class StatusError(FarmRuntimeError, RuntimeError):
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(f"CompiledModel error: code={code}, message={message}" if code else message)
         self.code = code
+
+
+class DataError(FarmRuntimeError, ValueError):
+    """A file of labelled data cannot be used; the text names the file and the reason."""
+
+
+class MisfitError(DataError):
+    """The model is none that the labelled data judges: no classifier, no detector, other inputs."""
 
 
 class DelegateError(FarmRuntimeError, RuntimeError, ValueError):

@@ -71,6 +71,9 @@ LEASE_VARIABLE: Final = "FARM_LEASE_DESCRIPTOR"
 ANSWERS_FILE: Final = "answers.jsonl"
 """An arm's answers to labelled data: a head, then a line of JSON for each sample."""
 
+KEPT_ANSWERS_FILE: Final = "answers.jsonl.gz"
+"""The same for the store, then a line for each answer that differs from the baseline's."""
+
 
 class AttemptFile(Wire):
     """Everything that a runner needs: it has no network and no database.
@@ -104,11 +107,14 @@ class OutputFact(Wire):
 
 
 class Failure(Wire):
-    """Why a process measured nothing. `delegation` is set where a delegate accepted no operator."""
+    """Why a process measured nothing. `delegation` and, of a delegate that plans, `advice` are set where
+    operators would stay on the CPU.
+    """
 
     status: Status
     reason: Reason
     delegation: Delegation | None = None
+    advice: Advice | None = None
 
 
 class Seen(Wire):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.attempt.artifacts import ArtifactError, put_artifact
-from agent.attempt.files import RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
+from agent.attempt.files import KEPT_ANSWERS_FILE, RESULT_FILE, SAMPLES_FILE, RunnerResult, log_tail
 from agent.processes.left_files import is_left, open_left
 from agent.wire.messages import Device, JobResult, JobSpec, Reason, ReasonCode, Status
 
@@ -68,14 +68,18 @@ def has_result(folder: Path) -> bool:
 
 
 def from_result_file(outcome: Outcome, store: Path) -> JobResult:
-    """Return the runner's result, once its samples are in the store. An unusable one becomes `runner_error`.
+    """Return the runner's result, once its samples and answers are in the store. An unusable one becomes
+    `runner_error`.
 
-    Raises `NoRoomError` while the samples do not fit on the disk: the work folder keeps everything.
+    Raises `NoRoomError` while they do not fit on the disk: the work folder keeps everything.
     """
     try:
         found = _read(outcome.folder / RESULT_FILE)
         if found.samples_sha256 is not None:
             put_artifact(store, outcome.folder / SAMPLES_FILE, found.samples_sha256)
+        score = None if found.measurement is None else found.measurement.labelled
+        if score is not None and score.answers_sha256 is not None:
+            put_artifact(store, outcome.folder / KEPT_ANSWERS_FILE, score.answers_sha256)
         return _combined(outcome, found)
     except (OSError, ValueError, ArtifactError) as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -9,7 +9,6 @@ from itertools import count
 from typing import Final, Protocol
 
 from agent.wire.bounded import MAX_WARNINGS, Wire
-from agent.wire.measurement import Measurement
 from agent.wire.messages import (
     CancelJob,
     Heartbeat,
@@ -144,12 +143,12 @@ class ArtifactSync:
     def _with_files(self, result: JobResult) -> JobResult:
         """Upload the files of a result; return it without those that the server will never take."""
         measured = result.measurement
-        if measured is not None and measured.samples_sha256 is not None:
+        for sha256 in () if measured is None else measured.artifacts:
             try:
-                self.artifacts.upload(measured.samples_sha256)
+                self.artifacts.upload(sha256)
             except NeverTakenError as error:
                 log.error("attempt %s: %s %s", result.attempt_id, NO_SAMPLES, error)
-                result = _without_samples(result, measured, str(error))
+                result = _without_artifact(result, sha256, str(error))
         refused = set()
         for made in result.references:
             if made.sha256 is not None:
@@ -243,12 +242,11 @@ class ArtifactSync:
             up(JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
 
 
-def _without_samples(result: JobResult, measured: Measurement, why: str) -> JobResult:
-    """Return the result with all its figures, and the reason why its raw samples are missing."""
-    said = f"{NO_SAMPLES} {why}"
-    kept = measured.model_copy(
-        update={"samples_sha256": None, "warnings": (*measured.warnings[: MAX_WARNINGS - 1], said)}
-    )
+def _without_artifact(result: JobResult, sha256: str, why: str) -> JobResult:
+    """Return the result with all its figures, and the reason why raw samples or answers are missing."""
+    assert result.measurement is not None
+    said, measured = f"{NO_SAMPLES} {why}", result.measurement.without_artifact(sha256)
+    kept = measured.model_copy(update={"warnings": (*measured.warnings[: MAX_WARNINGS - 1], said)})
     # A result that is not complete has a reason of its own, which counts for more.
     reason = result.reason
     if result.status is Status.DONE:

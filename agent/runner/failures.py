@@ -9,18 +9,19 @@ from agent.wire.bounded import MAX_FALLBACKS
 from agent.wire.measurement import Delegation, Fallback
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.errors import (
+    DataError,
     DeadlineError,
     DelegateError,
     DeviceError,
     DeviceMemoryError,
     FallbackForbiddenError,
+    MisfitError,
     ModelFormatError,
     NoDeviceError,
     OutOfMemoryError,
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
 )
-from runtime.measure.accuracy.errors import DataError
 from runtime.measure.inputs import InputSpecNeededError
 
 
@@ -69,7 +70,8 @@ _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (FallbackForbiddenError, Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED),
     (UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
     (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
-    (DataError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
+    (MisfitError, Status.UNSUPPORTED, ReasonCode.LABELLED_DATA),
+    (DataError, Status.FAILED, ReasonCode.LABELLED_DATA),
     (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
     (DeadlineError, Status.FAILED, ReasonCode.TIMEOUT),
     (NoDeviceError, Status.UNSUPPORTED, ReasonCode.NO_DEVICE),

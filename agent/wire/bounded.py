@@ -46,7 +46,7 @@ MAX_RANK: Final = 32
 MAX_INPUTS: Final = 1024
 """Most inputs of a model that a campaign describes. Real models have at most some dozens."""
 MAX_CHANGES: Final = 100
-"""Changed answers in a result. Chosen: more than anyone reads; some 20 KB."""
+"""Changed answers in a result. Chosen: more than anyone reads; some 20 KB. The file of answers has all."""
 MAX_STEPS: Final = 10_000
 """Most steps of a sequence of a model that keeps state. Chosen: minutes of sound in steps of 20 ms."""
 MAX_INPUT_SETS: Final = 64

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from agent.wire.bounded import MAX_CHANGES, Count, Key, Wire
+from agent.wire.bounded import MAX_CHANGES, Count, Key, Sha256, Wire
 from agent.wire.plan import LabelledMetric
 
 
@@ -40,7 +40,7 @@ class LabelledScore(Wire):
 
     `right` is null where no sample is right or wrong. `ci95` is the interval of the figure on such samples.
     `drop`: null without a baseline. `verdict` judges both intervals, by `at_least` and the drop's `max_drop`;
-    null where neither is required.
+    null where neither is required. `answers_sha256` names the artifact with the answer to every sample.
     """
 
     metric: LabelledMetric
@@ -51,3 +51,4 @@ class LabelledScore(Wire):
     at_least: float | None = None
     verdict: Literal["pass", "fail", "inconclusive"] | None = None
     drop: LabelledDrop | None = None
+    answers_sha256: Sha256 | None = None

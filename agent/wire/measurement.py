@@ -481,3 +481,18 @@ class Measurement(Wire):
     profile: Profile | None = None
     advice: Advice | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The artifacts that belong to the result: its raw samples, and its answers to labelled data."""
+        answers = None if self.labelled is None else self.labelled.answers_sha256
+        return tuple(name for name in (self.samples_sha256, answers) if name is not None)
+
+    def without_artifact(self, sha256: str) -> Measurement:
+        """Return the figures without the name of an artifact that nobody has."""
+        update: dict[str, object] = {}
+        if self.samples_sha256 == sha256:
+            update["samples_sha256"] = None
+        if self.labelled is not None and self.labelled.answers_sha256 == sha256:
+            update["labelled"] = self.labelled.model_copy(update={"answers_sha256": None})
+        return self.model_copy(update=update)

@@ -70,6 +70,7 @@ class ReasonCode(StrEnum):
     DELEGATE_MISSING = "delegate_missing"
     NEEDS_INPUT_SPEC = "needs_input_spec"
     MODEL_FORMAT = "model_format"
+    LABELLED_DATA = "labelled_data"
     WRONG_OUTPUT = "wrong_output"
     IMPLAUSIBLE = "implausible"
     CRASH = "crash"

@@ -55,11 +55,20 @@ def show(
             help="Print its profile: as text, as LiteRT's tables or csv, or as a flame graph for a browser.",
         ),
     ] = None,
+    answers: Annotated[
+        bool,
+        typer.Option(
+            "--answers",
+            help="Print its answers to labelled data, a line of JSON each, then those that the baseline "
+            "answered otherwise.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Show one cell in ten lines, or with --all in full.
 
-    The ten lines say what was measured and how, its verdict, grade, accuracy, delegation, start and memory.
+    The ten lines say what was measured and how, its verdict, grade, accuracy, delegation, start and memory;
+    with labelled data, one more has the score.
     A profile is there where the campaign asked for one, by `measure: {profile: kernels}`.
 
     Examples:
@@ -67,6 +76,7 @@ def show(
       farm show 3f2a
       farm show nightly --manifest
       farm show iris gpu --profile flame > iris.html
+      farm show iris gpu --answers | grep '"changed"'
     """
     with open_farm() as farm:
         if manifest:
@@ -74,6 +84,10 @@ def show(
         record = farm.reading.cell(" ".join(cell))
         if profile is not None:
             return _profile(record, profile)
+        if answers:
+            for one in farm.reading.answers(record):
+                output.emit_json_line(one)
+            return OK
         processes = farm.reading.samples(record) if everything or as_json else []
     if as_json:
         output.raw(cell_document(record, processes))
@@ -245,7 +259,9 @@ _AGAINST = {"faster": "faster than", "slower": "slower than", "same": "the same 
 
 
 def brief(cell: CellRecord) -> list[tuple[str, str]]:
-    """Return ten pairs of a name and a text; of a cell without a figure those that it has."""
+    """Return ten pairs of a name and a text, eleven with labelled data; of a cell without a figure those that
+    it has.
+    """
     return [(name, said) for name, said in _lines(cell) if said]
 
 
@@ -272,6 +288,8 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
         yield "grade", "" if graded is None else f"{wording.grade_text(graded)}{more}"
     about = first_line(m.accuracy.rule or m.accuracy.note, _LONGEST)
     yield "accuracy", f"{accuracy_text(m)}  {about}".rstrip()
+    if m.labelled is not None:
+        yield "labelled", text.labelled(m.labelled)
     if cell.imported is None:
         yield "delegation", _delegation(m)
     else:

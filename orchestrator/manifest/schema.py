@@ -216,7 +216,8 @@ class Accuracy(Keys):
     refused: ClassVar[Mapping[str, str]] = {"samples": LATER}
 
     dataset: _Source = required(
-        "Labelled samples, by path or https: address: an .npz file of arrays, or a .zip or .tar of pictures."
+        "Labelled samples, by path or https: address: an .npz file of arrays, or pictures in a "
+        "folder, .zip or .tar."
     )
     sha256: _Sha256 | None = key("The SHA-256 of the file, which pins it.")
     metric: Annotated[LabelledMetric, Choice(get_args(LabelledMetric), "metric")] = key(

@@ -248,6 +248,7 @@ def _words(cell: CellRecord) -> dict[str, Any]:
             "labelled.at_least": m.labelled.at_least,
             "labelled.verdict": m.labelled.verdict,
             "labelled.drop": None if m.labelled.drop is None else m.labelled.drop.model_dump(mode="json"),
+            "labelled.answers_sha256": m.labelled.answers_sha256,
         }
     return words
 

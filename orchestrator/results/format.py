@@ -243,7 +243,7 @@ def labelled(score: LabelledScore) -> str:
     if (drop := score.drop) is not None:
         most = "" if drop.max_drop is None else f" (a drop of {drop.max_drop:g} is allowed)"
         text += f", {drop.value:+.3g}{_range(drop.ci95)} against {drop.baseline}{most}"
-        text += f", {drop.changed} answers changed"
+        text += f", {counted(drop.changed, 'answer')} changed"
     return text if score.verdict is None else f"{text}: {score.verdict}"
 
 

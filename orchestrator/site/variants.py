@@ -18,7 +18,9 @@ from runtime.common.front import on_front
 
 @dataclass(frozen=True, slots=True)
 class VariantRow:
-    """A cell in the table: a dash stands for what was not measured; `score` has its full text."""
+    """A cell in the table: a dash stands for what was not measured; `score` has its full text. `changes`: the
+    first of the answers that `changed`.
+    """
 
     href: str
     model: str
@@ -28,6 +30,7 @@ class VariantRow:
     size: str
     memory: str
     is_on_front: bool
+    changed: int
     changes: Sequence[tuple[str, str, str]]
 
 
@@ -72,5 +75,6 @@ def _row(cell: CellRecord, score: LabelledScore, is_on_front: bool) -> VariantRo
         size=text.byte_count(cell.model_bytes),
         memory=text.byte_count(cell.measurement.memory_peak_bytes),
         is_on_front=is_on_front,
+        changed=0 if drop is None else drop.changed,
         changes=() if drop is None else [(c.file, c.before, c.after) for c in drop.changes],
     )

@@ -16,7 +16,8 @@ from typing import Final
 
 from orchestrator.config.home import KERNEL_FILESYSTEMS, filesystem_of_device
 from orchestrator.errors import UsageError
-from orchestrator.sources.content import Requirement
+from orchestrator.sources.content import Requirement, require_labelled_data
+from orchestrator.sources.folders import PackedFolder
 from orchestrator.sources.pypi import recall, remember
 from orchestrator.sources.store import Store, StoredFile, too_large, wrong_hash
 from runtime.model.signatures import signature_file
@@ -66,6 +67,9 @@ def check_file(path: Path, require: Requirement, expected_sha256: str | None, mo
     if path.suffix == SKELETON_SUFFIX:
         _read_skeleton(path)
         return
+    if require is require_labelled_data and path.is_dir():
+        PackedFolder(path, most_bytes)  # a pinned hash is that of the tar, and checked as it is made
+        return
     with open_source(path, most_bytes) as (file, shown):
         require(file, shown)
         if expected_sha256 is not None:
@@ -76,7 +80,9 @@ def check_file(path: Path, require: Requirement, expected_sha256: str | None, mo
 
 
 def store_file(path: Path, store: Store, expected_sha256: str | None, require: Requirement) -> StoredFile:
-    """Copy a local file into the store."""
+    """Copy a local file into the store, or a folder of labelled pictures as a tar."""
+    if require is require_labelled_data and path.is_dir():
+        return store.put(PackedFolder(path, store.max_bytes), str(path), expected_sha256, require)
     with open_source(path, store.max_bytes) as (file, shown):
         # Before the copy, which may take long; the store checks the copy itself.
         require(file, shown)

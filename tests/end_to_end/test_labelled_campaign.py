@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ models:
     accuracy: {dataset: pictures.zip, metric: top1, at_least: 0.5, max_drop: 0.9}
   - id: damaged
     source: model.tflite
-    accuracy: {dataset: damaged.zip, metric: top1}
+    accuracy: {dataset: damaged, metric: top1}
 delegates:
   cpu: {kind: cpu, threads: 1}
   litert: {kind: litert, threads: 1}
@@ -34,13 +33,12 @@ devices:
 """
 
 
-def archive(path: Path, damaged: str = "") -> None:
-    """Write eight pictures of four classes and their truth."""
-    with zipfile.ZipFile(path, "w") as made:
-        for number in range(8):
-            content = grey_picture(GREY[number % 4])
-            made.writestr(f"{number}.png", content[:60] if f"{number}.png" == damaged else content)
-        made.writestr("ground_truth.txt", "".join(f"{number % 4}\n" for number in range(8)))
+def pictures(damaged: str = "") -> dict[str, bytes]:
+    """Return eight pictures of four classes and their truth, by the names of files."""
+    made = {f"{number}.png": grey_picture(GREY[number % 4]) for number in range(8)}
+    if damaged:
+        made[damaged] = made[damaged][:60]
+    return made | {"ground_truth.txt": "".join(f"{number % 4}\n" for number in range(8)).encode()}
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +47,18 @@ def farm(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("labelled")
     (folder / "model.tflite").write_bytes(classifier())
     (folder / "models.yaml").write_text(CAMPAIGN)
-    archive(folder / "pictures.zip")
-    archive(folder / "damaged.zip", "5.png")
+    with zipfile.ZipFile(folder / "pictures.zip", "w") as archive:
+        for name, content in pictures().items():
+            archive.writestr(name, content)
+    (folder / "damaged").mkdir()
+    for name, content in pictures("5.png").items():
+        (folder / "damaged" / name).write_bytes(content)
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         return run("farm", *words, cwd=folder, env=os.environ | {"FARM_HOME": str(folder / "home")})
 
     submitted = call("submit", "models.yaml")
-    assert submitted.returncode == 0, submitted.stderr
+    assert submitted.returncode == 1, submitted.stderr  # a cell has failed, and the others went on
     return call, folder
 
 
@@ -78,8 +80,18 @@ def test_pictures_are_judged_beside_the_baseline_and_a_damaged_one_is_named(farm
     assert drop["baseline"].startswith("litert@")
     for delegate in ("cpu", "litert"):
         cell = found["damaged", delegate]
-        assert (cell["status"], cell["reason"]["code"]) == ("unsupported", "needs_input_spec")
+        assert (cell["status"], cell["reason"]["code"]) == ("failed", "labelled_data")
         assert "labelled data: 5.png: the picture is damaged" in cell["reason"]["text"]
+
+
+def test_every_answer_is_kept_and_shown(farm):
+    call, _ = farm
+    head, *lines = [json.loads(line) for line in call("show", "good", "cpu", "--answers").stdout.splitlines()]
+    assert head["task"] == "classification"
+    assert [line["file"] for line in lines] == [f"{number}.png" for number in range(8)]
+    assert "labelled    top1 1 [0.676 to 1] (8 of 8 right)" in call("show", "good", "cpu").stdout
+    shown = call("show", "damaged", "cpu", "--answers")
+    assert (shown.returncode, "has no answers to labelled data" in shown.stderr) == (1, True)
 
 
 def test_the_models_page_sets_accuracy_beside_time_and_size(farm):

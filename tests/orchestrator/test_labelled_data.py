@@ -133,6 +133,29 @@ def test_an_archive_of_pictures_is_data_if_it_has_their_truth(tmp_path: Path, ki
         planned(tmp_path)
 
 
+def test_a_folder_of_pictures_is_stored_as_a_tar_of_them_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "digits.npz"  # a name says nothing
+    (folder / "inner").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"a folder of pictures has ground_truth.txt or instances.json"):
+        planned(tmp_path)
+    for name in ("ground_truth.txt", "b.png", "inner/a.JPG", "inner/labels.txt", "passwords", "b.png.txt"):
+        (folder / name).write_bytes(name.encode() * 100)
+    data = planned(tmp_path).labelled
+    assert data is not None
+    with tarfile.open(Store(tmp_path / "store").path(data.sha256)) as tar:
+        assert tar.getnames() == ["b.png", "ground_truth.txt", "inner/a.JPG"]
+        member = tar.extractfile("inner/a.JPG")
+        assert member is not None
+        assert member.read() == b"inner/a.JPG" * 100
+    (folder / "b.png").touch()
+    again = planned(tmp_path).labelled
+    assert again is not None
+    assert again.sha256 == data.sha256
+    (folder / "c.png").symlink_to("passwords")
+    with pytest.raises(UsageError, match=r"c.png: no regular file"):
+        planned(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [

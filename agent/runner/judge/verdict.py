@@ -159,6 +159,7 @@ def not_measured(failure: Failure) -> RunnerResult:
         accuracy=unjudged(None, why),
         delegation=failure.delegation,
         settings={},
+        advice=failure.advice,
     )
     return RunnerResult(status=failure.status, reason=failure.reason, measurement=measurement)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from agent.attempt.files import (
-    ANSWERS_FILE,
     ProfileReport,
     RunnerResult,
     StepsReport,
@@ -14,7 +13,8 @@ from agent.attempt.files import (
     ThroughputReport,
 )
 from agent.runner.advice import with_times
-from agent.runner.judge.drop import with_drop
+from agent.runner.failures import failure_of
+from agent.runner.judge.drop import with_answers
 from agent.runner.judge.verdict import scored, with_figures
 from agent.runner.passes.profile import profile_of
 from agent.runner.passes.steps import steps_of
@@ -22,7 +22,9 @@ from agent.runner.passes.sustained import sustained
 from agent.runner.passes.telemetry import Telemetry
 from agent.runner.passes.throughput import throughput
 from agent.runner.turns.arm import Arm
+from agent.runner.turns.ending import FailedError
 from agent.wire.messages import Status
+from runtime.errors import DataError
 
 
 def later_steps(
@@ -78,7 +80,10 @@ def later_steps(
 
 def _labelled(arm: Arm, base: Arm | None, result: RunnerResult) -> RunnerResult:
     score, data = arm.children.labelled(arm.environments[0]), arm.job.plan.labelled
-    if base is not None and data is not None:
-        answers, theirs = (one.folder / ANSWERS_FILE for one in (arm, base))
-        score = with_drop(score, answers, base.name, theirs, data.max_drop)
+    assert data is not None
+    other = None if base is None else (base.name, base.folder)
+    try:
+        score = with_answers(score, arm.folder, other, data.max_drop)
+    except DataError as error:
+        raise FailedError(failure_of(error, arm.attempt)) from error
     return scored(result, score)

@@ -57,8 +57,13 @@ def measure_process(job_file: Path, folder: Path, index: int, tuning: int, descr
             channel.receive(Order)
             report = _measured(attempt, folder, index, tuning, opener, channel)
         except (FarmRuntimeError, MemoryError) as error:
-            environment = environment_of_failed(attempt.device, attempt.job.delegate_kind)
-            report = ProcessReport(failure=failure_of(error, attempt), environment=environment)
+            kind, failure = attempt.job.delegate_kind, failure_of(error, attempt)
+            if failure.delegation is not None:
+                options = {**opener_of(attempt, {}).options, "require_full_delegation": False}
+                advice = advice_of(attempt.model_path, kind, options)
+                failure = failure.model_copy(update={"advice": advice})
+            environment = environment_of_failed(attempt.device, kind)
+            report = ProcessReport(failure=failure, environment=environment)
         channel.send(Answer(report=report))
 
 

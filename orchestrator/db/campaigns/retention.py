@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Text, cast, delete, func, literal, or_
 from sqlmodel import Session, col, select
 
+from agent.wire.measurement import Measurement
 from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
@@ -100,7 +101,20 @@ def references(session: Session, without: Collection[int] = ()) -> list[Referenc
         .order_by(col(tables.Result.samples_sha256))
     )
     found += [Reference(sha256, None, "samples") for sha256 in samples if sha256 is not None]
+    found += _answers(session, kept)
     return found + _labelled(session, kept) + _of_inputs(session, kept) + _references(session, kept)
+
+
+def _answers(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
+    """Return the answers to labelled data that results of these cells name."""
+    measurements = session.exec(
+        select(tables.Result.measurement)
+        .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
+        .where(kept, col(tables.Result.measurement).contains('"answers_sha256":"'))
+    )
+    scores = (Measurement.model_validate_json(text).labelled for text in measurements if text)
+    named = {score.answers_sha256 for score in scores if score is not None and score.answers_sha256}
+    return [Reference(name, None, "answers to labelled data") for name in sorted(named)]
 
 
 def _labelled(session: Session, kept: ColumnElement[bool]) -> list[Reference]:

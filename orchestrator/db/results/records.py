@@ -195,9 +195,12 @@ def cell_ids_of(session: Session, campaign_no: int | None) -> Sequence[str]:
 
 
 def has_samples(session: Session, sha256: str) -> bool:
-    """Whether a result names this file of samples."""
-    query = select(tables.Result.attempt_id).where(tables.Result.samples_sha256 == sha256)
-    return session.exec(query.limit(1)).first() is not None
+    """Whether a result names this file of samples, or of answers to labelled data."""
+    answers = col(tables.Result.measurement).contains(f'"answers_sha256":"{sha256}"', autoescape=True)
+    for named in (tables.Result.samples_sha256 == sha256, answers):  # the second reads every result
+        if session.exec(select(tables.Result.attempt_id).where(named).limit(1)).first() is not None:
+            return True
+    return False
 
 
 def cell_ids_like(session: Session, prefix: str, limit: int = 20) -> Sequence[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Final
 
 from agent.wire.measurement import ProcessSamples
 from orchestrator.config.clock import utc_now
@@ -26,6 +24,7 @@ from orchestrator.db.engine.sessions import Database, Session
 from orchestrator.db.results import cell_words, compared_cells, records
 from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
+from orchestrator.farm.reading.raw import read_answers, read_samples
 from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
 from orchestrator.policy.why import Why, explain
 from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
@@ -60,8 +59,6 @@ def broker_state(lab: LabConfig, state: SchedulerState | None) -> str:
         return "unknown: no scheduler is running"
     return f"{state.broker}: {state.broker_text}" if state.broker_text else state.broker
 
-
-_SAMPLES: TypeAdapter[list[ProcessSamples]] = TypeAdapter(list[ProcessSamples])
 
 CELLS_AT_A_TIME: Final = 200
 """Cells of a page. Chosen: one has 5 to 20 kB as JSON, so a page is a few MB; with smaller ones a large
@@ -160,6 +157,10 @@ class Reading:
         """
         store = Store(self.home.store)
         return read_samples(cell, store, self._fetch)
+
+    def answers(self, cell: CellRecord) -> Iterator[dict[str, Any]]:
+        """Yield what `read_answers` does of a cell's answers to labelled data. Raises `FarmError`."""
+        return read_answers(cell, Store(self.home.store), self._fetch)
 
     def model_facts(self, sha256: str) -> ModelFacts | None:
         """Return the facts in a model file's tables; None if it is not in this store, or is no model."""
@@ -276,20 +277,6 @@ class Reading:
     def _silent_before(self, now: datetime) -> datetime | None:
         """Agents without a sign of life since then are silent; None: the one agent is the scheduler's."""
         return now - timedelta(seconds=self.lab.times.suspect_s) if self.lab.is_lab else None
-
-
-def read_samples(cell: CellRecord, store: Store, fetch: Callable[[str], None]) -> list[ProcessSamples]:
-    """Read the samples that a cell's result names, fetched if the store lacks them. Raises `FarmError`."""
-    measured = cell.measurement
-    if measured is None or measured.samples_sha256 is None:
-        return []
-    if store.find(measured.samples_sha256) is None:
-        fetch(measured.samples_sha256)
-    path = store.path(measured.samples_sha256)
-    try:
-        return _SAMPLES.validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise FarmError(f"the samples of cell {cell.cell_id} in {path} cannot be read: {error}") from error
 
 
 def _number(session: Session, campaign: str | None) -> int | None:

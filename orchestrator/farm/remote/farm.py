@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
@@ -18,7 +18,7 @@ from orchestrator.endpoint.user_client import UserClient, trusting
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.local.database_wait import DatabaseWait
 from orchestrator.farm.opening import Farm
-from orchestrator.farm.reading.cells import read_samples
+from orchestrator.farm.reading.raw import read_answers, read_samples
 from orchestrator.farm.remote.calls import CALLS
 from orchestrator.farm.submit.campaign_events import CampaignEvents
 from orchestrator.farm.submit.requests import Request, SentFile, SentInput, SentModel
@@ -169,9 +169,15 @@ class RemoteReading(RemotePart):
 
     def samples(self, cell: CellRecord) -> list[ProcessSamples]:
         """Raw samples of the result a cell shows; they are fetched once. Raises `FarmError`."""
+        return read_samples(cell, Store(self._home.store), self._fetch)
+
+    def answers(self, cell: CellRecord) -> Iterator[dict[str, Any]]:
+        """Answers to labelled data of the result a cell shows, as `read_answers`. Raises `FarmError`."""
+        return read_answers(cell, Store(self._home.store), self._fetch)
+
+    def _fetch(self, sha256: str) -> None:
         url = "" if self._lab.address is None else self._lab.address.url
-        fetch = partial(fetch_samples, self._home, self._lab, url)
-        return read_samples(cell, Store(self._home.store), fetch)
+        fetch_samples(self._home, self._lab, url, sha256)
 
     def events(self, ref: str | None) -> tuple[str, CampaignEvents]:
         """Return a campaign's id, and its events from now on. Raises `UsageError`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from runtime.measure.accuracy.errors import DataError
+from runtime.errors import DataError
 from runtime.measure.accuracy.task import Answer
 
 

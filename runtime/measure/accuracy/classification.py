@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from runtime.delegates.base import Array
-from runtime.measure.accuracy.errors import DataError
-from runtime.measure.accuracy.pictures import CROP, Files, Normalisation, PictureInput, cropped, decoded
+from runtime.errors import DataError, MisfitError
+from runtime.measure.accuracy.files import Files
+from runtime.measure.accuracy.pictures import CROP, Normalisation, PictureInput, cropped, decoded
 from runtime.measure.accuracy.task import Answer, Detail, Sample
 
 BEST: Final = 10
@@ -18,11 +18,11 @@ BEST: Final = 10
 
 
 def class_count(outputs: Sequence[Detail]) -> int:
-    """Return the number of classes of a classifier. Raises `DataError` for a model that is none."""
+    """Return the number of classes of a classifier. Raises `MisfitError` for a model that is none."""
     shapes = [[int(n) for n in detail["shape"]] for detail in outputs]
     count = int(np.prod(shapes[0])) if len(shapes) == 1 else 0
     if not shapes or count != max(shapes[0], default=0) or count < 2:
-        raise DataError(
+        raise MisfitError(
             f"the model is no classifier: it has {len(shapes)} outputs of the shapes {shapes}; a classifier "
             "has one, [1, classes]"
         )
@@ -35,10 +35,10 @@ def places(classes: int) -> int:
 
 
 def check_places(metric: str, classes: int) -> None:
-    """Raise `DataError` for a Top-k of a model with at most k classes: every answer would be right."""
+    """Raise `MisfitError` for a Top-k of a model with at most k classes: every answer would be right."""
     best = int(metric.removeprefix("top"))
     if best >= classes:
-        raise DataError(f"{metric} of a model with {classes} classes: every answer would be right")
+        raise MisfitError(f"{metric} of a model with {classes} classes: every answer would be right")
 
 
 def classified(name: str, truth: frozenset[int], output: Array) -> Answer:
@@ -91,7 +91,7 @@ class Classification:
     def samples(self, start: int) -> Iterator[Sample]:
         """Yield the pictures from this number on."""
         files = self._files
-        for name, label in islice(zip(self._pictures, self._truth, strict=True), start, None):
+        for name, label in zip(self._pictures[start:], self._truth[start:], strict=True):
             pixels = decoded(files.read(name), files.where(name), is_grey=self._port.channels == 1)
             value = self._port.value(cropped(pixels, CROP), self._normalisation)
             yield Sample(name, (value,), self._classes[label])

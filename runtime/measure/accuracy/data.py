@@ -9,13 +9,15 @@ from itertools import compress
 from pathlib import Path
 from typing import Final
 
-from runtime.errors import ModelFormatError
+import numpy as np
+
+from runtime.errors import DataError, MisfitError, ModelFormatError
 from runtime.judge.kinds import OutputKind, Stated, kinds_by_type, output_kinds
 from runtime.measure.accuracy.classification import Classification, check_places, class_count
 from runtime.measure.accuracy.detection import CLASS_OFFSET, DetectionTask
-from runtime.measure.accuracy.errors import DataError
+from runtime.measure.accuracy.files import Files
 from runtime.measure.accuracy.ground_truth import GroundTruth, read_coco, read_text_proto
-from runtime.measure.accuracy.pictures import Files, Normalisation, PictureInput
+from runtime.measure.accuracy.pictures import Normalisation, PictureInput
 from runtime.measure.accuracy.task import Detail, Task
 from runtime.measure.accuracy.tensors import METRICS, ArrayTask, is_arrays
 from runtime.model.graph import Model
@@ -114,7 +116,7 @@ def _truth(data: Data, files: Files) -> tuple[str, bytes]:
     if data.truth is not None:
         return str(data.truth), data.truth.read_bytes()
     for name in (INSTANCES, GROUND_TRUTH):
-        if name in files.names:
+        if files.has(name):
             return files.where(name), files.read(name)
     raise DataError(f"{data.path}: it has neither {INSTANCES} nor {GROUND_TRUTH}, and no truth is named")
 
@@ -130,7 +132,7 @@ def _lines(content: bytes, where: str) -> list[str]:
 def _labels(data: Data, files: Files, classes: int) -> list[str]:
     if data.labels is not None:
         where, content = str(data.labels), data.labels.read_bytes()
-    elif LABELS in files.names:
+    elif files.has(LABELS):
         where, content = files.where(LABELS), files.read(LABELS)
     else:
         return [str(number) for number in range(classes)]
@@ -163,7 +165,7 @@ def _labelled_pictures(
         raise DataError(f"{where}: {len(labels)} labels; {files.path} has {len(pictures)} pictures")
     if data.left_out:
         kept = [number not in data.left_out for number in range(1, len(pictures) + 1)]
-        pictures, labels = tuple(compress(pictures, kept)), list(compress(labels, kept))
+        pictures, labels = pictures[np.array(kept, bool)], list(compress(labels, kept))
     return pictures[: data.most or None], labels[: data.most or None]
 
 
@@ -173,4 +175,4 @@ def _kinds(model: Model | None, outputs: Sequence[Detail], stated: Stated | None
     try:
         return output_kinds(model, stated or {})
     except ModelFormatError as error:
-        raise DataError(str(error)) from error
+        raise MisfitError(str(error)) from error

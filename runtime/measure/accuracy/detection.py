@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from runtime.delegates.base import Array
+from runtime.errors import DataError, MisfitError
 from runtime.judge.detections import Detections
 from runtime.judge.kinds import ROLES, OutputKind, Role
 from runtime.measure.accuracy.average_precision import OVERLAPS, Detection, matched, overlaps
-from runtime.measure.accuracy.errors import DataError
+from runtime.measure.accuracy.files import Files
 from runtime.measure.accuracy.ground_truth import GroundTruth, Scene
-from runtime.measure.accuracy.pictures import Files, Normalisation, PictureInput, decoded
+from runtime.measure.accuracy.pictures import Normalisation, PictureInput, decoded
 from runtime.measure.accuracy.task import Answer, Detail, Sample
 
 CLASS_OFFSET: Final = 1
@@ -31,7 +32,7 @@ refused. Chosen: two classes that a model confuses are fewer among the first pic
 def roles_of(outputs: Sequence[Detail], kinds: Sequence[OutputKind]) -> dict[Role, int]:
     """Return which output is which part of the detections: by the graph, or by LiteRT's order of four.
 
-    Raises `DataError` for a model that finds no objects.
+    Raises `MisfitError` for a model that finds no objects.
     """
     found = {kind.role: number for number, kind in enumerate(kinds) if kind.role is not None}
     if found:
@@ -40,7 +41,7 @@ def roles_of(outputs: Sequence[Detail], kinds: Sequence[OutputKind]) -> dict[Rol
     ranks = [len(shape) for shape in shapes]
     if len(shapes) == len(ROLES) and ranks[:3] == [3, 2, 2] and shapes[0][-1] == len(ROLES):
         return {role: number for number, role in enumerate(ROLES)}
-    raise DataError(
+    raise MisfitError(
         f"the model is no detector: its {len(shapes)} outputs have the shapes {shapes}; a detector has boxes "
         "[1, N, 4], classes [1, N], scores [1, N] and perhaps a count, in this order or by `outputs:`"
     )
@@ -60,9 +61,8 @@ class DetectionTask:
         offset: int = CLASS_OFFSET,
     ) -> None:
         """Raise `DataError` for a model that finds no objects, and a picture that is named and missing."""
-        known = set(files.names)
         for scene in truth.scenes:
-            if scene.file not in known:
+            if not files.has(scene.file):
                 raise DataError(f"{files.where(scene.file)}: there is no such file, and the truth names it")
         self.head = {"task": "detection", "offset": offset}
         self._roles = roles_of(outputs, kinds)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from runtime.errors import DataError
 from runtime.measure.accuracy.average_precision import Object
-from runtime.measure.accuracy.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)

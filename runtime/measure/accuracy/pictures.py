@@ -1,32 +1,22 @@
-"""Pictures of a data set: a folder, a tar or a zip, and what LiteRT's tools do to one before a model."""
+"""Pictures, and what LiteRT's tools do to one before a model."""
 
 from __future__ import annotations
 
 import io
 import math
-import os
-import tarfile
 import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
-from runtime.measure.accuracy.errors import DataError
-
-SUFFIXES: Final = (".jpg", ".jpeg", ".png")
+from runtime.errors import DataError, MisfitError
 
 MOST_PIXELS: Final = 64_000_000
 """Pixels of a picture. Chosen: four times the largest of common data sets; decoded, it takes 192 MB."""
-
-MOST_BYTES: Final = 1 << 28
-"""Bytes of a file of a data set. Chosen: a small archive could otherwise unpack to fill the memory."""
 
 CROP: Final = 0.875
 """Share of a side that a classifier sees, the centre of the picture: LiteRT's and most training scripts'."""
@@ -35,75 +25,6 @@ LITERT_MEAN: Final = 127.5
 """Mean, and deviation, of LiteRT's normalisation of a real input."""
 
 Reals = NDArray[np.float32]
-
-
-class Files:
-    """The files of a folder or of an archive by their names; `/` divides the parts of a name."""
-
-    def __init__(self, path: Path) -> None:
-        """Raise `OSError`, and `DataError` for an archive of another kind."""
-        self.path = path
-        self._zip: zipfile.ZipFile | None = None
-        self._places: dict[str, tuple[int, int]] = {}
-        """Offset and size of a tar's members: a `TarInfo` of each would be ten times as much."""
-        if path.is_dir():
-            found: list[str] = []
-            for at, _, names in os.walk(path):
-                inner = os.path.relpath(at, path)
-                found += names if inner == "." else [f"{inner}/{name}" for name in names]
-            found.sort()
-            self.names = tuple(found)
-        elif zipfile.is_zipfile(path):
-            self._zip = zipfile.ZipFile(path)
-            self.names = tuple(sorted(name for name in self._zip.namelist() if not name.endswith("/")))
-        else:
-            try:
-                with tarfile.open(path, "r:") as archive:
-                    for member in archive:
-                        if member.isfile():
-                            self._places[member.name.removeprefix("./")] = (member.offset_data, member.size)
-            except tarfile.TarError as error:
-                raise DataError(
-                    f"{path}: neither a folder nor a .zip nor a plain .tar; unpack what is compressed"
-                ) from error
-            self.names = tuple(sorted(self._places))
-
-    @property
-    def pictures(self) -> tuple[str, ...]:
-        """Return the names of pictures, sorted."""
-        return tuple(name for name in self.names if name.lower().endswith(SUFFIXES))
-
-    def where(self, name: str) -> str:
-        """Return a file's name for a text."""
-        return f"{self.path}: {name}"
-
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a file. Raises `DataError`."""
-        try:
-            size = self._size(name)
-            if size > MOST_BYTES:
-                raise DataError(f"{self.where(name)}: {size} bytes; at most {MOST_BYTES}")
-            if self._zip is not None:
-                return self._zip.read(name)
-            if self._places:
-                with self.path.open("rb") as archive:
-                    archive.seek(self._places[name][0])
-                    return archive.read(size)
-            return (self.path / name).read_bytes()
-        except (KeyError, FileNotFoundError) as error:
-            raise DataError(f"{self.where(name)}: there is no such file") from error
-        except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
-            raise DataError(f"{self.where(name)}: cannot be read: {error}") from error
-
-    def _size(self, name: str) -> int:
-        if self._zip is not None:
-            return self._zip.getinfo(name).file_size
-        return self._places[name][1] if self._places else (self.path / name).stat().st_size
-
-    def close(self) -> None:
-        """Close the archive."""
-        if self._zip is not None:
-            self._zip.close()
 
 
 def decoded(content: bytes, where: str, *, is_grey: bool = False) -> NDArray[np.uint8]:
@@ -193,14 +114,14 @@ class PictureInput:
 
     @classmethod
     def of(cls, inputs: Sequence[Mapping[str, Any]]) -> PictureInput:
-        """Read `get_input_details`. Raises `DataError` for a model that takes no picture."""
+        """Read `get_input_details`. Raises `MisfitError` for a model that takes no picture."""
         shapes = ", ".join(f"{np.dtype(d['dtype'])} {[int(n) for n in d['shape']]}" for d in inputs)
         shape = [int(n) for n in inputs[0]["shape"]] if len(inputs) == 1 else []
         dtype = np.dtype(inputs[0]["dtype"]) if inputs else np.dtype(np.float32)
         is_last = len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3)
         is_first = len(shape) == 4 and shape[0] == 1 and shape[1] in (1, 3) and not is_last
         if not (is_last or is_first) or dtype.name not in ("float32", "float16", "uint8", "int8"):
-            raise DataError(
+            raise MisfitError(
                 f"the model takes {shapes or 'nothing'}; a picture needs one input [1, height, width, 3] of "
                 "float32, float16, uint8 or int8"
             )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from runtime.errors import DataError
 from runtime.measure.accuracy.average_precision import OVERLAPS, Curves, Reals
-from runtime.measure.accuracy.errors import DataError
 from runtime.measure.accuracy.intervals import Interval, Mean, paired_share_interval, share_interval
 from runtime.measure.accuracy.task import Answer
 
@@ -19,8 +20,8 @@ _DRAWS: Final = 200
 """Samples of the pictures for an interval of mAP. Chosen: its ends are then known to a tenth of its width,
 and 5,000 pictures take seconds."""
 
-_SHOWN: Final = 1000
-"""Changed answers that are kept. Chosen: more than anyone reads; the files have all."""
+_SHOWN: Final = 100
+"""Changed answers that a difference holds. Chosen: more than anyone reads; `listed` is told all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,14 @@ class Change:
     before: str
     after: str
 
+    def line(self) -> bytes:
+        """Return it as a line of JSON."""
+        return json.dumps({"changed": self.file, "before": self.before, "after": self.after}).encode() + b"\n"
+
+
+Listed = Callable[[Change], object]
+"""Is told each changed answer."""
+
 
 @dataclass(slots=True)
 class Difference:
@@ -58,11 +67,6 @@ class Difference:
     changed: int = 0
     changes: list[Change] = field(default_factory=list)
     higher_is_better: bool = True
-
-    def _add(self, file: str, before: str, after: str) -> None:
-        self.changed += 1
-        if len(self.changes) < _SHOWN:
-            self.changes.append(Change(file, before, after))
 
 
 def scores(head: Mapping[str, Any], answers: Iterable[Answer]) -> tuple[Score, ...]:
@@ -143,14 +147,35 @@ def _middle(drawn: Reals) -> Interval | None:
 
 
 def difference(
-    head: Mapping[str, Any], metric: str, first: Iterable[Answer], second: Iterable[Answer]
+    head: Mapping[str, Any],
+    metric: str,
+    first: Iterable[Answer],
+    second: Iterable[Answer],
+    listed: Listed = lambda _change: None,
 ) -> Difference:
     """Return the paired difference of two settings. Raises `DataError` for answers to other samples."""
+    found = Difference(metric)
+
+    def changed(file: str, before: str, after: str) -> None:
+        change = Change(file, before, after)
+        listed(change)
+        found.changed += 1
+        if found.changed <= _SHOWN:
+            found.changes.append(change)
+
+    pairs = _pairs(first, second)
     if head["task"] == "classification":
-        return _top_difference(metric, _pairs(first, second))
-    if head["task"] == "detection":
-        return _precision_difference(_pairs(first, second))
-    return _mean_difference(head, _pairs(first, second))
+        _top_difference(found, pairs, changed)
+    elif head["task"] == "detection":
+        _precision_difference(found, pairs, changed)
+    else:
+        found.higher_is_better = head["higher_is_better"]
+        _mean_difference(found, pairs, changed)
+    return found
+
+
+_Changed = Callable[[str, str, str], None]
+"""Is told a sample and both answers to it."""
 
 
 def _pairs(first: Iterable[Answer], second: Iterable[Answer]) -> Iterator[tuple[Answer, Answer]]:
@@ -168,20 +193,19 @@ def _pairs(first: Iterable[Answer], second: Iterable[Answer]) -> Iterator[tuple[
     _require(count)
 
 
-def _top_difference(metric: str, pairs: Iterator[tuple[Answer, Answer]]) -> Difference:
+def _top_difference(found: Difference, pairs: Iterator[tuple[Answer, Answer]], changed: _Changed) -> None:
     """McNemar's comparison of Top-k: samples on which both are right, or both wrong, say nothing."""
-    found, best = Difference(metric), int(metric.removeprefix("top"))
+    best = int(found.metric.removeprefix("top"))
     gained = lost = 0
     for a, b in pairs:
         found.samples += 1
         was, is_now = (one["rank"] is not None and one["rank"] < best for one in (a, b))
         gained, lost = gained + (is_now and not was), lost + (was and not is_now)
         if a["best"][0] != b["best"][0]:
-            found._add(a["file"], _top_text(a), _top_text(b))
+            changed(a["file"], _top_text(a), _top_text(b))
     found.gained, found.lost = gained, lost
     found.value = (gained - lost) / found.samples
     found.interval = paired_share_interval(gained, lost, found.samples)
-    return found
 
 
 def _top_text(answer: Answer) -> str:
@@ -189,9 +213,11 @@ def _top_text(answer: Answer) -> str:
     return f"class {answer['best'][0]} ({sign})"
 
 
-def _precision_difference(pairs: Iterator[tuple[Answer, Answer]]) -> Difference:
+def _precision_difference(
+    found: Difference, pairs: Iterator[tuple[Answer, Answer]], changed: _Changed
+) -> None:
     """Compare mAP; the interval is by drawing pictures, the same ones for both (Efron's bootstrap)."""
-    found, sides = Difference(MEAN_AP), (Curves(), Curves())
+    sides = Curves(), Curves()
     for pair in pairs:
         found.samples += 1
         texts = []
@@ -201,18 +227,16 @@ def _precision_difference(pairs: Iterator[tuple[Answer, Answer]]) -> Difference:
             hits = sum(entry[2] & 1 for entry in sure)
             texts.append(f"{hits} of {sum(n for _, n in one['objects'])} found, {len(sure) - hits} false")
         if texts[0] != texts[1]:
-            found._add(pair[0]["file"], *texts)
+            changed(pair[0]["file"], *texts)
     means = [[_mean(side.precisions(weights)) for side in sides] for weights in _draws(found.samples)]
     found.value = _mean(sides[1].precisions()) - _mean(sides[0].precisions())
     found.interval = _middle(np.array([after - before for before, after in means]))
-    return found
 
 
-def _mean_difference(head: Mapping[str, Any], pairs: Iterator[tuple[Answer, Answer]]) -> Difference:
-    found, mean = Difference(head["metric"], higher_is_better=head["higher_is_better"]), Mean()
+def _mean_difference(found: Difference, pairs: Iterator[tuple[Answer, Answer]], changed: _Changed) -> None:
+    mean = Mean()
     for a, b in pairs:
         mean.add(b["value"] - a["value"])
         if a["value"] != b["value"]:
-            found._add(a["file"], f"{a['value']:.6g}", f"{b['value']:.6g}")
+            changed(a["file"], f"{a['value']:.6g}", f"{b['value']:.6g}")
     found.samples, found.value, found.interval = mean.count, mean.value, mean.interval
-    return found

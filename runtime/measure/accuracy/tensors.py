@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
+from runtime.errors import DataError
 from runtime.measure.accuracy.classification import class_count, classified, places
-from runtime.measure.accuracy.errors import DataError
 from runtime.measure.accuracy.task import Answer, Detail, Sample
 
 LABELS: Final = "labels"

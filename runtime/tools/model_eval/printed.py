@@ -12,7 +12,7 @@ from runtime.measure.accuracy.scores import Difference, Score
 from runtime.tools.model_eval.variants import Found, front
 
 _SHOWN: Final = 10
-"""Changed answers that are printed. Chosen to keep the listing on a screen; page and `--json` have more."""
+"""Changed answers that are printed. Chosen to keep the listing on a screen; the file of changes has all."""
 
 _MIB: Final = 2**20
 """Bytes of a MiB."""
@@ -58,6 +58,7 @@ def document(found: Sequence[Found], max_drop: float | None) -> dict[str, Any]:
                 "answers": None if one.passed is None else str(one.passed.answers),
                 "on_front": one in best,
                 "difference": None if one.against is None else asdict(one.against),
+                "changes": None if one.changes is None else str(one.changes),
                 "verdict": one.verdict,
             }
             for one in found
@@ -80,6 +81,8 @@ def page(found: Sequence[Found], title: str, max_drop: float | None) -> str:
                 f"<tr><td>{escape(c.file)}</td><td>{escape(c.before)}</td><td>{escape(c.after)}</td></tr>"
                 for c in one.against.changes
             )
+            if one.against.changed > len(one.against.changes):
+                parts.append(f"<p>The first; all are in {escape(str(one.changes))}.</p>")
             if changed:
                 parts.append(f"<table><tr><th>sample</th><th>before</th><th>after</th></tr>{changed}</table>")
     return (
@@ -122,7 +125,7 @@ def _difference_lines(one: Found, against: Difference, first: str, max_drop: flo
     for change in against.changes[:_SHOWN]:
         yield f"  {change.file}: {change.before}, then {change.after}"
     if against.changed > _SHOWN:
-        yield f"  and {against.changed - _SHOWN} more"
+        yield f"  and {against.changed - _SHOWN} more: {one.changes}"
 
 
 def _difference_line(one: Found, against: Difference, first: str, max_drop: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime.common.front import on_front
@@ -34,7 +34,8 @@ class Variant:
 class Found:
     """The outcome of one variant: its pass and scores, or the reason why it has none.
 
-    `against`: its difference from the first variant, and the verdict on the drop that is allowed, if one is.
+    `against`: its difference from the first variant, whose changed answers are all in the file `changes`, and
+    the verdict on the drop that is allowed, if one is.
     """
 
     variant: Variant
@@ -43,6 +44,7 @@ class Found:
     scores: tuple[Score, ...] = ()
     why_not: str = ""
     against: Difference | None = None
+    changes: Path | None = None
     verdict: Verdict | None = None
 
     @property
@@ -52,11 +54,15 @@ class Found:
 
 
 def variants_of(files: Sequence[Path], settings: Sequence[tuple[str, Setting]]) -> tuple[Variant, ...]:
-    """Return every file under every setting; the file's name is left out where there is one."""
+    """Return every file under every setting; the file's name is left out where there is one, and its folder
+    where the names differ.
+    """
     made = []
+    differ = len({file.stem for file in files}) == len(files)
     for file in files:
+        own = file.stem if differ else str(file.with_suffix(""))
         for text, setting in settings:
-            name = text if len(files) == 1 else file.stem if len(settings) == 1 else f"{file.stem} {text}"
+            name = text if len(files) == 1 else own if len(settings) == 1 else f"{own} {text}"
             made.append(Variant(name, file, setting))
     return tuple(made)
 
@@ -71,13 +77,12 @@ def evaluate_all(
     """Evaluate each variant; one that fails stands with its reason, the others go on. Raises `OSError`."""
     found: list[Found] = []
     for variant in variants:
+        first = found[0] if found and found[0].passed is not None else None
         try:
             one = _evaluated(variant, data, folder, told)
+            found.append(one if first is None else _compared(first, one, max_drop))
         except FarmRuntimeError as error:
             found.append(Found(variant, variant.file.stat().st_size, why_not=str(error)))
-            continue
-        first = found[0] if found and found[0].passed is not None else None
-        found.append(one if first is None else _compared(first, one, max_drop))
     return tuple(found)
 
 
@@ -115,18 +120,19 @@ def _version(path: Path | None) -> list[str | int] | None:
 def _compared(first: Found, second: Found, max_drop: float | None) -> Found:
     assert first.passed is not None
     assert second.passed is not None
-    made = difference(
-        second.passed.head,
-        second.scores[0].metric,
-        read_answers(first.passed.answers),
-        read_answers(second.passed.answers),
-    )
+    changes = second.passed.answers.with_suffix(".changes.jsonl")
+    with changes.open("wb") as file:
+        made = difference(
+            second.passed.head,
+            second.scores[0].metric,
+            read_answers(first.passed.answers),
+            read_answers(second.passed.answers),
+            lambda change: file.write(change.line()),
+        )
     verdict = None
     if max_drop is not None and made.interval is not None:
         verdict = judged_drop(made.interval, max_drop, higher_is_better=made.higher_is_better)
-    return Found(
-        second.variant, second.size_bytes, second.passed, second.scores, against=made, verdict=verdict
-    )
+    return replace(second, against=made, changes=changes, verdict=verdict)
 
 
 def front(found: Sequence[Found]) -> tuple[Found, ...]:

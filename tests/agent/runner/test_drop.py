@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 
 import pytest
 
-from agent.attempt.files import RunnerResult
-from agent.runner.judge.drop import with_drop
+from agent.attempt.files import ANSWERS_FILE, KEPT_ANSWERS_FILE, RunnerResult
+from agent.runner.judge.drop import with_answers
 from agent.runner.judge.verdict import scored
 from agent.wire.labelled import LabelledScore
 from agent.wire.messages import Status
-from runtime.errors import FarmRuntimeError
+from runtime.errors import DataError
 
 HEAD = {"task": "classification", "best": 3}
 SCORE = LabelledScore(metric="top1", samples=100, right=60, share=0.6, ci95=(0.5, 0.69))
 
 
-def answers(path, ranks):
+def answers(folder, ranks):
+    folder.mkdir(exist_ok=True)
     lines = [HEAD, *({"file": f"{i}.png", "best": [rank, 9], "rank": rank} for i, rank in enumerate(ranks))]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+    (folder / ANSWERS_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
 
 
 def compared(folder, wrong, count=100, max_drop=0.05, score=SCORE):
@@ -28,7 +31,7 @@ def compared(folder, wrong, count=100, max_drop=0.05, score=SCORE):
         answers(folder / "base", [0] * count),
         answers(folder / "own", [1] * wrong + [0] * (count - wrong)),
     )
-    return with_drop(score, own, "litert@cpu", theirs, max_drop)
+    return with_answers(score, own, ("litert@cpu", theirs), max_drop)
 
 
 @pytest.mark.parametrize(("wrong", "verdict"), [(0, "pass"), (5, "inconclusive"), (30, "fail")])
@@ -52,19 +55,30 @@ def test_the_worse_of_two_verdicts_stands_and_a_failed_one_is_a_wrong_output(tmp
 
 def test_without_a_baselines_answers_a_drop_is_not_judged(tmp_path):
     own = answers(tmp_path / "own", [0, 1])
-    assert with_drop(SCORE, own, "b", tmp_path / "none", 0.1).verdict == "inconclusive"
-    assert with_drop(SCORE, own, "b", tmp_path / "none", None) == SCORE
+    assert with_answers(SCORE, own, ("b", tmp_path / "none"), 0.1).verdict == "inconclusive"
+    unjudged = with_answers(SCORE, own, ("b", tmp_path / "none"), None)
+    assert (unjudged.verdict, unjudged.drop) == (None, None)
 
 
-def test_only_the_first_changes_are_told(tmp_path):
-    found = compared(tmp_path, 300, count=400).drop
-    assert found is not None
-    assert (len(found.changes), found.changed) == (100, 300)
+def test_the_first_changes_are_told_and_the_file_for_the_store_has_every_answer_and_change(tmp_path):
+    score = compared(tmp_path, 300, count=400)
+    assert score.drop is not None
+    assert (len(score.drop.changes), score.drop.changed) == (100, 300)
+    content = (tmp_path / "own" / KEPT_ANSWERS_FILE).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == score.answers_sha256
+    head, *lines = [json.loads(line) for line in gzip.decompress(content).splitlines()]
+    assert head == HEAD
+    assert [line["file"] for line in lines[:400]] == [f"{i}.png" for i in range(400)]
+    assert [line["changed"] for line in lines[400:]] == [f"{i}.png" for i in range(300)]
+    assert lines[-1]["after"] == "class 1 (wrong)"
 
 
 def test_what_is_no_answer_is_an_error_with_the_baselines_name(tmp_path):
-    own, theirs = answers(tmp_path / "own", [0, 1]), tmp_path / "base"
+    own, theirs = answers(tmp_path / "own", [0, 1]), answers(tmp_path / "base", [])
     for content in ("{}\n{}\n{}\n", "[]\n[]\n[]\n", "x"):
-        theirs.write_text(content)
-        with pytest.raises(FarmRuntimeError, match="the answers of b cannot be compared"):
-            with_drop(SCORE, own, "b", theirs, 0.1)
+        (theirs / ANSWERS_FILE).write_text(content)
+        with pytest.raises(DataError, match="the answers of b cannot be compared"):
+            with_answers(SCORE, own, ("b", theirs), 0.1)
+    (own / ANSWERS_FILE).unlink()
+    with pytest.raises(DataError, match="the answers cannot be kept"):
+        with_answers(SCORE, own, None, None)

@@ -21,9 +21,11 @@ from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.delegates.partition import DelegationReport, Fallback
 from runtime.errors import (
+    DataError,
     DeadlineError,
     DeviceLostError,
     DeviceMemoryError,
+    MisfitError,
     NoDeviceError,
     UnsupportedOperatorError,
     UnsupportedPrecisionError,
@@ -393,6 +395,24 @@ def test_faults_of_a_device_have_reasons_of_their_own(stored, error, code):
     assert failure.reason.text == str(error)
 
 
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(DataError("/data: 5.png: damaged"), Status.FAILED), (MisfitError("no classifier"), Status.UNSUPPORTED)],
+)
+def test_labelled_data_that_is_bad_fails_and_a_model_that_it_does_not_judge_is_unsupported(
+    stored, error, status
+):
+    device = Device(
+        device_id="d", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d", environment={}
+    )
+    attempt = AttemptFile(
+        job=job(stored), device=device, model_path="/model", data_path="/data", references="r"
+    )
+    failure = failure_of(error, attempt)
+    assert (failure.status, failure.reason.code) == (status, ReasonCode.LABELLED_DATA)
+    assert failure.reason.text == str(error).replace("/data", "labelled data")
+
+
 def test_many_operators_that_stay_on_the_cpu_are_a_count_in_the_reason_and_a_list_in_the_report(stored):
     device = Device(
         device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
@@ -418,6 +438,8 @@ def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent
     assert " operators stay on the CPU, the first: operator 0 " in result.reason.text
     assert result.reason.text.endswith("; require_full_delegation forbids that")
     assert "\n" not in result.reason.text
+    # What would have to be changed is what a user wants to know now.
+    assert result.measurement.advice.to_change > 0
 
 
 def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(start_agent, stored):

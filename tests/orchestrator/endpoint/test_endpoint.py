@@ -17,6 +17,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from agent.wire.labelled import LabelledScore
 from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
 from orchestrator.db.results.records import campaigns
@@ -326,12 +327,15 @@ def test_readers_see_samples_that_a_result_names_and_nothing_else(
     job = dispatch(endpoint.database, cell.cell_id)
     found = result(job)
     assert found.measurement is not None
-    measured = found.measurement.model_copy(update={"samples_sha256": SAMPLES_SHA})
+    answers = endpoint.store.put(io.BytesIO(b"answers"), "a").sha256
+    score = LabelledScore(metric="top1", samples=1, right=1, share=1.0, answers_sha256=answers)
+    measured = found.measurement.model_copy(update={"samples_sha256": SAMPLES_SHA, "labelled": score})
     with endpoint.database.write() as session:
         ingest.apply(session, found.model_copy(update={"measurement": measured}), datetime.now(UTC))
     endpoint.store.put(io.BytesIO(SAMPLES), "s")
     answer = reader.get(f"/samples/{SAMPLES_SHA}")
     assert (answer.status_code, answer.content) == (200, SAMPLES)
+    assert reader.get(f"/samples/{answers}").content == b"answers"
     assert reader.get(f"/samples/{SHA}").status_code == 404, "a model is not for readers"
     assert reader.get(f"/artifacts/{SHA}").status_code == 401
     assert agent.get(f"/samples/{SAMPLES_SHA}").status_code == 401

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sqlalchemy import func
 from sqlmodel import select
 
+from agent.wire.labelled import LabelledScore
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns
 from orchestrator.db.campaigns.retention import Ended, forget
@@ -61,7 +62,7 @@ def put(store: Store, content: bytes, *, old: bool = True) -> str:
 
 
 def campaign(database: Database, store: Store, name: str, days_ago: float, *, done: bool = True) -> str:
-    """Add a campaign of one cell whose model's content is its name; its samples are of its own."""
+    """Add a campaign of one cell whose model's content is its name; its samples and answers are its own."""
     put(store, name.encode())
     report_devices(database, (CPU,))
     plan = planned(database, asked((name,), ONE_DELEGATE, name=name), (CPU,))
@@ -72,7 +73,8 @@ def campaign(database: Database, store: Store, name: str, days_ago: float, *, do
         session.get_one(tables.Model, hashlib.sha256(name.encode()).hexdigest()).size_bytes = len(name)
     if done:
         (cell,) = [cell for cell in cells(database) if cell.model == name and cell.state == "queued"]
-        finish(database, cell.cell_id, put(store, f"samples of {name}".encode()))
+        own = (put(store, f"{what} of {name}".encode()) for what in ("samples", "answers"))
+        finish(database, cell.cell_id, *own)
         with database.write() as session:
             row = session.exec(
                 select(tables.Campaign).where(tables.Campaign.campaign_id == campaign_id)
@@ -82,10 +84,12 @@ def campaign(database: Database, store: Store, name: str, days_ago: float, *, do
     return campaign_id
 
 
-def finish(database: Database, cell_id: str, samples: str) -> None:
+def finish(database: Database, cell_id: str, samples: str, answers: str) -> None:
     job = dispatch(database, cell_id)
     told = result(job, environment={"cpu": "epyc"})
-    told = told.model_copy(update={"measurement": measured().model_copy(update={"samples_sha256": samples})})
+    score = LabelledScore(metric="top1", samples=1, right=1, share=1.0, answers_sha256=answers)
+    files = measured().model_copy(update={"samples_sha256": samples, "labelled": score})
+    told = told.model_copy(update={"measurement": files})
     with database.write() as session:
         assert ingest.apply(session, told, NOW) == "counted"
 
@@ -124,12 +128,11 @@ def test_an_old_campaign_goes_with_all_it_had(database: Database, store: Store) 
     gone = prune(database, store, Keep(timedelta(days=90)), NOW)
     assert gone == planned_only
     assert names(gone.campaigns) == ["old"]
-    assert (gone.artifacts, gone.freed_bytes) == (2, len("old") + len("samples of old"))
+    contents = [f"{what}{name}" for name in ("old", "new") for what in ("", "samples of ", "answers of ")]
+    assert (gone.artifacts, gone.freed_bytes) == (3, sum(map(len, contents[:3])))
     assert left(database) == {name: count - count // 2 for name, count in before.items()}
-    for name in ("old", "samples of old"):
-        assert store.find(hashlib.sha256(name.encode()).hexdigest()) is None
-    for name in ("new", "samples of new"):
-        assert store.find(hashlib.sha256(name.encode()).hexdigest())
+    kept = [store.find(hashlib.sha256(content.encode()).hexdigest()) is not None for content in contents]
+    assert kept == [False] * 3 + [True] * 3
     assert store.find(health_model.model_sha256())
     assert all(found.ok for found in check(database, store, deep=True))
     assert prune(database, store, Keep(timedelta(days=90)), NOW).campaigns == ()
@@ -147,7 +150,7 @@ def test_a_large_campaign_goes_in_pieces(
         content = campaigns.content_of(wanted, plan, wanted.reuse)
         campaigns.add(session, wanted, plan, content, wanted.reuse, NOW)
     for cell in cells(database):
-        finish(database, cell.cell_id, "5" * 64)
+        finish(database, cell.cell_id, "5" * 64, "6" * 64)
     assert left(database)["Cell"] == 5
     prune(database, store, Keep(campaigns=0), NOW)
     assert set(left(database).values()) == {0}
@@ -293,7 +296,7 @@ def test_a_check_names_what_is_wrong_with_the_store(database: Database, store: S
     store.path(hashlib.sha256(b"m").hexdigest()).unlink()
     last = check(database, store)[-1]
     assert not last.ok
-    assert "2 of 2: model" in last.found
+    assert "2 of 3: model" in last.found
     assert last.found.count("is gone") == 2
 
 

@@ -44,6 +44,9 @@ def test_variants_are_compared_on_the_same_pictures_and_a_drop_is_judged(place):
     # Two of eight are too few to exclude a drop of 1 %.
     assert bad["verdict"] == "inconclusive"
     assert [change["file"] for change in bad["difference"]["changes"]] == ["3.png", "7.png"]
+    listed = [json.loads(line) for line in (place / bad["changes"]).read_text().splitlines()]
+    assert listed[0] == {"changed": "3.png", "before": "class 3 (right)", "after": listed[0]["after"]}
+    assert [line["changed"] for line in listed] == ["3.png", "7.png"]
     page = (place / "page.html").read_text()
     assert "class 3 (right)" in page
     assert "<circle" in page

@@ -7,10 +7,10 @@ import zipfile
 import numpy as np
 import pytest
 
+from runtime.errors import DataError
 from runtime.measure.accuracy import tensors
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
-from runtime.measure.accuracy.errors import DataError
 from runtime.measure.accuracy.evaluating import evaluate
 from runtime.measure.accuracy.intervals import judged_share, share_interval
 from runtime.measure.accuracy.scores import scores

@@ -10,10 +10,9 @@ import pytest
 from flatbuffers import Builder as FlatBuilder
 from PIL import Image
 
-from runtime.errors import ModelFormatError
+from runtime.errors import DataError, ModelFormatError
 from runtime.measure.accuracy.answers import Answers, read_answers
 from runtime.measure.accuracy.data import Data, make_task
-from runtime.measure.accuracy.errors import DataError
 from runtime.measure.accuracy.ground_truth import read_coco, read_text_proto
 from runtime.measure.accuracy.scores import Change, difference, scores
 from runtime.model.graph import Model

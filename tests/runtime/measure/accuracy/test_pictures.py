@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from runtime.measure.accuracy import pictures
-from runtime.measure.accuracy.errors import DataError
-from runtime.measure.accuracy.pictures import Files, Normalisation, PictureInput, cropped, decoded, resized
+from runtime.errors import DataError
+from runtime.measure.accuracy import files as module
+from runtime.measure.accuracy.files import Files
+from runtime.measure.accuracy.pictures import Normalisation, PictureInput, cropped, decoded, resized
 from runtime.model.schema import BuiltinOperator as Op
 from tests.oracle import run_litert
 from tests.runtime.models import Builder
@@ -38,7 +39,7 @@ def test_a_folder_a_tar_and_a_zip_have_the_same_files(tmp_path):
             made.write(folder / name, name)
     for path in (folder, tmp_path / "p.tar", tmp_path / "p.zip"):
         files = Files(path)
-        assert files.pictures == ("b.png", "deep/a.JPG")
+        assert list(files.pictures) == ["b.png", "deep/a.JPG"]
         assert [files.read(name) for name in files.names] == [name.encode() for name in files.names]
         files.close()
 
@@ -75,7 +76,7 @@ def test_a_picture_of_a_hundred_megapixels_is_refused_before_it_is_unpacked(side
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(bytes(101))
-    monkeypatch.setattr(pictures, "MOST_BYTES", 100)
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
     with pytest.raises(DataError, match=r"a\.png: 101 bytes; at most 100"):
         Files(tmp_path).read("a.png")
 
