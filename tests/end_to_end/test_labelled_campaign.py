@@ -89,7 +89,7 @@ def test_every_answer_is_kept_and_shown(farm):
     head, *lines = [json.loads(line) for line in call("show", "good", "cpu", "--answers").stdout.splitlines()]
     assert head["task"] == "classification"
     assert [line["file"] for line in lines] == [f"{number}.png" for number in range(8)]
-    assert "labelled    top1 1 [0.676 to 1] (8 of 8 right)" in call("show", "good", "cpu").stdout
+    assert "labelled    top1 1 [0.6756 to 1] (8 of 8 right)" in call("show", "good", "cpu").stdout
     shown = call("show", "damaged", "cpu", "--answers")
     assert (shown.returncode, "has no answers to labelled data" in shown.stderr) == (1, True)
 
