@@ -23,6 +23,7 @@ _BLOCK: Final = 512
 """Bytes of a tar's block (POSIX.1-1988)."""
 
 _CHUNK_BYTES: Final = 1 << 20
+"""Bytes of a picture that are held at once. Larger costs memory, smaller more system calls."""
 
 
 class PackedFolder:

@@ -22,6 +22,7 @@ _TYPES: Final = (
 """Types of tensors by LiteRT's numbers (`TfLiteType`), which are not those of a file."""
 
 _TFLITE_SUBGRAPH: Final = 1
+"""LiteRT's number for a subgraph of the file (`SubgraphType`)."""
 
 
 @dataclass(frozen=True, slots=True)

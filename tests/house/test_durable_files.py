@@ -20,6 +20,7 @@ PLAIN = {
     "agent/processes/sandbox/survey.py": "a trial, in a folder that is deleted behind it",
     "agent/processes/sandbox/view.py": "a map of the kernel, and empty files on which others are mounted",
     "agent/processes/supervisor.py": "the log of a runner",
+    "agent/runner/judge/drop.py": "a file of the attempt's folder, hashed by who reads it",
     "orchestrator/cli/budgets.py": "--junit FILE, made anew by each call",
     "orchestrator/cli/devices.py": "a model in a temporary folder",
     "orchestrator/cli/repro.py": "--out FILE, which must be new",
