@@ -40,6 +40,16 @@ def test_every_cell_of_the_demo_is_measured_and_right(demo, model, delegate):
     check_cell(demo, model, delegate)
 
 
+@pytest.mark.exhaustive
+def test_the_demos_row_in_bf16_is_measured_or_says_why_it_is_not(demo):
+    cell = demo.cell("torchvision_mobilenet_v2", "gpu-bf16")
+    if cell["status"] == "unsupported":
+        assert cell["reason"]["code"] == "unsupported_precision"
+        assert "precision 'bf16': " in cell["reason"]["text"]
+        return
+    check_cell(demo, "torchvision_mobilenet_v2", "gpu-bf16")
+
+
 def check_cell(campaign, model, delegate):
     cell = campaign.cell(model, delegate)
     assert set(cell) == KEYS

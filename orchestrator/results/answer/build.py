@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent.wire.messages import ReasonCode
 from orchestrator.results.answer import entries, headline
 from orchestrator.results.answer.entries import ON_CPU, Answer, Column, Key, Placed
 from orchestrator.results.answer.headline import legend, noted, title_of
@@ -19,8 +20,9 @@ from orchestrator.results.wording import SIGNS, Footnotes, factor_text
 def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> Answer:
     """Build the answer of a campaign's cells, one of each model, delegate, device and level.
 
-    Another `metric` than p50 has neither ratios nor a headline: those are of the median.
+    A cell that the campaign's own rules exclude stays blank, as long as there are others. Another `metric` than p50 has neither ratios nor a headline: those are of the median.
     """
+    cells = [cell for cell in cells if not _excluded(cell)] or cells
     placed, notes = Placed.of(cells, baseline), entries.footnotes(cells, metric)
     names = placed.names()
     columns = [_column(key, placed, names[key], notes, metric) for key in placed.columns]
@@ -39,6 +41,10 @@ def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric 
         further=entries.FURTHER,
         legend=tuple(legend(cells, placed)),
     )
+
+
+def _excluded(cell: CellRecord) -> bool:
+    return cell.reason is not None and cell.reason.code is ReasonCode.EXCLUDED
 
 
 def sentences(placed: Placed) -> tuple[headline.Sentence, ...]:

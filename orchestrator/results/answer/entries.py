@@ -223,10 +223,10 @@ class Placed:
         placed = cls(baseline, models, columns, ratios)
         return replace(placed, columns={key: columns[key] for key in sorted(columns, key=placed.rank)})
 
-    def rank(self, key: Key) -> tuple[bool, float]:
-        """Sort the baseline first, then by the mean ratio; what has none comes last."""
+    def rank(self, key: Key) -> tuple[bool, int, float]:
+        """Sort the baseline first, then by the number of models, then by the mean ratio; none comes last."""
         mean = self.mean(key)
-        return key[0] != self.baseline, 0.0 if mean is None else -mean.ratio
+        return key[0] != self.baseline, -len(self.columns[key]), 0.0 if mean is None else -mean.ratio
 
     @property
     def contenders(self) -> list[Key]:
@@ -235,9 +235,9 @@ class Placed:
         return [key for key in self.columns if has_baseline and key[0] != self.baseline]
 
     def ratios_of(self, key: Key) -> list[SpeedUp | None]:
-        """Return the ratio of each model in a column."""
+        """Return the ratio of each model that a column has."""
         own = self.columns[key]
-        return [self.ratios[own[model].cell_id] if model in own else None for model in self.models]
+        return [self.ratios[own[model].cell_id] for model in self.models if model in own]
 
     def mean(self, key: Key) -> MeanSpeedUp | None:
         """Return the geometric mean of a column's ratios."""

@@ -50,7 +50,7 @@ def _moment(cells: Sequence[CellRecord]) -> str:
 
 Sentence: TypeAlias = tuple[str, ...]
 Ratios: TypeAlias = Sequence[SpeedUp | None]
-"""The ratios of a delegate, one for each model; None where it has none."""
+"""The ratios of a delegate, one for each of its models; None where it has none."""
 
 _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "faster": ("beats {} on", "wins on"),
@@ -70,8 +70,8 @@ _SOONER: Final = 2.0
 
 
 def verdicts(baseline: str, delegates: Mapping[str, Ratios]) -> Sentence:
-    """Say how each delegate does against the baseline, the fastest on the whole first."""
-    order = sorted(delegates, key=lambda name: -_mean(delegates[name]))
+    """Say how each delegate does against the baseline, first those of most models, the fastest of them first."""
+    order = sorted(delegates, key=lambda name: (-len(delegates[name]), -_mean(delegates[name])))
     clauses: list[str] = []
     for name in order:
         own = list(_clauses(delegates[name], "" if clauses else baseline))

@@ -101,7 +101,7 @@ class GpuDelegate(Offer):
         known = self._backend.capabilities
         precision = settled(self.options, known.name, self._probe)
         self.options = replace(self.options, precision=precision)
-        if precision == "bf16" and self._probe().passed(Trial.BF16_PRODUCTS):
+        if precision == "bf16" and self._probe().multiplies_bf16:
             self._backend = self._backend.knowing(replace(known, multiplies_bf16=True))
         if self.way is Quantised.LEVELS:
             self._backend = self._backend.knowing(knowing_bytes(known, self._probe()))

@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 
 from agent.wire.measurement import Delegation
+from agent.wire.messages import ReasonCode
 from orchestrator.cli.outcome import answer_markdown
 from orchestrator.results.answer.build import answer_of
 from orchestrator.results.answer.layout import lines, width
 from orchestrator.results.format import known, percent, short_time
 from orchestrator.results.metrics import named
-from tests.orchestrator.results.answered import demo, failed, measured, wrong
+from orchestrator.results.records import CellRecord
+from tests.orchestrator.cli.records import ended
+from tests.orchestrator.results.answered import DEMO, demo, failed, measured, wrong
 
 GOLDEN = """\
 demo  9 models · AMD EPYC, 2 threads · quick · 23 Nov 08:06          27/27 right
@@ -42,6 +45,30 @@ def test_the_demo_fits_80_columns_and_16_lines():
     assert "\n".join(found) == GOLDEN
     assert len(found) <= 16
     assert max(map(width, found)) <= 80
+
+
+def excluded(model: str, delegate: str) -> CellRecord:
+    return ended(model, delegate, "cancelled", ReasonCode.EXCLUDED, "by the rule {model: '*'}")
+
+
+def test_what_the_campaign_excludes_stays_blank_and_is_not_counted():
+    """A delegate of one model leads no headline, however fast it is there."""
+    models = [model for model, *_ in DEMO]
+    narrow = [excluded(model, "gpu-bf16") for model in models[1:]]
+    fast = measured(models[0], "gpu-bf16", 0.2, ratio=3.5)
+    found = shown(*demo(), fast, *narrow, columns=80)
+    assert found[0].endswith("28/28 right")
+    assert found[1].startswith("gpu beats litert on 5 of 9")
+    assert "excluded" not in "\n".join(found)
+    assert found[4].split()[-1] == "gpu-bf16"
+    assert found[5].split()[-1] == "3.50x"
+    assert found[6].split()[-1] == "5.9x"
+    assert len(found) <= 16
+    assert max(map(width, found)) <= 80
+
+
+def test_a_campaign_that_excludes_everything_says_so():
+    assert "excluded [a]" in "\n".join(shown(excluded("net", "gpu"), excluded("net", "litert")))
 
 
 BASE = measured("net", "litert", 4.0, half=0.005)

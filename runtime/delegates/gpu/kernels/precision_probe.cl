@@ -1,5 +1,6 @@
 // Trials of numbers narrower than float32, one for each define: the values of Trial in precision.py. precision_child.py
-// knows the results. memory: 64 bytes to write narrow numbers to.
+// knows the results. memory: 64 bytes to write narrow numbers to. BF16_PACE has two kernels that are timed instead.
+#ifndef BF16_PACE
 #ifdef FP16_ARITHMETIC
 #ifdef cl_khr_fp16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
@@ -51,3 +52,22 @@ __kernel void trial(__global const float *in, __global float *out, __global ucha
     vstore16(convert_float16(found), 0, out);
 #endif
 }
+#else
+// Eight sums hide the latency of an instruction. `out` keeps them, so that none is left out.
+#define PACE(name, instruction) \
+    __kernel void name(__global float *out, const int rounds) \
+    { \
+        const float16 x = vload16(0, out); \
+        float16 sum[8]; \
+        for (int i = 0; i < 8; i++) \
+            sum[i] = x; \
+        for (int round = 0; round < rounds; round++) { \
+            _Pragma("unroll") for (int i = 0; i < 8; i++) \
+                __asm__(instruction " %1, %1, %0" : "+v"(sum[i]) : "v"(x)); \
+        } \
+        for (int i = 0; i < 8; i++) \
+            vstore16(sum[i], i, out); \
+    }
+PACE(pairs, "vdpbf16ps")
+PACE(floats, "vfmadd231ps")
+#endif

@@ -62,7 +62,7 @@ class GpuPlanner(Offer):
         precision = settled(self.options, capabilities.name, lambda: found)
         self.options = replace(self.options, precision=precision)
         known = knowing_bytes(capabilities, found)
-        multiplies_bf16 = precision == "bf16" and found.passed(Trial.BF16_PRODUCTS)
+        multiplies_bf16 = precision == "bf16" and found.multiplies_bf16
         self._capabilities = replace(known, multiplies_bf16=multiplies_bf16)
         self._kept = KeptChoices.of(self._capabilities, cache, self.options) if is_tuned else None
         self.device = PlannedDevice(

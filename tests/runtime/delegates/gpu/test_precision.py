@@ -1,5 +1,6 @@
 """Weights rounded to fp16 and bfloat16, where a probe of the device says that it can use them."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 
 from runtime import Interpreter
 from runtime.delegates.gpu.alternatives import layout_rules
-from runtime.delegates.gpu.backends.opencl import precision_probe
+from runtime.delegates.gpu.backends.opencl import precision_child, precision_probe
 from runtime.delegates.gpu.backends.opencl.device import list_devices
+from runtime.delegates.gpu.backends.opencl.precision_child import run
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate
@@ -72,6 +74,48 @@ def test_what_is_asked_for_is_used_or_refused_with_the_reason():
     assert settled(Options(precision_loss_allowed=True), "a device", lambda: NONE) == "fp32"
 
 
+@pytest.mark.parametrize(
+    ("precision", "failed", "reason"),
+    [
+        ("bf16", Trial.BF16_PACE, "takes 4.1 times as long"),
+        ("bf16", Trial.BF16_PRODUCTS, "3 of 16 numbers are wrong"),
+        ("int8", Trial.INT8_PRODUCTS, "3 of 16 numbers are wrong"),
+        ("fp16", None, "no kernel multiplies in it"),
+    ],
+)
+def test_a_precision_without_products_of_its_own_is_refused_where_they_are_required(
+    precision, failed, reason
+):
+    found = Findings(dict.fromkeys(Trial, "") | ({failed: reason} if failed else {}))
+    assert settled(Options(precision=precision), "a device", lambda: found) == precision
+    strict = Options(precision=precision, require_narrow_products=True)
+    with pytest.raises(UnsupportedPrecisionError, match=rf"{precision}.*{reason} \(a device\).*leave out"):
+        settled(strict, "a device", lambda: found)
+    if failed:
+        assert settled(strict, "a device", lambda: ALL) == precision
+    assert settled(replace(strict, precision="fp32"), "a device", never) == "fp32"
+
+
+def test_pairs_count_as_products_only_where_they_are_right_and_gain_time():
+    assert ALL.multiplies_bf16
+    for trial in (Trial.BF16_PRODUCTS, Trial.BF16_PACE):
+        assert not replace(ALL, faults={**ALL.faults, trial: "3 of 16 numbers are wrong"}).multiplies_bf16
+
+
+def test_a_pace_is_a_fault_where_pairs_take_as_long_as_what_they_replace(backend, monkeypatch):
+    """The bound is moved to either side of whatever this device takes."""
+    context = backend.opened.context
+    if fault := run(context, Trial.BF16_PRODUCTS):
+        pytest.skip(fault)
+    monkeypatch.setattr(precision_child, "_MOST_PACE", 1e6)
+    assert run(context, Trial.BF16_PACE) == ""
+    monkeypatch.setattr(precision_child, "_MOST_PACE", 1e-6)
+    assert re.fullmatch(
+        r"a pair of products takes \d+\.\d times as long as one of float32, and replaces two",
+        run(context, Trial.BF16_PACE),
+    )
+
+
 def test_numbers_are_rounded_to_the_nearest():
     kept = np.float32([1.0, -1.5, 0.0, np.inf, -np.inf, 2.0**-20])
     for kind in (WeightType.F16, WeightType.BF16):
@@ -133,7 +177,7 @@ def test_results_stay_within_the_tolerance_in_half_the_memory(precision, outcome
     assert described["precision"] == precision
     assert "fp16 storage: yes" in described["narrow_numbers"]
     assert "narrow_numbers" not in plain
-    inputs = "and the inputs of products" if "bf16 products: yes" in described["narrow_numbers"] else "alone"
+    inputs = "and the inputs of products" if "bf16 pace: yes" in described["narrow_numbers"] else "alone"
     rounded = f"weights {inputs if precision == 'bf16' else 'alone'} are rounded to {precision}"
     assert (described["arithmetic"], plain["arithmetic"]) == (f"float32; {rounded}", "float32")
     assert int(described["constant_bytes"]) <= 0.55 * int(plain["constant_bytes"])
