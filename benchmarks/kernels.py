@@ -5,9 +5,10 @@
 Profiles each model, kernel by kernel, in a process of its own. A kernel could take what its arithmetic takes
 at the device's peak, or its traffic at that of its memory, whichever is longer (`Peaks` of `farm model
 profile`, the best of all models, as other work only lowers them); what it takes beyond is lost. Traffic that
-a cache holds costs nothing: a kernel that only moves it is lost as a whole, since another could have done it on
-its way. Kernels that multiply narrow numbers have a multiple of the peak in fp32. The list has the functions of all models together, those that lose most first: what to work on. Writes
-benchmarks/results/kernels.json and .md. The machine must run nothing else.
+a cache holds costs nothing: a kernel that only moves it is lost as a whole, as another could have done it on
+its way. Kernels that multiply narrow numbers have a multiple of the peak in fp32. The list has the functions
+of all models together, those that lose most first: what to work on. Writes benchmarks/results/kernels.json
+and .md. The machine must run nothing else.
 """
 
 import json
@@ -37,8 +38,8 @@ FASTER: Final[Mapping[str, int]] = {"i8_integer_gemm": 4, "f32_integer_gemm": 4,
 """Part of a function's name → its arithmetic over that in float32: the products that one instruction adds."""
 
 CACHED_BYTES: Final = 2 << 20
-"""Bytes read and written by a kernel that lie in a core's second-level cache: 2 MiB on current servers. Larger
-counts more traffic as lost."""
+"""Bytes read and written by a kernel that lie in a core's second-level cache: 2 MiB on current servers.
+Larger counts more traffic as lost."""
 
 SHOWN: Final = 40
 """Functions in the page; the JSON has all. Chosen: behind them little is lost."""

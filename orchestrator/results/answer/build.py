@@ -20,7 +20,8 @@ from orchestrator.results.wording import SIGNS, Footnotes, factor_text
 def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> Answer:
     """Build the answer of a campaign's cells, one of each model, delegate, device and level.
 
-    A cell that the campaign's own rules exclude stays blank, as long as there are others. Another `metric` than p50 has neither ratios nor a headline: those are of the median.
+    A cell that the campaign's own rules exclude stays blank, as long as there are others. Another `metric`
+    than p50 has neither ratios nor a headline: those are of the median.
     """
     cells = [cell for cell in cells if not _excluded(cell)] or cells
     placed, notes = Placed.of(cells, baseline), entries.footnotes(cells, metric)

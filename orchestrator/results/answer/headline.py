@@ -70,7 +70,7 @@ _SOONER: Final = 2.0
 
 
 def verdicts(baseline: str, delegates: Mapping[str, Ratios]) -> Sentence:
-    """Say how each delegate does against the baseline, first those of most models, the fastest of them first."""
+    """Say how each delegate does against the baseline: of those with the most models, the fastest first."""
     order = sorted(delegates, key=lambda name: (-len(delegates[name]), -_mean(delegates[name])))
     clauses: list[str] = []
     for name in order:

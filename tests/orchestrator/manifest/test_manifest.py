@@ -26,7 +26,7 @@ def test_the_demo_campaign_is_what_its_file_says() -> None:
         "torchvision_efficientnet_b0",
         "torchvision_mobilenet_v2__static_int8",
     ]
-    assert [d.name for d in campaign.delegates] == ["cpu", "gpu", "litert"]
+    assert [d.name for d in campaign.delegates] == ["cpu", "gpu", "gpu-bf16", "litert"]
     assert campaign.baseline_delegate == "litert"
     assert campaign.reuse == "same-fingerprint"
     assert all(m.sha256 for m in campaign.models)

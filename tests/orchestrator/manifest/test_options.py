@@ -27,6 +27,7 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
     }
     given = accepted(
         "x: {kind: gpu, threads: 2, precision: fp32, precision_loss_allowed: true, "
+        "require_narrow_products: false, "
         "weights: stored, rounding: xnnpack, tuning: none, choices: 0123456789ab=rows, persistent: off, "
         "device_class: auto, memory: least, passes_off: fuse_swish, "
         "max_delegated_partitions: 3, min_nodes_per_partition: 2, first_delegate_node_index: 0, "

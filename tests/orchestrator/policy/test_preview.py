@@ -187,7 +187,7 @@ def test_the_demo_is_expected_to_take_six_minutes_at_most():
         for model in campaign.models
         for delegate in campaign.delegates
         if not any(
-            fnmatchcase(model.id, rule.model) and fnmatchcase(delegate, rule.delegate)
+            fnmatchcase(model.id, rule.model) and fnmatchcase(delegate.name, rule.delegate)
             for rule in campaign.exclude
         )
     )

@@ -167,8 +167,8 @@ class Options:
       reference kernels, "xnnpack" those of XNNPACK, which scales a sum in float32 and rounds it once.
     - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
       and the device can store it.
-    - `require_narrow_products`: a `precision` in which the device does not multiply, or gains nothing by it, is
-      refused; else weights alone have it then.
+    - `require_narrow_products`: a `precision` in which the device does not multiply, or gains nothing by it,
+      is refused; without this option weights alone have it there.
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;
       "float32" widens them once, to the same numbers, in two to eight times the memory.
     - `threads`: most work-groups that run at the same time on a CPU device; None for all it has.

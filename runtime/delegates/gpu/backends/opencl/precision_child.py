@@ -31,14 +31,14 @@ _NUMBERS = np.array(
 )
 
 _ROUNDS: Final = 1 << 15
-"""Turns of a timed loop of eight instructions: a tenth of a millisecond at the rate of float32 and more, beside
-which a launch's few microseconds do not count."""
+"""Turns of a timed loop of eight instructions: 50 us at the rate of float32 and more, beside which a launch's
+few microseconds hardly count."""
 
 _TRIES: Final = 7
 """Runs of each timed loop, by turns; the fastest counts, as other work only adds time."""
 
 _MOST_PACE: Final = 1.5
-"""Most times as long as a multiply-add of float32 a pair of products may take, which replaces two of them. At 2
+"""Most times as long as a multiply-add of float32 that a pair of products may take, which replaces two. At 2
 nothing is gained; what is below pays for rounding the inputs. Processors seen: 1.0 and 4.1."""
 
 
