@@ -13,6 +13,7 @@ from runtime.delegates.gpu.passes.fold_scale import fold_scale
 from runtime.delegates.gpu.passes.fold_transpose import fold_transpose
 from runtime.delegates.gpu.passes.fuse_epilogue import fuse_epilogue
 from runtime.delegates.gpu.passes.fuse_levels import fuse_levels
+from runtime.delegates.gpu.passes.fuse_norms import fuse_norms
 from runtime.delegates.gpu.passes.fuse_swish import fuse_swish
 from runtime.delegates.gpu.passes.hoist_transpose import hoist_transpose
 from runtime.delegates.gpu.passes.join_moves import join_moves
@@ -40,10 +41,10 @@ def passes(rules: LayoutRules, off: Set[str] = frozenset()) -> tuple[Pass, ...]:
     """Every pass but those named in `off`, in order. `rules` says what the kernel families can do.
 
     Operators that are others in disguise go first, so that no later pass has to know them, then chains of
-    moves and identities, as they hide neighbours from the patterns. SWISH and the scales are matched while
-    their factors are still nodes of their own, which fusing into epilogues ends. Layouts come last: they
-    depend on which nodes are left. Without the first and the last there would be nodes and values that no
-    kernel knows.
+    moves and identities, as they hide neighbours from the patterns. Norms, SWISH and the scales are matched
+    while their factors are still nodes of their own, which fusing into epilogues ends. Layouts come last:
+    they depend on which nodes are left. Without the first and the last there would be nodes and values that
+    no kernel knows.
     """
     every = (
         Pass(canonicalise, "nothing reads what it makes"),
@@ -51,6 +52,7 @@ def passes(rules: LayoutRules, off: Set[str] = frozenset()) -> tuple[Pass, ...]:
         Pass(join_moves, "one copy moves the elements of a chain of moves, or none where they come back"),
         Pass(remove_identity, "it changes nothing, and its readers read its operand"),
         Pass(merge_padding, "the window's own padding does it"),
+        Pass(fuse_norms, "the norm over the channels is one kernel"),
         Pass(fuse_swish, "x * LOGISTIC(x) is one step"),
         Pass(fuse_levels, "one table has the results of both"),
         Pass(fold_scale, "the convolution scales the rows of its weights"),

@@ -21,8 +21,8 @@ MEMORY = ("fast", "least")
 ROUNDINGS = ("reference", "xnnpack")
 CONFORMANCE = ("kept", "ignored")
 PASSES = (
-    "hoist_transpose", "join_moves", "remove_identity", "merge_padding", "fuse_swish", "fuse_levels",
-    "fold_scale", "fold_transpose", "fuse_epilogue",
+    "hoist_transpose", "join_moves", "remove_identity", "merge_padding", "fuse_norms", "fuse_swish",
+    "fuse_levels", "fold_scale", "fold_transpose", "fuse_epilogue",
 )  # fmt: skip
 WAIT_TYPES = ("passive", "active", "aggressive", "do_not_wait")
 

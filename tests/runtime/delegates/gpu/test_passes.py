@@ -27,6 +27,7 @@ from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.writer import write_model
 from runtime.tools.model_plan import model_plan
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.runtime.delegates.gpu.norms import Norm
 
 NOTHING = LayoutRules(lambda node, graph: True, lambda node, graph: False, lambda node, graph: False)
 EVERYTHING = LayoutRules(lambda node, graph: True, lambda node, graph: True, lambda node, graph: True)
@@ -258,7 +259,7 @@ def every_pass_s_work():
     for op in (Op.TRANSPOSE, Op.TANH, Op.TRANSPOSE, Op.TRANSPOSE, Op.TRANSPOSE):
         perm = [build.constant(np.array([0, 2, 1], np.int32))] if op == Op.TRANSPOSE else []
         product = build.op(op, [product, *perm], (1, 36, 36))
-    y = build.op(Op.TANH, [product], (1, 36, 36))
+    y = Norm(build, (1, 36, 36), x=build.op(Op.TANH, [product], (1, 36, 36))).y
     return write_model(build.build(y)), random.standard_normal((1, 6, 6, 5)).astype(np.float32)
 
 

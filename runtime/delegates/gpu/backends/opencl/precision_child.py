@@ -89,7 +89,7 @@ def _pace_fault(context: pyopencl.Context, program: pyopencl.Program) -> str:
     with mapped_errors("timing products of bfloat16"):
         queue = cl.CommandQueue(context)
         memory = cl.Buffer(context, cl.mem_flags.READ_WRITE, 8 * _NUMBERS.nbytes)
-        cl.enqueue_fill_buffer(queue, memory, np.float32(0), 0, memory.size)
+        cl.enqueue_fill_buffer(queue, memory, np.zeros(1, np.float32), 0, memory.size)
         kernels = {name: cl.Kernel(program, name) for name in best}
         for kernel in kernels.values():
             kernel.set_args(memory, np.int32(_ROUNDS))

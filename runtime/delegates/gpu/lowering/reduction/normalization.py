@@ -1,4 +1,7 @@
-"""L2_NORMALIZATION over the last dimension, LOCAL_RESPONSE_NORMALIZATION across neighbouring channels."""
+"""L2_NORMALIZATION over the last dimension, LOCAL_RESPONSE_NORMALIZATION across neighbouring channels.
+
+With the attribute `epsilon`, which the pass `fuse_norms` gives, it is the norm of a layer instead.
+"""
 
 from __future__ import annotations
 
@@ -55,25 +58,27 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if source is None:
         raise ValueError(f"{node.op.name} has one input")
     value = context.value(target)
-    shape = {
+    shape: dict[str, int | float] = {
         "CHANNELS": value.channels,
         "IN_STRIDE": context.layout(source).pixel_stride,
         "OUT_STRIDE": context.layout(target).pixel_stride,
     }
     in_groups = suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
     items, rows = row_group(value.channels)
+    kernel = "normalization_l2"
+    if "epsilon" in node.attributes:
+        kernel = "normalization_layer"
+        shape |= {"SCALE": 1.0 / value.channels, "EPSILON": node.attributes["epsilon"]}
     if in_groups:
         instance = Instance(
-            "reduction/normalization_l2_groups.cl",
-            instance_name("groups_normalization_l2", f"r{items}"),
+            f"reduction/{kernel}_groups.cl",
+            instance_name(f"groups_{kernel}", f"r{items}"),
             defines(ROW_ITEMS=items, ROWS=rows),
             parameters(PIXELS=value.pixels, PADDED=round_up(value.channels), **shape),
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
         )
     elif node.op == Op.L2_NORMALIZATION:
-        instance = Instance(
-            "reduction/normalization_l2.cl", instance_name("normalization_l2"), parameters=parameters(**shape)
-        )
+        instance = Instance(f"reduction/{kernel}.cl", instance_name(kernel), parameters=parameters(**shape))
     else:
         radius = min(node.attributes["radius"], value.channels)
         options = {name.upper(): node.attributes[name] for name in _LOCAL}
