@@ -35,6 +35,9 @@ _KEPT: Final = (
 _KEPT_OF_RATIO: Final = ("against", "median", "ci95", "allowance", "blocks", "verdict")
 _FARM: Final = (sys.executable, "-P", "-c", "from orchestrator.cli import main; main()")
 
+_INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as that of `farm submit`."""
+
 _FAILED_CELLS: Final = 1
 """The exit code of `farm submit` where cells failed: they are rows of the report, with their reason."""
 
@@ -45,7 +48,11 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--threads", type=int, nargs="+", help="of every delegate, in place of the file's")
     args, options = parser.parse_known_args()
-    run_and_report(args.file, args.threads or (None,), args.out, options)
+    try:
+        run_and_report(args.file, args.threads or (None,), args.out, options)
+    except KeyboardInterrupt:
+        print("cut short, without a report; the same command goes on where it stopped", file=sys.stderr)
+        return _INTERRUPTED
     return 0
 
 

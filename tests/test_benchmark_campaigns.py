@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import campaign_report, cpu_report, cpu_runtime, model_kinds
+from benchmarks import campaign, campaign_report, cpu_report, cpu_runtime, model_kinds
 from benchmarks.interleaved import measure, ratio, slices
 from orchestrator.manifest import load_manifest, parse_manifest
 from tests.needs import REPOSITORY
@@ -87,6 +87,16 @@ ROWS = [
     row("base", 10.0, model="net__static_int8"), row("gpu", 20.0, 0.5, "slower", model="net__static_int8"),
     row("base", 0.5, model="tiny"), row("gpu", 1.0, 0.5, "slower", model="tiny"),
 ]  # fmt: skip
+
+
+def test_a_campaign_cut_short_says_that_it_goes_on(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(campaign, "run_and_report", interrupted)
+    monkeypatch.setattr(sys, "argv", ["campaign", "benchmarks/aa.yaml"])
+    assert campaign.main() == 130
+    assert "the same command goes on" in capsys.readouterr().err
 
 
 def test_a_report_counts_verdicts_and_takes_the_mean_over_large_float_models_that_are_not_void():
