@@ -10,7 +10,7 @@ from agent.daemon import UPGRADE_EXIT
 from tests import needs
 
 UNIT = needs.REPOSITORY / "examples" / "farm-agent.service"
-MOST_EXPOSURE = 22
+MOST_EXPOSURE = 26
 """In tenths; systemd calls a service OK from 1.0 to 4.9."""
 
 
@@ -25,6 +25,31 @@ def test_systemd_knows_every_setting_and_has_little_to_say_against_it(tmp_path) 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert judged.returncode == 0, judged.stdout[-200:]
+
+
+def test_an_agent_of_the_unit_can_close_the_whole_boundary_of_an_ordinary_user() -> None:
+    tool = shutil.which("systemd-analyze") or needs.absent("no systemd-analyze on this machine")
+    listed = subprocess.run([tool, "syscall-filter"], capture_output=True, text=True, check=True).stdout
+    groups: dict[str, list[str]] = {}
+    for line in listed.splitlines():
+        if line.startswith("@"):
+            group = groups.setdefault(line.strip(), [])
+        elif line.startswith("    ") and "#" not in line:
+            group.append(line.strip())
+
+    def calls_of(word: str) -> set[str]:
+        return set().union(*map(calls_of, groups[word])) if word in groups else {word}
+
+    allowed: set[str] = set()
+    for line in re.findall(r"^SystemCallFilter=(.*)$", UNIT.read_text(), re.MULTILINE):
+        named = set().union(*map(calls_of, line.removeprefix("~").split()))
+        allowed = allowed - named if line.startswith("~") else allowed | named
+    needed = (
+        "unshare mount prctl capset seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self"
+    )
+    assert set(needed.split()) <= allowed
+    assert not {"umount2", "move_mount", "pivot_root", "setresuid", "bpf", "ptrace", "chown"} & allowed
+    assert "RestrictNamespaces=user mnt ipc net" in UNIT.read_text().splitlines()
 
 
 def test_the_unit_is_what_the_documents_say_and_the_agent_expects() -> None:
