@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from agent.wire.private_folder import keep_new_files_private
 from orchestrator.cli import output
 from orchestrator.cli.doctor import report
-from orchestrator.cli.verb import Json, open_farm, read_age
+from orchestrator.cli.verb import Json, open_farm, read_age, settings
 from orchestrator.config.clock import utc_now
+from orchestrator.config.home import make_folders
 from orchestrator.config.limits import size_text
+from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UsageError
+from orchestrator.farm.remote.farm import ON_THE_SERVER
 from orchestrator.maintenance import references
 from orchestrator.maintenance.check import backup, check
 from orchestrator.maintenance.prune import Keep, Pruned, prune
+from orchestrator.maintenance.restore import Restoring, restoring
 
 
 def prune_database(
@@ -56,8 +62,7 @@ def back_up_database(
 ) -> int:
     """Copy the database to a new file while the farm works.
 
-    To restore, stop the farm and put an SQLite copy in the place of farm.db, without farm.db-wal and -shm, or
-    give a PostgreSQL copy to pg_restore. The store is not included.
+    `farm db restore` puts it back. The store is not included.
 
     Examples:
       farm db backup farm-2026-01-31.db
@@ -67,6 +72,48 @@ def back_up_database(
     return output.answer(
         {"file": str(file), "bytes": size_bytes}, f"{file}: {size_text(size_bytes)}", as_json
     )
+
+
+def restore_database(
+    file: Annotated[Path, typer.Argument(help="A backup that `farm db backup` made.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show who gets in by it and who does not; change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Restore it.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Put a backup in the place of the database, wholly or not at all, while the farm is stopped.
+
+    Users and agents that were revoked after the backup stay revoked, and used one-time tokens stay used. Whom
+    the present database does not know gets in again by the backup: revoke those who must not. The former file
+    of SQLite is kept beside the new one. The store is not included: see farm db check afterwards.
+
+    Examples:
+      farm db restore farm-2026-01-31.db --dry-run
+      farm db restore farm-2026-01-31.db --yes
+    """
+    if dry_run == yes:
+        raise UsageError("one of --dry-run and --yes is needed: farm db restore FILE --dry-run")
+    keep_new_files_private()
+    home, lab = settings()
+    if lab.user_token is not None:
+        raise UsageError(ON_THE_SERVER)
+    make_folders(home)
+    now = utc_now()
+    with (
+        closing(Database.connect(lab.database_url or home.database, home.root)) as database,
+        restoring(database, home, file, now) as found,
+    ):
+        kept = found.restore(now) if yes else None
+    told = {
+        "restored": yes,
+        "stay_revoked": found.stay_out,
+        "valid_again": found.valid_again,
+        "not_in_backup": found.shut_out,
+        "compared": found.is_read,
+        "kept": None if kept is None else str(kept),
+    }
+    return output.answer(told, _restored(found, file, kept, dry_run), as_json)
 
 
 def check_database(
@@ -118,6 +165,17 @@ def show_references(
     return output.answer({"forgotten": forget, "models": models}, lines, as_json)
 
 
+def _restored(found: Restoring, file: Path, kept: Path | None, dry_run: bool) -> Iterator[str]:
+    if not found.is_read:
+        yield "the present database cannot be read: only keys/revoked says who was revoked"
+    yield from (f"stays revoked: {who}" for who in found.stay_out)
+    yield from (f"valid again, and not known now: {who}" for who in found.valid_again)
+    yield from (f"not in the backup, so no longer valid: {who}" for who in found.shut_out)
+    yield f"{file} {'would be' if dry_run else 'is'} restored"
+    if kept is not None:
+        yield f"the former database is {kept}"
+
+
 def _lines(gone: Pruned, dry_run: bool) -> Iterator[str]:
     for kept in gone.shown:
         yield f"{kept.campaign_id} {kept.name} is kept: a later campaign shows its results"
@@ -142,6 +200,6 @@ def _json(gone: Pruned, dry_run: bool) -> dict[str, object]:
 
 
 VERBS = {
-    "prune": prune_database, "backup": back_up_database, "check": check_database,
-    "references": show_references,
+    "prune": prune_database, "backup": back_up_database, "restore": restore_database,
+    "check": check_database, "references": show_references,
 }  # fmt: skip

@@ -49,8 +49,10 @@ def for_pip(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
     return _chosen(inherited, (*_SYSTEM, *_PIP))
 
 
-def for_pg_dump(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment of `pg_dump`, which runs in a folder of its own: files are named absolutely."""
+def for_postgresql(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of PostgreSQL's programs, which run in a folder of their own: files are named
+    absolutely.
+    """
     found = _chosen(inherited, (*_SYSTEM, *_POSTGRESQL))
     return found | {name: absolute(found[name]) for name in _POSTGRESQL_FILES if name in found}
 

@@ -33,12 +33,10 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
     if found == HEAD:
         return
     from alembic import command  # noqa: PLC0415  # slow to import, and needed once in a database's life
-    from alembic.script import ScriptDirectory  # noqa: PLC0415  # as above
 
     config = alembic_config()
-    scripts = ScriptDirectory.from_config(config)
-    known = {script.revision for script in scripts.walk_revisions()}
-    if found is not None and found < (oldest := str(scripts.get_base())):
+    known = revisions()
+    if found is not None and found < (oldest := min(known)):
         raise UnreachableError(
             f"the database {database.name} has revision {found}, of a version before the first release; this "
             f"version upgrades databases from {oldest} on: use an empty FARM_HOME or database, or see "
@@ -80,6 +78,13 @@ def revision(database: Database) -> str | None:
             return None
         found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
         return None if found is None else str(found)
+
+
+def revisions() -> set[str]:
+    """Return the revisions that this release upgrades, and `HEAD`."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # see `migrate`
+
+    return {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
 
 
 def alembic_config() -> Config:

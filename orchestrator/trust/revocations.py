@@ -13,7 +13,16 @@ from orchestrator.errors import FarmError
 from runtime.common.durable import write_atomically
 
 FILE: Final = "revoked"
-"""Name of the file: the ids of keys and of users' tokens that are over, one a line. An id lets nobody in."""
+"""Name of the file: the ids of keys and tokens that are over, one a line. An id lets nobody in."""
+
+
+def known(keys: Path) -> set[str]:
+    """Return the ids that the file lists. Raises `FarmError` where it cannot be read."""
+    path = keys / FILE
+    try:
+        return set(path.read_text().split()) if path.exists() else set()
+    except OSError as error:
+        raise _unusable(path, error) from error
 
 
 def reconcile(database: Database, keys: Path, now: datetime) -> list[str]:
@@ -22,18 +31,21 @@ def reconcile(database: Database, keys: Path, now: datetime) -> list[str]:
     `keys`: the folder of the farm's keys. Return whose credentials a backup had made valid again, as
     `user ana` or `agent rack-1`. Raises `FarmError`, `UnreachableError`.
     """
-    path = keys / FILE
+    path, listed = keys / FILE, known(keys)
+    with database.read() as session:
+        over, valid = credentials.over(session, now), credentials.owners(session, now)
     try:
-        known = set(path.read_text().split()) if path.exists() else set()
-        with database.read() as session:
-            over, valid = credentials.over(session, now), credentials.owners(session, now)
-        if not over <= known:
+        if not over <= listed:
             keys.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
-            write_atomically(path, "\n".join(sorted(known | over)).encode(), FILE_MODE)
+            write_atomically(path, "\n".join(sorted(listed | over)).encode(), FILE_MODE)
     except OSError as error:
-        raise FarmError(f"{path}, the list of what was revoked, cannot be used: {error.strerror}") from error
-    again = known & valid.keys()
+        raise _unusable(path, error) from error
+    again = listed & valid.keys()
     if again:
         with database.write() as turn:
             credentials.end(turn, again, now)
     return sorted({valid[name] for name in again})
+
+
+def _unusable(path: Path, error: OSError) -> FarmError:
+    return FarmError(f"{path}, the list of what was revoked, cannot be used: {error.strerror}")

@@ -44,7 +44,6 @@ ELSEWHERE = {
     "sudo -u postgres *": "is for the account of PostgreSQL",
     "createuser *": "is for the account of PostgreSQL; it asks for a password",
     "createdb *": "is for the account of PostgreSQL",
-    "pg_restore *": "tests/orchestrator/maintenance/test_retention.py",
     "read -rs *": "waits for a terminal",
     "export *": "sets variables of the reader's shell",
     "systemd-analyze *": "tests/agent/test_systemd_unit.py",

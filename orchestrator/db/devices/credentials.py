@@ -122,10 +122,13 @@ def close_invitations(turn: Turn, agent_id: str, now: datetime) -> None:
 
 
 def over(session: Session, now: datetime) -> set[str]:
-    """Return the ids of keys that were revoked or replaced, and of users' tokens that were revoked."""
+    """Return the ids of keys that were revoked or replaced, of users' tokens that were revoked, and of
+    one-time tokens that were used.
+    """
     keys = select(tables.Credential.key_id).where(not_(is_valid(now)))
     tokens = select(tables.UserToken.token_sha256).where(col(tables.UserToken.revoked_at).is_not(None))
-    return {*session.exec(keys), *session.exec(tokens)}
+    used = select(tables.Invitation.token_sha256).where(col(tables.Invitation.used_at).is_not(None))
+    return {*session.exec(keys), *session.exec(tokens), *session.exec(used)}
 
 
 def owners(session: Session, now: datetime) -> dict[str, str]:
@@ -134,8 +137,14 @@ def owners(session: Session, now: datetime) -> dict[str, str]:
     tokens = select(tables.UserToken.token_sha256, tables.UserToken.name).where(
         col(tables.UserToken.revoked_at).is_(None)
     )
-    agents = {key_id: f"agent {name}" for key_id, name in session.exec(keys)}
-    return agents | {sha256: f"user {name}" for sha256, name in session.exec(tokens)}
+    unused = select(tables.Invitation.token_sha256, tables.Invitation.agent_id).where(
+        col(tables.Invitation.used_at).is_(None)
+    )
+    return {
+        **{key_id: f"agent {name}" for key_id, name in session.exec(keys)},
+        **{sha256: f"user {name}" for sha256, name in session.exec(tokens)},
+        **{sha256: f"one-time token of agent {name}" for sha256, name in session.exec(unused)},
+    }
 
 
 def end(turn: Turn, ids: Collection[str], now: datetime) -> None:
@@ -143,6 +152,8 @@ def end(turn: Turn, ids: Collection[str], now: datetime) -> None:
     turn.exec(update(tables.Credential).where(col(tables.Credential.key_id).in_(ids)).values(revoked_at=now))
     tokens = update(tables.UserToken).where(col(tables.UserToken.token_sha256).in_(ids))
     turn.exec(tokens.values(revoked_at=now))
+    invitations = update(tables.Invitation).where(col(tables.Invitation.token_sha256).in_(ids))
+    turn.exec(invitations.values(used_at=now))
 
 
 def note_newest(turn: Turn, newest: Mapping[str, float]) -> None:

@@ -10,8 +10,6 @@ import logging
 import math
 import os
 import sqlite3
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,9 +22,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DisconnectionError
 from sqlmodel import Session, SQLModel
 
-from orchestrator.config.child_environment import absolute, find_program, for_pg_dump
 from orchestrator.db.engine.locks import WRITE_LOCK
-from orchestrator.errors import UnreachableError
 
 BUSY_TIMEOUT_MS: Final = 30_000
 """How long SQLite waits for another program's lock, in milliseconds. Chosen: longer than any transaction of
@@ -56,9 +52,6 @@ _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalive
 """TCP keep-alive of libpq, in seconds and probes: a server that vanished silently is noticed after
 about 10 + 3 x 5 s, and not only at the next statement's timeout.
 """
-
-_FILES_IN_URL: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "passfile")
-"""Parameters of a PostgreSQL URL that name files."""
 
 _BEGIN_WRITING: Final = f"""SELECT pg_advisory_xact_lock({WRITE_LOCK}),
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"""
@@ -262,46 +255,6 @@ def copy_sqlite(connection: Connection, target: Path) -> None:
             raise
         target.unlink(missing_ok=True)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
-
-
-def dump_postgresql(url: URL, target: Path) -> None:
-    """Copy the database to a new file with `pg_dump`, in its custom format. Raises `UnreachableError`."""
-    program = find_program("pg_dump")
-    if program is None:
-        raise UnreachableError(
-            "pg_dump is not installed, so the database cannot be copied; install postgresql-client"
-        )
-    plain, secret = _without_password(url)
-    with tempfile.TemporaryDirectory(prefix="farm-pg-dump-") as folder:
-        done = subprocess.run(  # noqa: S603  # PostgreSQL's own program
-            [program, "--format=custom", f"--file={target.absolute()}", "--no-password", plain],
-            env=for_pg_dump() | secret,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise UnreachableError(f"pg_dump could not copy the database to {target}: {said[-1]}")
-
-
-def _without_password(url: URL) -> tuple[str, dict[str, str]]:
-    """Split a URL into one for an argument, which every user of the machine can read, and the password as an
-    environment variable.
-    """
-    query = {
-        name: absolute(value) if name in _FILES_IN_URL and isinstance(value, str) else value
-        for name, value in url.query.items()
-    }
-    password = query.pop("password", None) or url.password
-    if "sslpassword" in query:
-        raise UnreachableError(
-            "pg_dump would show the sslpassword of FARM_DATABASE_URL to every user of this machine; "
-            "use a key without one, readable by its user alone"
-        )
-    plain = url.set(drivername="postgresql", password=None, query=query).render_as_string()
-    return plain, {"PGPASSWORD": str(password)} if password else {}
 
 
 def explain(engine: Engine, name: str, text: str) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlmodel import Session
 
-from orchestrator.db.engine import dialects
+from orchestrator.db.engine import dialects, postgres_programs
 from orchestrator.db.engine.locks import SCHEDULER_LOCK, AdvisoryLock
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UnreachableError, UsageError
@@ -101,7 +101,7 @@ class Database:
         Raises `UnreachableError`.
         """
         if self.is_postgresql:
-            dialects.dump_postgresql(self.engine.url, target)
+            postgres_programs.dump(self.engine.url, target)
             return
         with self._mapped(), self.engine.connect() as connection:
             dialects.copy_sqlite(connection, target)

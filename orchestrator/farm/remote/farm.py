@@ -34,7 +34,7 @@ _LOOK_EVERY_S: Final = 1.0
 for each user who watches.
 """
 
-_ON_THE_SERVER: Final = "this is done on the server: a machine with FARM_URL and FARM_TOKEN cannot do it"
+ON_THE_SERVER: Final = "this is done on the server: a machine with FARM_URL and FARM_TOKEN cannot do it"
 
 
 class RemoteFarm:
@@ -67,12 +67,12 @@ class RemoteFarm:
     @property
     def database(self) -> NoReturn:
         """Raise `UsageError`: a user's machine has no database."""
-        raise UsageError(_ON_THE_SERVER)
+        raise UsageError(ON_THE_SERVER)
 
     @property
     def importing(self) -> NoReturn:
         """Raise `UsageError`: results of other tools are imported on the server."""
-        raise UsageError(_ON_THE_SERVER)
+        raise UsageError(ON_THE_SERVER)
 
     @property
     def schedules_elsewhere(self) -> bool:
@@ -92,7 +92,7 @@ class RemoteFarm:
 
     def doctor(self) -> NoReturn:
         """Raise `UsageError`: it looks at the server."""
-        raise UsageError(_ON_THE_SERVER)
+        raise UsageError(ON_THE_SERVER)
 
     def close(self) -> None:
         """Close the connection."""
@@ -130,7 +130,7 @@ class RemotePart:
 def asked(client: UserClient, call: str, *args: Any, **kwargs: Any) -> Any:
     """Make a call. Raises what the farm's own method raises, and `UsageError` for what is no call."""
     if call not in CALLS:
-        raise UsageError(_ON_THE_SERVER)
+        raise UsageError(ON_THE_SERVER)
     answer = client.call(call, CALLS[call].written(*args, **kwargs))
     try:
         return CALLS[call].answer.validate_json(answer)

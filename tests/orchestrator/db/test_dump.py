@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from orchestrator.db.engine.dialects import dump_postgresql
+from orchestrator.db.engine.postgres_programs import dump
 from orchestrator.errors import UnreachableError
 
 
@@ -44,7 +44,7 @@ def test_the_password_is_no_argument_and_the_farms_secrets_stay_here(
     with_password = url.set(password="hunter2")
     if place == "query":
         with_password = url.update_query_dict({"password": "hunter2", "sslrootcert": "ca.pem"})
-    dump_postgresql(with_password, Path("copy.dump"))
+    dump(with_password, Path("copy.dump"))
     assert (tmp_path / "copy.dump").read_bytes().startswith(b"PGDMP")
     arguments = (recorded / "arguments").read_text()
     assert "hunter2" not in arguments
@@ -59,7 +59,7 @@ def test_the_password_is_no_argument_and_the_farms_secrets_stay_here(
 def test_the_password_of_a_key_is_refused_rather_than_shown(recorded: Path, postgres_url: str) -> None:
     url = make_url(postgres_url).update_query_dict({"sslpassword": "hunter2"})
     with pytest.raises(UnreachableError, match="to every user of this machine") as caught:
-        dump_postgresql(url, recorded / "copy.dump")
+        dump(url, recorded / "copy.dump")
     assert "hunter2" not in str(caught.value)
     assert not (recorded / "arguments").exists()
 
@@ -70,5 +70,5 @@ def test_a_pg_dump_of_the_current_folder_is_not_run(
     monkeypatch.chdir(recorded)
     monkeypatch.setenv("PATH", ".:/nowhere:")
     with pytest.raises(UnreachableError, match="pg_dump is not installed"):
-        dump_postgresql(make_url(postgres_url), tmp_path / "copy.dump")
+        dump(make_url(postgres_url), tmp_path / "copy.dump")
     assert not (recorded / "arguments").exists()
