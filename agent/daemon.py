@@ -65,7 +65,9 @@ _PREDECESSOR_PATIENCE_S: Final = 30.0
 """Seconds that a new agent waits for the one before it, which gives its runners up to 12 s to judge what they
 have finished (`lifecycle.CONCLUDE_S`) and needs up to 10 s to end them (`supervisor.REAP_LIMIT_S`). Smaller
 would make a restart fail; larger only delays the error."""
-
+_LOOK_EVERY_S: Final = 60.0
+"""Seconds between two lists of the devices that results give cause for. Each takes the agent a second or two;
+with a smaller pause, runners that say something else each time would keep it busy."""
 
 _LEAST_OPEN_FILES: Final = 256
 """Files that an agent may have to open at once: its own are some thirty, and each device that works adds ten.
@@ -90,6 +92,7 @@ class Agent:
         self._alive_due_s = 0.0
         self._sent_s: dict[str, float] = {}
         self._manager = ServiceManager.from_environment()
+        self._must_look, self._look_due_s = False, 0.0
 
     def run(self) -> int:
         """Serve until a shutdown or until the orchestrator is gone; return 0 after an orderly end."""
@@ -106,6 +109,9 @@ class Agent:
                 if signals.terminated:
                     self._end("the agent was told to end (SIGTERM)")
                 self._advance()
+                # Beside a measurement it would disturb that.
+                if self._must_look and not self._running and time.monotonic() >= self._look_due_s:
+                    self._look_again()
                 self._send_alive()
         self._manager.stopping()
         self._link.close(drain_s=_DRAIN_S)
@@ -295,7 +301,7 @@ class Agent:
             failpoint.reached("agent.after_spool")
             self._send_result(result)
             failpoint.reached("agent.after_send")
-            self._note_environment(result, attempt.kind_of(result.attempt_id))
+            self._compare(result, attempt.kind_of(result.attempt_id))
         if not attempt.ended:
             return
         del self._running[attempt.job.attempt_id]
@@ -305,11 +311,31 @@ class Agent:
         kill_strays(strays(marks, [pid for pid in children if pid is not None]))
         attempt.release()
 
-    def _note_environment(self, result: JobResult, kind: str) -> None:
-        """Let the next greeting describe the device as a finished measurement found it, and no failed one."""
-        if result.status is Status.DONE and result.environment and result.device_id in self._devices:
-            device = self._devices[result.device_id]
-            self._devices[result.device_id] = device.reporting(kind, result.environment)
+    def _compare(self, result: JobResult, kind: str) -> None:
+        """Have the devices listed again where a finished measurement found one otherwise than its list has
+        it: what a runner says counts for its own result alone.
+        """
+        device = self._devices.get(result.device_id)
+        if device is not None and result.status is Status.DONE and result.environment:
+            self._must_look |= result.environment != device.environment_of(kind)
+
+    def _look_again(self) -> None:
+        """List the devices anew, and greet with what has changed of those that are known."""
+        self._must_look, self._look_due_s = False, time.monotonic() + _LOOK_EVERY_S
+        try:
+            report = probe(self._config.probe_command, sandbox=self._config.sandbox)
+        except (ProbeError, OSError) as error:
+            log.warning("the devices cannot be listed again: %s", error)
+            return
+        named = (self._config.named(device) for device in report.devices)
+        changed = {
+            device.device_id: device
+            for device in named
+            if device.device_id in self._devices and device != self._devices[device.device_id]
+        }
+        if changed:
+            self._devices |= changed
+            self._greet()
 
 
 def serve(config: AgentConfig, descriptor: int) -> int:

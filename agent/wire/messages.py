@@ -141,13 +141,6 @@ class Device(Wire):
         """
         return self.environment | self.delegate_environments.get(kind, {})
 
-    def reporting(self, kind: str, environment: dict[str, str]) -> Device:
-        """Return this device with the environment that a measuring process of a delegate reported."""
-        own = {name: value for name, value in environment.items() if name in self.environment}
-        its = {name: value for name, value in environment.items() if name not in own}
-        kinds = self.delegate_environments | {kind: its}
-        return self.model_copy(update={"environment": own, "delegate_environments": kinds})
-
 
 def environment_id(environment: dict[str, str]) -> str:
     """First 12 hex digits of the sha256 of canonical JSON (sorted keys, no blanks)."""

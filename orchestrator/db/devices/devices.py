@@ -169,16 +169,6 @@ def environment_of(turn: Turn, device: tables.Device, kind: str) -> dict[str, st
     return own | device.delegate_environments.get(kind, {})
 
 
-def note_reported(turn: Turn, device: tables.Device, kind: str, fields: dict[str, str]) -> None:
-    """Expect of a device what a measuring process has just found there: its agent listed it earlier."""
-    known = turn.find_environment(device.environment_id)
-    names = set() if known is None else set(known.fields)
-    its = {name: value for name, value in fields.items() if name not in names}
-    if device.delegate_environments.get(kind) != its:
-        device.delegate_environments = device.delegate_environments | {kind: its}
-    device.environment_id = record_environment(turn, {n: v for n, v in fields.items() if n in names})
-
-
 def record_environment(turn: Turn, fields: dict[str, str]) -> str:
     """Store an environment once; returns its id."""
     identity = environment_id(fields)

@@ -12,10 +12,10 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
 from agent.wire.measurement import Measurement, Refinement
-from agent.wire.messages import JobResult, Reason, ReasonCode, Status
+from agent.wire.messages import JobResult, Reason, ReasonCode
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
-from orchestrator.db.devices.devices import environment_of, note_reported, record_environment
+from orchestrator.db.devices.devices import environment_of, record_environment
 from orchestrator.db.engine.turn import Turn, chunks
 from orchestrator.policy.blocks import unfinished
 from orchestrator.policy.fingerprint import Environments, Ingredients, digest, fingerprint
@@ -214,12 +214,8 @@ def store(
     cell = turn.cell(attempt.cell_id)
     device = turn.device(attempt.device_id)
     expected = environment_of(turn, device, cell.delegate_kind)
-    # What the runner found takes precedence over the hello: a driver may have been replaced since.
-    found = message.environment or expected
-    environment = record_environment(turn, found)
-    # What failed may say anything; a device is what its agent's probe and finished measurements say.
-    if found != expected and not late and message.status is Status.DONE:
-        note_reported(turn, device, cell.delegate_kind, found)
+    # Of its own result alone: what the device is, its agent's probe says, which looks again.
+    environment = record_environment(turn, message.environment or expected)
     measured = message.measurement
     graded = None if measured is None else grade_of_result(measured)
     series = ingredients(cell, attempt.device_id).series

@@ -91,6 +91,14 @@ def garbage(folder: Path) -> None:
     (folder / "result.json").write_text('{"status": "splendid"}')
 
 
+def liar(folder: Path) -> None:
+    """End well, on a machine that is not this one."""
+    (folder / "unfinished").write_text(
+        '{"status": "done", "reason": null, "environment": {"kernel": "a lie"}}'
+    )
+    (folder / "unfinished").rename(folder / "result.json")
+
+
 def late(folder: Path) -> None:
     """Finishes its result, then hangs: the agent may be killed meanwhile."""
     note(folder, os.getpid())

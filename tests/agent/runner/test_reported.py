@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.runner.probe.host import runtime_identity, sources
-from agent.wire.messages import Device, ReasonCode, Status, environment_id
+from agent.wire.messages import AgentHello, Device, ReasonCode, Status, environment_id
 from agent.wire.provenance import conditions_of, versions_of
 from runtime.delegates.registry import delegate_descriptor
 from tests.agent.embedded_agent import EmbeddedAgent, job
-from tests.needs import absent
+from tests.needs import REPOSITORY, absent
 
 KINDS = ("cpu", "gpu", "litert")
 
@@ -65,6 +65,23 @@ def test_a_package_that_is_upgraded_under_a_running_agent_is_filed_under_its_new
     result = agent.run(job(stored))
     assert result.environment == {**before, "numpy": "99.9"}
     assert environment_id(conditions_of(result.environment)) == environment_id(conditions_of(before))
+
+
+def test_what_a_runner_says_of_its_machine_is_looked_into_and_not_believed(
+    start_agent, stored, probed, tmp_path
+):
+    answer = json.loads(Path(probed[-1]).read_text())
+    truth = answer["devices"][0]["environment"]
+    answer["devices"][0]["environment"] = {**truth, "kernel": "of yesterday"}
+    (listed := tmp_path / "listed.json").write_text(json.dumps(answer))
+    runner = [sys.executable, str(REPOSITORY / "tests/agent/processes/bad_runners.py"), "liar"]
+    agent = start_agent(runner=runner, probe_command=[*probed[:-1], str(listed)])
+    listed.write_text(Path(probed[-1]).read_text())
+    result = agent.run(job(stored))
+    assert (result.status, result.environment["kernel"]) == (Status.DONE, "a lie")
+    looked = agent.expect(AgentHello)
+    (device,) = (one for one in looked.devices if one.device_id == result.device_id)
+    assert device.environment == truth
 
 
 def test_another_device_in_the_place_of_the_listed_one_is_never_measured_under_its_name(

@@ -58,26 +58,20 @@ def test_a_result_may_come_before_the_word_that_it_started(database, cell):
     assert state_of(database) == "done"
 
 
-def test_a_device_where_a_result_found_another_driver_than_its_agent_is_expected_to_have_that(database):
-    stock(database, asked(("a",), {"gpu": {}}))
-    (cell,) = cells(database)
-    job = dispatch(database, cell.cell_id)
-    assert apply(database, result(job, environment={"driver": "3.2"})) == "counted"
-    with database.read() as session:
-        device = session.get_one(tables.Device, job.device_id)
-        assert session.get_one(tables.Environment, device.environment_id).fields == {"driver": "3.2"}
-
-
-def test_what_a_failed_runner_says_of_its_machine_is_not_what_the_device_is(database):
+@pytest.mark.parametrize(
+    "said", [{}, {"status": Status.FAILED, "code": ReasonCode.WRONG_OUTPUT}], ids=["done", "failed"]
+)
+def test_what_a_runner_says_of_its_machine_is_its_own_results_alone(database, said):
     stock(database, asked(("a",), {"gpu": {}}))
     (cell,) = cells(database)
     job = dispatch(database, cell.cell_id)
     with database.read() as session:
-        before = session.get_one(tables.Device, job.device_id).environment_id
-    lie = result(job, Status.FAILED, ReasonCode.WRONG_OUTPUT, environment={"driver": "3.2"})
-    assert apply(database, lie) == "counted"
+        before = session.get_one(tables.Device, job.device_id)
+    assert apply(database, result(job, **said, environment={"driver": "3.2"})) == "counted"
     with database.read() as session:
-        assert session.get_one(tables.Device, job.device_id).environment_id == before
+        assert session.get_one(tables.Device, job.device_id).environment_id == before.environment_id
+        its = session.get_one(tables.Result, job.attempt_id).environment_id
+        assert session.get_one(tables.Environment, its).fields == {"driver": "3.2"}
 
 
 def test_a_failed_attempt_is_kept_and_the_cell_tries_again(database, cell):
