@@ -24,6 +24,7 @@ from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings, 
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import LOG_FILE
+from agent.wire.advice import Explained
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate
 
@@ -71,7 +72,7 @@ class CheckReport(Wire):
     devices: tuple[CheckedDevice, ...] = Field(max_length=MAX_DEVICES)
 
 
-_Answer = TypeVar("_Answer", ProbeReport, CheckReport)
+_Answer = TypeVar("_Answer", ProbeReport, CheckReport, Explained)
 
 
 def check(*, again: bool = False, timeout_s: float = CHECK_TIMEOUT_S) -> CheckReport:
@@ -81,7 +82,7 @@ def check(*, again: bool = False, timeout_s: float = CHECK_TIMEOUT_S) -> CheckRe
     Raises `ProbeError` where the check ended without an answer; nothing is kept of the device in question.
     """
     command = [*RUNNER_COMMAND, "--check", *(["--again"] if again else [])]
-    return _ask(command, timeout_s, CheckReport, keeps=True)
+    return ask(command, timeout_s, CheckReport, keeps=True)
 
 
 def probe(
@@ -95,24 +96,28 @@ def probe(
     Raises `ProbeError` where not even the CPU can be described.
     """
     try:
-        return _ask([*command, "--probe"], timeout_s, ProbeReport, sandbox)
+        return ask([*command, "--probe"], timeout_s, ProbeReport, sandbox)
     except ProbeError as error:
         reason = f"listing OpenCL devices failed: {error}"
-        return _ask([*command, "--probe", "--without-opencl", reason], timeout_s, ProbeReport, sandbox)
+        return ask([*command, "--probe", "--without-opencl", reason], timeout_s, ProbeReport, sandbox)
 
 
-def _ask(
+def ask(
     command: list[str],
     timeout_s: float,
     answer_type: type[_Answer],
     sandbox: SandboxSettings | None = None,
     *,
     keeps: bool = False,
+    read: tuple[Path, ...] = (),
+    what: str = "the probe",
 ) -> _Answer:
-    """Run the command and return its answer. `keeps`: it may write into the farm's cache."""
+    """Run a runner's command within the boundary and return its answer. `keeps`: it may write into the farm's
+    cache; `read`: what it may read besides. Raises `ProbeError`, in whose text it is `what`.
+    """
     with tempfile.TemporaryDirectory(prefix="farm-probe-", ignore_cleanup_errors=True) as folder:
         try:
-            code, out, log = _answered(command, timeout_s, Path(folder), sandbox, keeps=keeps)
+            code, out, log = _answered(command, timeout_s, Path(folder), sandbox, read, keeps=keeps)
         except subprocess.TimeoutExpired as error:
             raise ProbeError(f"no answer within {timeout_s:g} s") from error
         except OSError as error:
@@ -121,15 +126,21 @@ def _ask(
             raise ProbeError(f"{command[0]} cannot be run: {error}") from error
     if code != 0:
         last = last_line(log)
-        raise ProbeError(f"the probe ended with {describe_exit(code)}" + (f": {last}" if last else ""))
+        raise ProbeError(f"{what} ended with {describe_exit(code)}" + (f": {last}" if last else ""))
     try:
         return answer_type.model_validate_json(out)
     except ValueError as error:
-        raise ProbeError(f"the probe's answer is not understood: {error}") from error
+        raise ProbeError(f"the answer of {what} is not understood: {error}") from error
 
 
 def _answered(
-    command: Sequence[str], timeout_s: float, folder: Path, sandbox: SandboxSettings | None, *, keeps: bool
+    command: Sequence[str],
+    timeout_s: float,
+    folder: Path,
+    sandbox: SandboxSettings | None,
+    read: tuple[Path, ...],
+    *,
+    keeps: bool,
 ) -> tuple[int, bytes, str]:
     """Run the command in a folder of its own, within a boundary; end what it leaves running.
 
@@ -145,7 +156,9 @@ def _answered(
     if keeps:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = (folder, cache) if keeps else (folder,)
-    close = closing(command, environment, (cache, *settings.read), own, settings) if settings.on else None
+    close = (
+        closing(command, environment, (cache, *read, *settings.read), own, settings) if settings.on else None
+    )
     # A file, not a pipe: what a boundary that cannot be closed says is there although no process came to be.
     with (folder / LOG_FILE).open("w+b") as log:
         try:

@@ -1,7 +1,8 @@
-"""Runs a verb of `farm model` within the boundary of a runner, in a process of its own.
+"""Runs a verb of `farm model` or `farm bench` within the boundary of a runner, in a process of its own.
 
-It has the environment of a runner, reads the files that its call names, and writes into the folder that it
-names and into the farm's program cache.
+It has the environment of a runner, reads the files that its call names, and writes into the folder and the
+files that it names and into the farm's program cache. `python -m agent.enclosed --explain MODEL KIND OPTIONS`
+plans for `farm submit --explain`, which writes nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import Any, Final
 
 import typer
 
-from agent.devices import closing
+from agent.devices import RUNNER_COMMAND, ProbeError, ask, closing
 from agent.processes.environment import farm_cache, for_runner, own_caches
 from agent.processes.exit_reason import describe_exit
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings
 from agent.processes.sandbox.survey import survey
 from agent.processes.supervisor import die_with
+from agent.wire.advice import Explained
+from runtime.errors import FarmRuntimeError
 from runtime.tools.calls import refuse
 from runtime.tools.model_eval.verb import answers_folder
 from runtime.tools.verbs import model_verbs
@@ -34,35 +37,84 @@ _FOLDERS: Final = {"bisect": "out", "eval": "answers"}
 """Verbs with the option that names the folder which they write."""
 _PAGE: Final = "page"
 """The option that names a file to write."""
+_BENCH: Final = "bench"
+_WRITTEN_BY_BENCH: Final = (
+    "result_file_path", "output_filepath", "op_profiling_output_file", "profiling_output_csv_file",
+)  # fmt: skip
+"""Flags of `farm bench` that name a file to write."""
+_EXPLAIN: Final = "--explain"
+_EXPLAIN_TIMEOUT_S: Final = 120.0
+"""Seconds that a plan may take. Chosen: that of the largest published model takes ten, most of them to read
+it; a driver that hangs must not hold up the command."""
 _INTERRUPTED: Final = 130
 """Exit code of a process that SIGINT ended, as a shell has it."""
 
 
 def run(name: str, options: dict[str, Any]) -> int | None:
     """Run a verb within the boundary; return its exit code, None where the user wants none."""
-    try:
-        settings = SandboxSettings.from_environment()
-    except ValueError as error:
-        refuse(str(error))
+    settings = _settings()
     if not settings.on:
         return None
     if name == "eval" and options["answers"] is None:
         options["answers"] = answers_folder(options["files"])
+    read, told = [], {}
+    for option, value in options.items():
+        paths = [path for path in (value if isinstance(value, list) else [value]) if isinstance(path, Path)]
+        read += paths
+        told[option] = {"paths": list(map(str, paths)), "many": isinstance(value, list)} if paths else value
     page = options.get(_PAGE)
-    with _folder(options.get(_FOLDERS.get(name, ""))) as folders, _file(page) as pages:
-        return _run(name, options, folders, replace(settings, users=None, write=(*settings.write, *pages)))
+    with _folder(options.get(_FOLDERS.get(name, ""))) as folders, _files([page] if page else []) as pages:
+        return _run(name, told, read, folders, replace(settings, write=(*settings.write, *pages)))
 
 
-def _run(name: str, options: dict[str, Any], written: tuple[Path, ...], settings: SandboxSettings) -> int:
+def run_bench(words: list[str]) -> int | None:
+    """Run `farm bench` within the boundary; return its exit code, None where the user wants none, or where
+    the words are wrong: the tool says so before it runs a model.
+    """
+    # The other verbs start without numpy.
+    from runtime.evaluation.flags import benchmark_flags, parse  # noqa: PLC0415
+    from runtime.evaluation.inputs import InputSettings  # noqa: PLC0415
+
+    settings = _settings()
+    try:
+        flags = parse(words, benchmark_flags())
+        read = [Path(flags.text("graph")), *InputSettings.of(flags).files.values()]
+    except FarmRuntimeError:
+        return None
+    if not settings.on:
+        return None
+    written = [Path(flags.text(name)) for name in _WRITTEN_BY_BENCH if flags.text(name)]
+    with _files(written) as files:
+        return _run(_BENCH, {"words": words}, read, (), replace(settings, write=(*settings.write, *files)))
+
+
+def explain(model: str, kind: str, options: str) -> int:
+    """Write as JSON what a delegate would run of a model, planned within the boundary."""
+    path = Path(model).resolve()
+    command = [*RUNNER_COMMAND, "--explain", str(path), kind, options]
+    try:
+        found = ask(command, _EXPLAIN_TIMEOUT_S, Explained, read=(path,), what="the plan")
+    except ProbeError as error:
+        typer.echo(str(error), err=True)
+        return 1
+    sys.stdout.write(found.model_dump_json() + "\n")
+    return 0
+
+
+def _settings() -> SandboxSettings:
+    try:
+        return replace(SandboxSettings.from_environment(), users=None)
+    except ValueError as error:
+        refuse(str(error))
+
+
+def _run(
+    name: str, told: object, read: list[Path], written: tuple[Path, ...], settings: SandboxSettings
+) -> int:
     """Run a verb in its process; return the exit code."""
     found = survey()
     if not found.landlock_abi or not found.seccomp:
         typer.echo(f"note: this kernel leaves open: {'; '.join(found.without)}", err=True)
-    read, told = [], {}
-    for option, value in options.items():
-        paths = [path for path in (value if isinstance(value, list) else [value]) if isinstance(path, Path)]
-        read += [path.resolve() for path in paths]
-        told[option] = {"paths": list(map(str, paths)), "many": isinstance(value, list)} if paths else value
     command = [sys.executable, "-P", "-m", "agent.enclosed", name, json.dumps(told)]
     environment = for_runner()
     cache = farm_cache(environment).resolve()
@@ -73,7 +125,8 @@ def _run(name: str, options: dict[str, Any], written: tuple[Path, ...], settings
         # Programs that a stranger's model made drivers keep are never read outside the boundary.
         environment |= {**own_caches(cache / "tools"), "FARM_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
         own = (Path(folder), cache, *written)
-        close = closing(command, environment, (*read, *settings.read), own, settings)
+        resolved = [path.resolve() for path in read]
+        close = closing(command, environment, (*resolved, *settings.read), own, settings)
         return _ended(command, environment, close)
 
 
@@ -108,17 +161,19 @@ def _ended(command: list[str], environment: dict[str, str], close: Callable[[], 
 
 
 @contextlib.contextmanager
-def _file(path: Path | None) -> Iterator[tuple[Path, ...]]:
-    """Make the file that a verb is told to write; one that stays empty goes again."""
-    if path is None:
-        yield ()
-        return
-    path.touch()
+def _files(paths: list[Path]) -> Iterator[tuple[Path, ...]]:
+    """Make the files that a verb is told to write; one that stays empty goes again."""
     try:
-        yield (path.resolve(),)
+        for path in paths:
+            path.touch()
+    except OSError as error:
+        refuse(f"{error.filename}: {error.strerror}")
+    try:
+        yield tuple(path.resolve() for path in paths)
     finally:
-        if path.stat().st_size == 0:
-            path.unlink()
+        for path in paths:
+            if path.exists() and path.stat().st_size == 0:
+                path.unlink()
 
 
 @contextlib.contextmanager
@@ -138,6 +193,10 @@ def _folder(folder: Path | None) -> Iterator[tuple[Path, ...]]:
 def main(name: str, told: str) -> int:
     """Call a verb within the boundary; return its exit code."""
     options = json.loads(told)
+    if name == _BENCH:
+        from runtime.evaluation import benchmark_model  # noqa: PLC0415  # as in `run_bench`
+
+        return benchmark_model.main(options["words"])
     for option, value in options.items():
         if isinstance(value, dict):
             paths = [Path(path) for path in value["paths"]]
@@ -157,4 +216,4 @@ def main(name: str, told: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(explain(*sys.argv[2:]) if sys.argv[1] == _EXPLAIN else main(*sys.argv[1:]))

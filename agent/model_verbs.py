@@ -1,4 +1,4 @@
-"""`farm model …`: the verbs of `runtime.tools.verbs`, each within the boundary of a runner.
+"""`farm model …` and `farm bench`: the verbs of the runtime, each within the boundary of a runner.
 
 A stranger's model is run there with native code. `FARM_RUNNER_SANDBOX=off` calls the verbs as they are.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from runtime.evaluation import verb as evaluation
 from runtime.tools import verbs
 
 
@@ -36,3 +37,19 @@ def _enclosed(name: str, verb: Callable[..., int]) -> Callable[..., int]:
         return verb(**options) if code is None else 0
 
     return run_verb
+
+
+class _EnclosedBench(evaluation.Bench):
+    """As the runtime's."""
+
+    def run(self, words: list[str]) -> int:
+        """Run the tool within the boundary; return its exit code."""
+        from agent.enclosed import run_bench  # noqa: PLC0415  # as above
+
+        code = run_bench(words)
+        return super().run(words) if code is None else code
+
+
+def bench_verb() -> typer.Typer:
+    """`farm bench FILE`."""
+    return evaluation.bench_verb(_EnclosedBench)

@@ -8,8 +8,14 @@ import typer
 from typer.core import TyperGroup
 
 
-class _Bench(TyperGroup):
+class Bench(TyperGroup):
     """Takes LiteRT's words as they are: `farm bench FILE --NAME=VALUE…`."""
+
+    def run(self, words: list[str]) -> int:
+        """Run the tool; return its exit code."""
+        from runtime.evaluation.benchmark_model import main  # noqa: PLC0415  # `farm --help` needs no numpy
+
+        return main(words)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep all words; the tool's own parser reads them."""
@@ -18,13 +24,11 @@ class _Bench(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the tool and end with its exit code."""
-        from runtime.evaluation.benchmark_model import main  # noqa: PLC0415  # `farm --help` needs no numpy
-
-        ctx.exit(main(ctx.meta["words"]))
+        ctx.exit(self.run(ctx.meta["words"]))
 
 
-def bench_verb() -> typer.Typer:
+def bench_verb(group: type[Bench] = Bench) -> typer.Typer:
     """`farm bench FILE`."""
-    app = typer.Typer(cls=_Bench, help="Benchmark a model as LiteRT's benchmark_model does.")
+    app = typer.Typer(cls=group, help="Benchmark a model as LiteRT's benchmark_model does.")
     app.callback(invoke_without_command=True)(lambda: None)
     return app

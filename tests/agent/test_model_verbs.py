@@ -51,6 +51,15 @@ class Curious:
 """
 
 
+FARM = ("-c", "from orchestrator.cli import main; main()")
+CALLS = {
+    "model bisect": (*FARM, "model", "bisect", "{model}", "--delegate", "curious", "--out", "{out}"),
+    "bench": (*FARM, "bench", "{model}", "--delegate=curious", "--output_filepath={out}"),
+    "submit --explain": ("-m", "agent.enclosed", "--explain", "{model}", "curious", "{{}}"),
+}
+"""What loads the delegate, by what the user types."""
+
+
 @pytest.fixture
 def curious(tmp_path, monkeypatch):
     """Install the delegate; return what it is told, and what a verb that loads it says: (code, stderr)."""
@@ -68,16 +77,47 @@ def curious(tmp_path, monkeypatch):
     monkeypatch.setenv("FARM_DATABASE_URL", "secret")
     told = {"secret": str(tmp_path / "secret"), "home": str(home), "out": str(tmp_path / "out")}
 
-    def run(model: Path, **more: object) -> tuple[int, str]:
+    def run(model: Path, verb: str = "model bisect", **more: object) -> tuple[int, str]:
         (packages / "told.json").write_text(json.dumps({**told, **more}))
-        words = ["model", "bisect", model.name, "--delegate", "curious", "--out", str(tmp_path / "out")]
         ran = subprocess.run(
-            [sys.executable, "-P", "-c", "from orchestrator.cli import main; main()", *words],
+            [sys.executable, "-P", *(word.format(model=model.name, **told) for word in CALLS[verb])],
             cwd=model.parent, capture_output=True, text=True, check=False,
         )  # fmt: skip
         return ran.returncode, ran.stderr
 
     return run
+
+
+@pytest.mark.parametrize("verb", ["bench", "submit --explain"])
+def test_what_runs_or_plans_a_strangers_model_besides_reaches_nothing(curious, tiny, tmp_path, verb):
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        code, said = curious(tiny, verb, line=line.getsockname())
+    assert "{" in said, (code, said)
+    found = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert code == (3 if verb == "bench" else 1), said
+    assert [found[name] for name in ("secret", "home")] == ["refused PermissionError"] * 2
+    assert found["line"].startswith("refused")
+    assert found["environment"] == "none"
+    assert (found["cache"] == "1") == (verb == "bench"), "a plan keeps nothing"
+    assert not (tmp_path / "out").exists()
+
+
+def test_bench_writes_the_files_that_it_is_told_to(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("FARM_CACHE_DIR", str(tmp_path / "cache"))
+    words = [
+        tiny.name,
+        "--num_runs=1",
+        "--min_secs=0",
+        "--result_file_path=r.json",
+        "--output_filepath=out.bin",
+    ]
+    (tmp_path / tiny.name).write_bytes(tiny.read_bytes())
+    ran = subprocess.run(
+        [sys.executable, "-P", *FARM, "bench", *words], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((tmp_path / "r.json").read_text())
+    assert (tmp_path / "out.bin").stat().st_size > 0
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])

@@ -1,7 +1,7 @@
 """Asks, before anything is measured, which operators the delegates of a campaign would take, and why not all.
 
-The question is planned in a process of the runner's: this one opens no model. It is answered for the devices
-of this machine, of which a lab may have others.
+The question is planned within a runner's boundary: this process opens no model. It is answered for the
+devices of this machine, of which a lab may have others.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ from agent.wire.environment import for_agent
 from agent.wire.messages import artifact_path
 from orchestrator.manifest.campaign import DelegateEntry
 from orchestrator.results.advice import advice_lines
-
-_LIMIT_S: Final = 120.0
-"""Seconds that a plan may take. Chosen: that of the largest published model takes ten, most of them to read
-it; a driver that hangs must not hold up the command."""
 
 _SHOWN: Final = 6
 """Reasons that are printed for a delegate, as many as fit a screen with several models; `--json` has all."""
@@ -69,18 +65,10 @@ def explanations(
 
 def _asked(path: Path, delegate: DelegateEntry) -> Explained:
     options = json.dumps({name: value for name, value in delegate.options.items() if name != "threads"})
-    command = [sys.executable, "-P", "-m", "agent.runner", "--explain", str(path), delegate.kind, options]
-    try:
-        ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
-            command,
-            env=for_agent(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Explained(obstacle=f"no plan within {_LIMIT_S:g} s")
+    command = [sys.executable, "-P", "-m", "agent.enclosed", "--explain", str(path), delegate.kind, options]
+    ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
+        command, env=for_agent(), stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     if ran.returncode:
         words = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"exit {ran.returncode}"]
         return Explained(obstacle=words[0])
