@@ -92,11 +92,9 @@ def curious(tmp_path, monkeypatch):
 def test_what_runs_or_plans_a_strangers_model_besides_reaches_nothing(curious, tiny, tmp_path, verb):
     with socket.create_server(("127.0.0.1", 0)) as line:
         code, said = curious(tiny, verb, line=line.getsockname())
-    assert "{" in said, (code, said)
     found = json.loads(said[said.index("{") : said.rindex("}") + 1])
     assert code == (3 if verb == "bench" else 1), said
-    assert [found[name] for name in ("secret", "home")] == ["refused PermissionError"] * 2
-    assert found["line"].startswith("refused")
+    assert all(found[name].startswith("refused") for name in ("secret", "home", "line")), found
     assert found["environment"] == "none"
     assert (found["cache"] == "1") == (verb == "bench"), "a plan keeps nothing"
     assert not (tmp_path / "out").exists()
