@@ -53,7 +53,7 @@ _INTERRUPTED: Final = 130
 def run(name: str, options: dict[str, Any]) -> int | None:
     """Run a verb within the boundary; return its exit code, None where the user wants none."""
     settings = _settings()
-    if not settings.on:
+    if settings is None:
         return None
     if name == "eval" and options["answers"] is None:
         options["answers"] = answers_folder(options["files"])
@@ -81,7 +81,7 @@ def run_bench(words: list[str]) -> int | None:
         read = [Path(flags.text("graph")), *InputSettings.of(flags).files.values()]
     except FarmRuntimeError:
         return None
-    if not settings.on:
+    if settings is None:
         return None
     written = [Path(flags.text(name)) for name in _WRITTEN_BY_BENCH if flags.text(name)]
     with _files(written) as files:
@@ -101,11 +101,13 @@ def explain(model: str, kind: str, options: str) -> int:
     return 0
 
 
-def _settings() -> SandboxSettings:
+def _settings() -> SandboxSettings | None:
+    """Return the settings of the boundary, with this user's own id; None where the user wants none."""
     try:
-        return replace(SandboxSettings.from_environment(), users=None)
+        found = SandboxSettings.from_environment()
     except ValueError as error:
         refuse(str(error))
+    return replace(found, users=None) if found.on else None
 
 
 def _run(

@@ -75,7 +75,7 @@ def test_what_a_runner_says_of_its_machine_is_looked_into_and_not_believed(
     answer["devices"][0]["environment"] = {**truth, "kernel": "of yesterday"}
     (listed := tmp_path / "listed.json").write_text(json.dumps(answer))
     runner = [sys.executable, str(REPOSITORY / "tests/agent/processes/bad_runners.py"), "liar"]
-    agent = start_agent(runner=runner, probe_command=[*probed[:-1], str(listed)])
+    agent = start_agent(runner=runner, probe_command=[*probed[:-1], str(listed)], patience_s=20.0)
     listed.write_text(Path(probed[-1]).read_text())
     result = agent.run(job(stored))
     assert (result.status, result.environment["kernel"]) == (Status.DONE, "a lie")

@@ -18,10 +18,12 @@ def test_a_user_that_has_a_process_is_not_given_to_another_attempt():
     if os.getuid() != 0:
         pytest.skip("only root starts a process of another user")
     with subprocess.Popen(["/bin/sleep", "60"], user=TAKEN) as process:
-        assert {Users(TAKEN, TAKEN + 1).free() for _ in range(10)} == {TAKEN + 1}
-        with pytest.raises(OSError, match="every user id of 61990-61990 runs a process; give more of them"):
-            Users(TAKEN, TAKEN).free()
-        process.kill()
+        try:
+            assert {Users(TAKEN, TAKEN + 1).free() for _ in range(10)} == {TAKEN + 1}
+            with pytest.raises(OSError, match="every user id of 61990-61990 runs a process; give more"):
+                Users(TAKEN, TAKEN).free()
+        finally:
+            process.kill()
 
 
 def test_users_without_mounts_are_named_and_not_used(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -147,4 +148,8 @@ def test_a_process_of_another_user_dies_with_the_one_that_started_it(state, tmp_
         if not USERS.first <= status.stat().st_uid <= USERS.last:
             pytest.skip("no user of its own here")
         parent.kill()
-    eventually(lambda: not alive(child), "it ends")
+    try:
+        eventually(lambda: not alive(child), "it ends", limit_s=10)
+    finally:
+        if alive(child):
+            os.kill(child, signal.SIGKILL)
