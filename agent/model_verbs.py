@@ -40,7 +40,7 @@ def _enclosed(name: str, verb: Callable[..., int]) -> Callable[..., int]:
 
 
 class _EnclosedBench(evaluation.Bench):
-    """As the runtime's."""
+    """The runtime's, which runs in a process of its own."""
 
     def run(self, words: list[str]) -> int:
         """Run the tool within the boundary; return its exit code."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from sqlalchemy import not_, or_, update
 from sqlmodel import Session, col, select
 
-from agent.wire.envelope import PublicKey
 from agent.wire.secret_digest import digest
 from orchestrator.db import tables
 from orchestrator.db.devices.agents import is_valid
 from orchestrator.db.engine.turn import Turn
+
+if TYPE_CHECKING:
+    # A farm on one machine has no package for keys.
+    from agent.wire.envelope import PublicKey
 
 
 @dataclass(frozen=True, slots=True)

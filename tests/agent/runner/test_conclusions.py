@@ -1,4 +1,4 @@
-"""What keeps an arm's figures from being used: a wrong baseline, and a process scheduled otherwise."""
+"""Figures that are not used: those over a wrong baseline, and those of a process scheduled otherwise."""
 
 from __future__ import annotations
 
