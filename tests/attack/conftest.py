@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.attack.elsewhere import ELSEWHERE
 from tests.attack.lab import attack_lab
 from tests.attack.report import HOLDS, VARIABLE, Record
 from tests.reports import SessionReport
@@ -17,8 +18,11 @@ _REPORT = SessionReport.wanted(VARIABLE)
 
 def pytest_collection_modifyitems(items):
     for item in items:
+        holds = ELSEWHERE.get(item.nodeid.partition("[")[0])
         if item.nodeid.startswith("tests/attack/"):
-            item.user_properties.append((HOLDS, " ".join((inspect.getdoc(item.function) or "").split())))
+            holds = " ".join((inspect.getdoc(item.function) or "").split())
+        if holds is not None:
+            item.user_properties.append((HOLDS, holds))
 
 
 def pytest_runtest_logreport(report):

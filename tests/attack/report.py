@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack.elsewhere import ELSEWHERE
 from tests.faults.report import machine
 
 VARIABLE = "ATTACK_REPORT"
 HOLDS = "holds"
+OTHERS = "elsewhere"
+"""Attacks whose tests need no lab: `tests.attack.elsewhere`."""
 BOUNDARIES = {
     "test_http": "endpoint, from the network",
     "test_broker": "broker, as an enrolled agent",
@@ -26,6 +29,7 @@ BOUNDARIES = {
     "test_runner": "a hostile runner",
     "test_alone": "a hostile runner, without a lab",
     "test_agent_side": "agent, against a hostile broker or farm",
+    OTHERS: "beside the lab",
 }
 """File of tests -> who attacks what. In the order of the report."""
 _PAGE = """\
@@ -35,7 +39,9 @@ _PAGE = """\
 {machine}
 
 One lab for all of them: Redis with access lists and TLS, PostgreSQL, `farm serve` with its endpoint over
-TLS, and two enrolled agents. "Held" is what the fourth column says; a test fails where it is not so.
+TLS, and two enrolled agents; a hostile delegate is measured by three more, one of this user, one of an
+ordinary user and one in a container without namespaces. Behind them stand attacks that need no lab. "Held" is
+what the fourth column says; a test fails where it is not so.
 
 | # | boundary | attack | what holds | test | result |
 |---:|---|---|---|---|---|
@@ -54,7 +60,7 @@ class Outcome:
 
     @property
     def boundary(self) -> str:
-        return Path(self.place.partition("::")[0]).stem
+        return OTHERS if self.place in ELSEWHERE else Path(self.place.partition("::")[0]).stem
 
     @property
     def attack(self) -> str:

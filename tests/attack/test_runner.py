@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent.processes.sandbox.users import USERS
+from tests.agent.processes.test_sandbox import WITHOUT_NAMESPACES, ordinary, usable
 from tests.attack.hostile_delegate import LEFT_OVER
 from tests.attack.lab import CAMPAIGN, VICTIM, AttackLab
 from tests.needs import REPOSITORY
@@ -22,7 +23,10 @@ from tests.services.processes import Server
 
 pytestmark = pytest.mark.attack
 
-HOST = "rack-3"
+HOSTS = {"rack-3": (), "rack-4": ordinary(), "rack-5": WITHOUT_NAMESPACES}
+"""Agents with the delegate: of this user, of an ordinary one, and in a container that has no namespaces."""
+ORDINARY = 1000
+"""The user id that `ordinary` runs a command as."""
 BAIT = {
     "FARM_DATABASE_URL": "x",
     "FARM_READ_TOKEN": "x",
@@ -51,30 +55,47 @@ class Installed:
     """An environment with the delegate in it, and an agent that runs there."""
 
     lab: AttackLab
-    python: Path
-    state: Path
+    name: str
     agent: Server | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The environment."""
+        return self.lab.folder / f"stranger-{self.name}"
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin/python"
+
+    @property
+    def state(self) -> Path:
+        return self.lab.folder / self.name
 
     def farm(self, program: str, *arguments: str) -> list[str]:
         return [str(self.python), "-P", "-c", f"from {program}.cli import main; main()", *arguments]
 
     def start(self) -> None:
-        lab = self.lab
-        lab.enrol(HOST).write(self.state)
+        lab, inside = self.lab, HOSTS[self.name]
+        lab.enrol(self.name).write(self.state)
+        home = lab.folder / f"home-{self.name}"
+        home.mkdir(mode=0o700)
+        user = ORDINARY if inside == ordinary() else -1
+        for path in (home, self.state, *self.state.rglob("*")):
+            os.chown(path, user, user)
         times = {name: text for name, text in lab.environment.items() if name.endswith("_S")}
-        environment = {"PATH": os.environ["PATH"], "FARM_LEASES": lab.environment["FARM_LEASES"]}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "FARM_LEASES": str(home / "leases")}
         environment |= {"SSL_CERT_FILE": lab.environment["FARM_TLS_CA"], **times, **BAIT}
-        command = self.farm("agent", "start", "--state", str(self.state))
-        self.agent = Server(command, lab.folder / f"{HOST}.log", environment)
+        command = [*inside, *self.farm("agent", "start", "--state", str(self.state))]
+        self.agent = Server(command, lab.folder / f"{self.name}.log", environment)
         lab.services.append(self.agent)
-        lab.until(lambda: lab.heard_at(HOST), "the agent with the delegate")
+        lab.until(lambda: lab.heard_at(self.name), "the agent with the delegate")
 
     def measure(self) -> dict:
         """Return the result of one cell by the delegate."""
         (self.lab.folder / "0.tflite").write_bytes(unary_model())
         text = CAMPAIGN.replace("MODELS", "  - {id: m, source: 0.tflite}").replace("KIND", "hostile")
         text = text.replace("devices:", "  honest: {kind: cpu}\nbaseline: {delegate: honest}\ndevices:")
-        (self.lab.folder / "models.yaml").write_text(text.replace("DEVICE", f"{HOST}.host-cpu"))
+        (self.lab.folder / "models.yaml").write_text(text.replace("DEVICE", f"{self.name}.host-cpu"))
         ran = subprocess.run(
             self.farm("orchestrator", "submit", "models.yaml", "--force"),
             cwd=self.lab.folder,
@@ -87,7 +108,7 @@ class Installed:
         assert ran.returncode == 0, ran.stdout + ran.stderr + self.lab.last_words()
         query = (
             "SELECT cell.cell_id FROM attempt JOIN cell USING (cell_id) WHERE cell.delegate = 'chosen' AND "
-            f"attempt.device_id = '{HOST}.host-cpu' ORDER BY attempt.dispatched_at"
+            f"attempt.device_id = '{self.name}.host-cpu' ORDER BY attempt.dispatched_at"
         )
         told = self.lab.call("show", self.lab.rows(query)[-1][0], "--json")
         assert told.returncode == 0, told.stderr
@@ -105,10 +126,14 @@ class Installed:
         return json.loads(found[-1])
 
 
-@pytest.fixture(scope="module")
-def installed(lab):
+@pytest.fixture(scope="module", params=list(HOSTS), ids=["this user", "an ordinary user", "no namespaces"])
+def installed(lab, request):
     """Return an agent's environment with the delegate in it."""
-    folder = lab.folder / "stranger"
+    inside = HOSTS[request.param]
+    if inside and not usable(inside):
+        pytest.skip("this user cannot run an agent so")
+    made = Installed(lab, request.param)
+    folder = made.folder
     venv.create(folder, with_pip=False)
     packages = folder / f"lib/python{sysconfig.get_python_version()}/site-packages"
     (packages / "farm.pth").write_text(f"{REPOSITORY}\n{sysconfig.get_paths()['purelib']}\n")
@@ -121,9 +146,8 @@ def installed(lab):
     )
     for path in OUTSIDE:
         path.unlink(missing_ok=True)
-    written = {"import": [*map(str, OUTSIDE), str(lab.folder / HOST / "owned")]}
+    written = {"import": [*map(str, OUTSIDE), str(made.state / "owned")]}
     (packages / "targets.json").write_text(json.dumps(written))
-    made = Installed(lab, folder / "bin/python", lab.folder / HOST)
     made.start()
     (packages / "targets.json").write_text(json.dumps(written | targets(lab, made)))
     return made
