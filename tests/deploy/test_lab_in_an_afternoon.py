@@ -127,6 +127,16 @@ def test_services_are_hardly_exposed(lab: DeployedLab) -> None:
             machine.ssh(f"{judge} /etc/systemd/system/farm-{unit}.service")
 
 
+def test_runners_of_a_deployed_agent_are_confined_as_an_ordinary_users_can_be(lab: DeployedLab) -> None:
+    for device in json.loads(lab.farm("devices", "--json"))["devices"]:
+        facts = device["facts"]
+        assert "namespaces of network, keys and mounts (by user namespace)" in facts["sandbox"]
+        assert facts["sandbox_without"].startswith("an own view of processes"), (
+            "of all parts it lacks this one"
+        )
+        assert ";" not in facts["sandbox_without"]
+
+
 def test_a_reboot_and_a_pulled_cable_lose_nothing(lab: DeployedLab) -> None:
     one, two = lab.agents
     submit(lab, "disturbed", seconds=4)
