@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -51,7 +51,7 @@ def main() -> int:
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-compare-") as folder:
         home = FarmHome(Path(folder))
-        _fill(home, given.cells // 2)
+        fill(home, given.cells // 2, ("monday", "tuesday"))
         took = [_seconds(folder, "compare", "monday", "tuesday") for _ in range(given.rounds)]
     elapsed, busy = (sorted(one[place] for one in took) for place in (0, 1))
     figures = {"cells": given.cells, "compare_s": elapsed, "compare_cpu_s": busy}
@@ -63,11 +63,11 @@ def main() -> int:
     return 0
 
 
-def _fill(home: FarmHome, models: int) -> None:
-    """Two campaigns of `models` on two delegates, all measured."""
+def fill(home: FarmHome, models: int, campaigns: Iterable[str]) -> None:
+    """Store campaigns of `models` on two delegates, all measured."""
     database = new_database(home.database.parent)
     try:
-        for name in ("monday", "tuesday"):
+        for name in campaigns:
             figures = _measurements(name)
             names = tuple(f"model-{number}" for number in range(models))
             stock(database, asked(names, {"cpu": {}, "gpu": {}}, name=name, reuse="never"))

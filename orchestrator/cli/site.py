@@ -1,4 +1,4 @@
-"""`farm site build`: the results as pages."""
+"""`farm site`: the results as pages."""
 
 from __future__ import annotations
 
@@ -8,27 +8,63 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import Json, open_farm
+from orchestrator.cli.verb import OK, SOME_FAILED, Json, open_farm
 from orchestrator.config.home import FarmHome
+from orchestrator.results.format import counted
 
 
 def build(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write; left out: site/ under $FARM_HOME.")
     ] = None,
+    anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--anonymous", help="Leave out names of users and hosts, and the folders of local paths."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Build the static site of everything measured; it opens from file:// without a server.
 
+    Campaigns that have not changed since the last build are taken from it. The same database gives the same
+    bytes.
+
     Examples:
       farm site build
-      farm site build --out public
+      farm site build --out public --anonymous
     """
-    from orchestrator.site.build import build_site  # noqa: PLC0415  # jinja2, which no help needs
+    # jinja2, which no help needs.
+    from orchestrator.site.anonymous import AnonymousSource  # noqa: PLC0415
+    from orchestrator.site.build import build_site  # noqa: PLC0415
 
     with open_farm() as farm:
-        index = build_site(farm.reading, out or FarmHome.from_environment().site)
+        source = AnonymousSource(farm.reading) if anonymous else farm.reading
+        index = build_site(source, out or FarmHome.from_environment().site)
     return output.answer({"site": str(index)}, f"site: {index.absolute().as_uri()}", as_json)
 
 
-VERBS = {"build": build}
+def check(
+    folder: Annotated[
+        Path | None, typer.Argument(help="The folder of a site; left out: site/ under $FARM_HOME.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Check that every link of a built site leads somewhere and that nothing is loaded from elsewhere.
+
+    Exit code: 0 no fault; 1 faults, one a line.
+
+    Examples:
+      farm site check
+      farm site check public
+    """
+    from orchestrator.site.check import faults_of  # noqa: PLC0415  # parsers, which no help needs
+
+    site = folder or FarmHome.from_environment().site
+    faults = list(faults_of(site))
+    said = [*faults, f"{site}: {counted(len(faults), 'fault')}"]
+    output.answer({"site": str(site), "faults": faults}, said, as_json)
+    return SOME_FAILED if faults else OK
+
+
+VERBS = {"build": build, "check": check}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NOTHING = "—"
 TIMES = "\u00d7"
 EN_DASH = "\u2013"
+MINUS = "\u2212"
 _NARROW_SPACE = "\u202f"
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _FORMULA_START = "=+\\-@\uff1d\uff0b\uff0d\uff20"
@@ -86,6 +87,12 @@ def known(value: float, known_to: float | None) -> str:
 def percent(value: float) -> str:
     """Format a share in per cent with one digit below ten and whole above: `0.3 %`, `8 %`, `63 %`."""
     return f"{100 * value:.0f} %" if value >= _WHOLE_PERCENT else f"{100 * value:.1g} %"
+
+
+def change(log: float) -> str:
+    """Format the logarithm of a factor of time as a signed share: `+2.1 %` for what takes longer."""
+    size = percent(abs(math.expm1(log)))
+    return size if size == percent(0.0) else f"{'+' if log >= 0 else MINUS}{size}"
 
 
 def short_time(value_ms: float) -> str:

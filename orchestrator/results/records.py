@@ -131,6 +131,19 @@ class ComparedCell:
     reused_from: str | None = None
     noise: DeviceNoise | None = None
     again: str | None = None
+    campaign_id: str = ""
+    model_bytes: int = 0
+    finished_at: datetime | None = None
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """The machine and its settings, as the measuring process found them: a change cuts a series."""
+        return conditions_of(self.environment)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The software, likewise: the axis of a history."""
+        return versions_of(self.environment)
 
     @property
     def kept(self) -> str:
@@ -188,16 +201,6 @@ class CellRecord(ComparedCell):
     def quality(self) -> Quality | None:
         """The basis of the figures; None if nothing was measured, and for another tool's."""
         return None if self.measurement is None else self.measurement.quality
-
-    @property
-    def conditions(self) -> dict[str, str]:
-        """The machine and its settings, as the measuring process found them: a change cuts a series."""
-        return conditions_of(self.environment)
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """The software, likewise: the axis of a history."""
-        return versions_of(self.environment)
 
     @property
     def conditions_id(self) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from agent.wire.measurement import Latency, Ratio, baseline_id
 from orchestrator.results.records import CellRecord, ComparedCell, Times, void_reason
@@ -55,19 +55,22 @@ class SpeedUp:
         return "others keep this machine busy" if self.allowance > decided.SAME else "too near to call"
 
 
+_Cell = TypeVar("_Cell", bound=ComparedCell)
+
+
 @dataclass(frozen=True, slots=True)
-class Baselines:
+class Baselines(Generic[_Cell]):
     """The cells of the baseline delegate of one campaign."""
 
     delegate: str | None
-    cells: tuple[CellRecord, ...]
+    cells: tuple[_Cell, ...]
 
     @classmethod
-    def among(cls, delegate: str | None, cells: Sequence[CellRecord]) -> Baselines:
+    def among(cls, delegate: str | None, cells: Sequence[_Cell]) -> Baselines[_Cell]:
         """Return the baseline's cells of a campaign; none if it names no baseline."""
         return cls(delegate, tuple(c for c in cells if delegate is not None and c.delegate == delegate))
 
-    def of(self, cell: CellRecord) -> CellRecord | None:
+    def of(self, cell: ComparedCell) -> _Cell | None:
         """Return the baseline cell for the same model and level: the one that it was measured with, else the
         one on the same device, else the only one on the same host.
         """
@@ -86,7 +89,7 @@ class Baselines:
         return None
 
 
-def _host(cell: CellRecord) -> str:
+def _host(cell: ComparedCell) -> str:
     """Return the agent's name, which a lab puts before the ids of its devices."""
     return cell.device.rpartition(".")[0]
 
@@ -120,14 +123,14 @@ def stored_ratio(cell: ComparedCell) -> Ratio | None:
     return cell.measurement.ratio if cell.measurement is not None and counts(cell) else None
 
 
-def speedup(cell: CellRecord, baseline: CellRecord | None) -> SpeedUp | None:
+def speedup(cell: ComparedCell, baseline: ComparedCell | None) -> SpeedUp | None:
     """Return the speed-up over a baseline cell; None for the baseline itself and if a number is missing."""
     if baseline is None or baseline.cell_id == cell.cell_id:
         return None
     stored = stored_ratio(cell)
     if stored is not None and _is_of(stored, baseline):
         return paired_speedup(stored, cell, baseline)
-    own, base = counted_latency(cell), counted_latency(baseline)
+    own, base = counted_times(cell), counted_times(baseline)
     if own is None or base is None or not own.p50 or not base.p50:
         return None
     void = void_reason(cell) is not None or void_reason(baseline) is not None

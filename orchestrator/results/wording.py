@@ -15,7 +15,7 @@ from agent.wire.measurement import Fallback, Measurement
 from orchestrator.results import format as text
 from orchestrator.results.format import counted
 from orchestrator.results.grading import Graded
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import CellRecord, ComparedCell
 from orchestrator.results.speedups import SpeedUp, Verdict
 
 SIGNS: Final[Mapping[Verdict, str]] = {
@@ -142,7 +142,7 @@ def reasons_of(cells: Sequence[CellRecord]) -> tuple[Shared, ...]:
     return tuple(Shared(text, tuple(members)) for text, members in found.items())
 
 
-def has_no_result(cell: CellRecord) -> bool:
+def has_no_result(cell: ComparedCell) -> bool:
     """Whether a cell has no right result, so that a table shows a reason instead."""
     return cell.struck_out or cell.status != "done" or cell.measurement is None
 
@@ -216,9 +216,14 @@ def grouped(fallbacks: Sequence[Fallback]) -> tuple[FallbackGroup, ...]:
     """
     found: dict[str, list[Fallback]] = {}
     for one in fallbacks:
-        found.setdefault(_SINGULAR.sub("#", one.reason), []).append(one)
+        found.setdefault(kind_of(one.reason), []).append(one)
     groups = (_group(members) for members in found.values())
     return tuple(sorted(groups, key=lambda group: -group.count))
+
+
+def kind_of(reason: str) -> str:
+    """Return a reason without names of tensors and figures: equal for two things that fail alike."""
+    return _SINGULAR.sub("#", reason)
 
 
 def _group(members: Sequence[Fallback]) -> FallbackGroup:

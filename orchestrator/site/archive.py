@@ -1,4 +1,8 @@
-"""Reads the data of all pages once: campaigns, newest first, and their cells; says how a farm is read."""
+"""Reads what pages know of all campaigns at once; says how a farm is read.
+
+Of every cell it keeps what comparisons read; the whole records are read campaign by campaign, while the pages
+of one are written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from agent.wire.measurement import ProcessSamples
-from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
+from orchestrator.results.regression import by_names
+from orchestrator.results.speedups import Baselines
 from runtime.model.facts import ModelFacts
 
 
@@ -20,6 +26,9 @@ class SiteSource(Protocol):
 
     def cells(self, campaign_id: str) -> Sequence[CellRecord]:
         """Return the cells of a campaign, in the order of its manifest."""
+
+    def compared(self, campaign_id: str) -> Sequence[ComparedCell]:
+        """Return the same cells with the compared fields at least."""
 
     def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
         """Raw samples of a cell's counted result, one entry per process; empty where none are stored.
@@ -38,25 +47,45 @@ class SiteSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Campaigns, newest first; the cells of each by campaign id; every cell by its own id."""
+    """Campaigns, newest first; the compared cells of each by campaign id; every cell by its own id."""
 
     campaigns: tuple[CampaignRecord, ...]
-    cells: Mapping[str, tuple[CellRecord, ...]]
-    by_id: Mapping[str, CellRecord]
+    cells: Mapping[str, tuple[ComparedCell, ...]]
+    by_id: Mapping[str, ComparedCell]
+    by_file: Mapping[str, tuple[ComparedCell, ...]]
+    named: Mapping[str, CampaignRecord]
 
     @classmethod
     def read(cls, source: SiteSource) -> Archive:
         """Read all campaigns and cells from `source`, without samples."""
         campaigns = tuple(sorted(source.campaigns(), key=_age, reverse=True))
-        cells = {c.campaign_id: tuple(source.cells(c.campaign_id)) for c in campaigns}
-        return cls(campaigns, cells, {cell.cell_id: cell for members in cells.values() for cell in members})
+        cells = {c.campaign_id: tuple(source.compared(c.campaign_id)) for c in campaigns}
+        by_file: dict[str, list[ComparedCell]] = {}
+        for cell in (cell for members in cells.values() for cell in members):
+            by_file.setdefault(cell.model_sha256, []).append(cell)
+        return cls(
+            campaigns,
+            cells,
+            {cell.cell_id: cell for members in cells.values() for cell in members},
+            {sha256: tuple(members) for sha256, members in by_file.items()},
+            {campaign.campaign_id: campaign for campaign in campaigns},
+        )
 
     @property
     def cell_count(self) -> int:
         """Cells in all campaigns."""
         return len(self.by_id)
 
-    def origin(self, cell: CellRecord) -> CellRecord | None:
+    @property
+    def newest_at(self) -> datetime | None:
+        """When the newest result arrived; None without one."""
+        return max((at for cell in self.by_id.values() if (at := utc(cell.finished_at))), default=None)
+
+    def baselines(self, campaign: CampaignRecord) -> Baselines[ComparedCell]:
+        """Return the baseline's cells of a campaign."""
+        return Baselines.among(campaign.baseline, self.cells[campaign.campaign_id])
+
+    def origin(self, cell: ComparedCell) -> ComparedCell | None:
         """Return the cell that a reused result was measured for; None if it is this cell's own, or not
         here.
         """
@@ -68,21 +97,34 @@ class Archive:
 
     def others(
         self, sha256: str, campaign_id: str, model: str
-    ) -> tuple[tuple[CampaignRecord, CellRecord], ...]:
+    ) -> tuple[tuple[CampaignRecord, ComparedCell], ...]:
         """Every measurement of these model bytes that is not this campaign's under this name, newest campaign
         first; a reused result once, where it was measured. None for a model that could not be fetched."""
         return tuple(
-            (campaign, cell)
-            for campaign in self.campaigns
-            for cell in self.cells[campaign.campaign_id]
-            if sha256
-            and cell.model_sha256 == sha256
-            and (campaign.campaign_id, cell.model) != (campaign_id, model)
-            and self.origin(cell) is None
+            (self.named[cell.campaign_id], cell)
+            for cell in (self.by_file.get(sha256, ()) if sha256 else ())
+            if (cell.campaign_id, cell.model) != (campaign_id, model) and self.origin(cell) is None
+        )
+
+    def before(self, campaign: CampaignRecord) -> CampaignRecord | None:
+        """Return the newest earlier campaign of the same name that has cells of the same names."""
+        own = set(by_names(self.cells[campaign.campaign_id]))
+        place = self.campaigns.index(campaign)
+        return next(
+            (
+                one
+                for one in self.campaigns[place + 1 :]
+                if one.name == campaign.name and own & set(by_names(self.cells[one.campaign_id]))
+            ),
+            None,
         )
 
 
+def utc(moment: datetime | None) -> datetime | None:
+    """Return a moment with its time zone; a naive one is UTC."""
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def _age(campaign: CampaignRecord) -> tuple[datetime, str]:
-    """Sorts by time of submission; a naive time is UTC."""
-    moment = campaign.submitted_at
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC), campaign.campaign_id
+    """Sorts by time of submission."""
+    return utc(campaign.submitted_at) or datetime.min.replace(tzinfo=UTC), campaign.campaign_id

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from statistics import median_low
@@ -13,7 +12,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from agent.wire.measurement import ProcessSamples
-from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
@@ -21,63 +19,121 @@ from orchestrator.results.metrics import CI95, P50
 from orchestrator.results.profiles import profile_heading, profile_of
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines
-from orchestrator.results.wording import grouped
+from orchestrator.results.wording import first_line, grouped
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, SiteSource
+from orchestrator.site.campaign_page import campaign_page
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
+from orchestrator.site.compare_page import compare_page
+from orchestrator.site.device_page import device_page, devices_of
+from orchestrator.site.failures_page import causes_of, failures_page
 from orchestrator.site.figures import Facts, file_facts, origin_facts
-from orchestrator.site.home import campaign_page, index_page
+from orchestrator.site.history_page import history_page, trends_page
+from orchestrator.site.home import index_page
+from orchestrator.site.judged_budgets import judged_budgets
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
+from orchestrator.site.parts import Parts
 from orchestrator.site.publish import replaced_folder
+from orchestrator.site.series import series_of, shifts_of
 from runtime.common.profile import ModelProfile, written
 
-SITE_FORMAT = 1
+SITE_FORMAT = 2
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
 _ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT}
 
 
-def build_site(farm: SiteSource, out_dir: Path, *, built_at: datetime | None = None) -> Path:
+def build_site(farm: SiteSource, out_dir: Path) -> Path:
     """Write the whole site to `out_dir` and return its `index.html`.
 
-    An older site there stays whole until the new one is complete. Raises `UsageError` where `out_dir` is
+    The bytes depend on the farm's content alone. An older site there stays whole until the new one is
+    complete; parts of it whose content is the same are taken from it. Raises `UsageError` where `out_dir` is
     something other than a site, `FarmError` where the farm cannot be read.
     """
     archive = Archive.read(farm)
-    moment = built_at or utc_now()
+    parts = Parts.of(out_dir)
     with replaced_folder(out_dir, links.MANIFEST) as folder:
-        _Writer(farm, archive, folder, moment).write()
+        _Writer(farm, archive, folder, parts).write()
     return out_dir / links.INDEX
 
 
 class _Writer:
     """One build of the site into a folder."""
 
-    def __init__(self, farm: SiteSource, archive: Archive, folder: Path, built_at: datetime) -> None:
+    def __init__(self, farm: SiteSource, archive: Archive, folder: Path, parts: Parts) -> None:
         self._farm = farm
         self._archive = archive
         self._folder = folder
-        self._built_at = built_at
+        self._parts = parts
         self._files: dict[str, Facts] = {}
         self._environment = _template_environment()
-        self._environment.globals |= {"built_at": built_at, "archive": archive}
+        self._environment.globals |= {"archive": archive}
 
     def write(self) -> None:
         """Write every page, data file and asset; the manifest last."""
-        self._page(links.INDEX, "index", page=index_page(self._archive))
-        self._page(links.METHOD, "method", page=method_page(self._archive))
         for campaign in self._archive.campaigns:
-            self._campaign(campaign)
+            self._part(f"campaign {campaign.campaign_id}", self._content(campaign), self._campaign, campaign)
+        self._over_all_campaigns()
         for name, path in _ASSETS.items():
             self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
         self._file(links.MANIFEST, export.to_json(self._manifest()))
 
+    def _over_all_campaigns(self) -> None:
+        archive, history = self._archive, series_of(self._archive)
+        shifts = {model: [s for one in own for s in shifts_of(one)] for model, own in history.items()}
+        newest_first = sorted(
+            (shift for many in shifts.values() for shift in many), key=lambda s: s.first.at, reverse=True
+        )
+        causes = causes_of(history)
+        judged = judged_budgets(self._farm, archive)
+        page = index_page(archive, history, newest_first, causes, judged)
+        self._page(links.INDEX, "index", page=page)
+        self._page(links.METHOD, "method", page=method_page(self._newest_settings()))
+        self._page(links.FAILURES, "failures", page=failures_page(causes))
+        self._page(links.TRENDS, "trends", page=trends_page(history, newest_first))
+        slower = [one for one in newest_first if one.is_slower and one.state == "confirmed"]
+        self._page(links.FEED, "feed.xml", page={"shifts": slower})
+        for model, own in history.items():
+            page = history_page(archive, model, own, shifts[model])
+            self._page(links.history_page(model), "history", page=page)
+        for device, cells in devices_of(archive).items():
+            self._page(links.device_page(device), "device", page=device_page(device, cells, history))
+
+    def _part(self, name: str, content: object, write: Callable[[Any], None], argument: object) -> None:
+        """Write the files of a part of the site, or take them from the older site if the content is equal."""
+        if not self._parts.take(name, content, self._folder):
+            with self._parts.written(name, content):
+                write(argument)
+
+    def _content(self, campaign: CampaignRecord) -> tuple[object, ...]:
+        """Return everything that the pages of a campaign are made of."""
+        archive, name = self._archive, campaign.campaign_id
+        cells, before = archive.cells[name], archive.before(campaign)
+        files = {(cell.model_sha256, cell.model) for cell in cells}
+        others = sorted(
+            (model, one.campaign_id, cell.cell_id, str(cell.finished_at))
+            for sha256, model in files
+            for one, cell in archive.others(sha256, name, model)
+        )
+        origins = [one and one.cell_id for one in map(archive.origin, cells)]
+        return (
+            campaign,
+            cells,
+            others,
+            origins,
+            before,
+            () if before is None else archive.cells[before.campaign_id],
+        )
+
     def _campaign(self, campaign: CampaignRecord) -> None:
-        cells = self._archive.cells[campaign.campaign_id]
-        page = campaign_page(campaign, cells)
+        cells, before = self._farm.cells(campaign.campaign_id), self._archive.before(campaign)
+        page = campaign_page(campaign, cells, before)
         self._page(links.campaign_page(campaign.campaign_id), "campaign", page=page)
+        if before is not None:
+            page = compare_page(self._archive, before, campaign)
+            self._page(links.comparison_page(campaign.campaign_id), "compare", page=page)
         self._file(links.campaign_data(campaign.campaign_id, "json"), export.results_document(cells))
         self._file(links.campaign_data(campaign.campaign_id, "csv"), export.results_csv(cells))
         manifest = self._farm.manifest(campaign.campaign_id)
@@ -86,7 +142,7 @@ class _Writer:
             facts = self._facts(next(cell.model_sha256 for cell in cells if cell.model == model))
             origin = None if manifest is None else manifest.origins.get(model)
             facts = (*origin_facts(origin), *facts)
-            self._page(path, "model", page=model_page(self._archive, campaign, model, facts))
+            self._page(path, "model", page=model_page(self._archive, campaign, cells, model, facts))
         baselines = Baselines.among(campaign.baseline, cells)
         for cell in cells:
             self._cell(campaign, cell, baselines.of(cell))
@@ -101,6 +157,12 @@ class _Writer:
             self._file(links.flame_page(cell.cell_id), flame)
         if original is None:
             self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
+
+    def _newest_settings(self) -> Iterator[Mapping[str, str]]:
+        """Yield the settings of results, the newest campaign first."""
+        for cell in self._archive.by_id.values():
+            if cell.measurement is not None:
+                yield cell.measurement.settings
 
     def _facts(self, sha256: str) -> Facts:
         """Return a file's facts; read once, however many campaigns measured it."""
@@ -118,9 +180,11 @@ class _Writer:
         return processes, "" if processes else "No raw samples are stored."
 
     def _manifest(self) -> dict[str, Any]:
+        newest = self._archive.newest_at
         return {
             "format": SITE_FORMAT,
-            "built_at": self._built_at.isoformat(),
+            "newest_result": newest and newest.isoformat(),
+            "parts": self._parts.new,
             "campaigns": [
                 export.campaign_json(campaign)
                 | {
@@ -134,13 +198,15 @@ class _Writer:
 
     def _page(self, path: str, template: str, **values: Any) -> None:
         root = "../" * path.count("/")
-        page = self._environment.get_template(f"{template}.html.j2").render(root=root, path=path, **values)
+        name = f"{template}.j2" if "." in template else f"{template}.html.j2"
+        page = self._environment.get_template(name).render(root=root, path=path, **values)
         self._file(path, page)
 
     def _file(self, path: str, content: str) -> None:
         target = self._folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content, encoding="utf-8", errors="backslashreplace", newline="")
+        self._parts.note(path)
 
 
 def _template_environment() -> Environment:
@@ -160,9 +226,13 @@ def _template_environment() -> Environment:
     environment.filters |= {
         "short": text.short_name, "moment": text.moment, "bytes": text.byte_count, "count": text.count,
         "ms": text.nanoseconds, "duration": text.duration, "device": device_id, "delegate": delegate_name,
-        "grouped": grouped, "median": _median,
+        "grouped": grouped, "median": _median, "line": _line,
     }  # fmt: skip
     return environment
+
+
+def _line(reason: str, limit: int = 100) -> str:
+    return first_line(reason, limit)
 
 
 def _median(samples_ns: Sequence[int]) -> int | None:

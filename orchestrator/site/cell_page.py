@@ -18,7 +18,7 @@ from orchestrator.results.detail_lines import (
 from orchestrator.results.metric import Metric, Section
 from orchestrator.results.metrics import in_section
 from orchestrator.results.profiles import profile_of
-from orchestrator.results.records import CampaignRecord, CellRecord
+from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
 from orchestrator.results.speedups import counted_latency
 from orchestrator.results.wording import Footnotes
 from orchestrator.site.cell_view import accuracy_facts, cell_view
@@ -40,7 +40,7 @@ def cell_page(
     campaign: CampaignRecord,
     cell: CellRecord,
     baseline: CellRecord | None,
-    original: CellRecord | None,
+    original: ComparedCell | None,
     processes: Sequence[ProcessSamples],
     samples_note: str = "",
 ) -> dict[str, Any]:

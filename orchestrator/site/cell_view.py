@@ -14,8 +14,15 @@ from orchestrator.results import metrics
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import CI95, P50, in_section, leading
-from orchestrator.results.records import AttemptRecord, CellRecord, void_reason
-from orchestrator.results.speedups import SpeedUp, Verdict, counted_latency, speedup, stored_ratio
+from orchestrator.results.records import AttemptRecord, CellRecord, ComparedCell, void_reason
+from orchestrator.results.speedups import (
+    SpeedUp,
+    Verdict,
+    counted_latency,
+    counted_times,
+    speedup,
+    stored_ratio,
+)
 from orchestrator.results.wording import (
     SIGNS,
     WORDS,
@@ -108,7 +115,7 @@ def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
     return StatusView(sign, state, tone, code, reason, first_line(reason, _REASON_CHARACTERS))
 
 
-def cell_status(cell: CellRecord) -> StatusView:
+def cell_status(cell: ComparedCell) -> StatusView:
     """Return the state of a cell with its reason; the reason `completed` adds nothing and is left out."""
     if cell.kept:
         return status_view(cell.status, reason=cell.kept)
@@ -180,7 +187,37 @@ def _speedup_view(found: SpeedUp | None) -> View | None:
     )
 
 
-def cell_view(cell: CellRecord, baseline: CellRecord | None, bar: View | None = None) -> View:
+def brief_view(cell: ComparedCell, baseline: ComparedCell | None) -> View:
+    """Return the view of a cell in a list: by what comparisons read of it, with the names of `cell_view`.
+
+    `outputs`: sign and word of the verdict on its outputs, empty where it has none to judge.
+    """
+    m = cell.measurement
+    p50 = None if m is None else m.latency_ms.p50
+    interval = None if m is None or cell.struck_out else m.latency_ms.ci95
+    verdict = "fail" if cell.struck_out else None if m is None else m.accuracy.verdict
+    counted = counted_times(cell) is not None
+    return View(
+        record=cell,
+        href=links.cell_page(cell.cell_id),
+        column=column_name(cell.delegate, cell.device),
+        delegate=delegate_name(cell.delegate),
+        device=device_id(cell.device),
+        status=cell_status(cell),
+        p50=None if p50 is None else P50.text(p50),
+        interval=None if interval is None else CI95.text(interval),
+        struck_out=p50 is not None and not counted,
+        speedup=_speedup_view(speedup(cell, baseline)),
+        is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
+        outputs=None
+        if m is None
+        else (_VERDICTS[verdict][0], verdict or "not judged", _VERDICTS[verdict][1]),
+        void=(void_reason(cell) or "") if counted else "",
+        sort_key=repr(p50) if counted and p50 else "",
+    )
+
+
+def cell_view(cell: CellRecord, baseline: ComparedCell | None, bar: View | None = None) -> View:
     """Return the view of a cell in a table; `baseline` is the cell over which its speed-up is taken.
 
     `p50` is None where there is no number; `void` says why the figures are never compared, or is empty.

@@ -7,6 +7,10 @@ import re
 
 INDEX = "index.html"
 METHOD = "method.html"
+TRENDS = "trends.html"
+FAILURES = "failures.html"
+COMPARE = "compare.html"
+FEED = "feed.xml"
 STYLE = "assets/style.css"
 SCRIPT = "assets/site.js"
 MANIFEST = "data/site.json"
@@ -33,6 +37,31 @@ def campaign_page(campaign_id: str) -> str:
 def model_page(campaign_id: str, model: str) -> str:
     """Return the page of a model in a campaign."""
     return f"models/{digest(campaign_id, model)}.html"
+
+
+def history_page(model: str) -> str:
+    """Return the page of a model over all campaigns."""
+    return f"history/{digest(model)}.html"
+
+
+def series_anchor(key: tuple[str, ...]) -> str:
+    """Return the anchor of a series on the page of its model."""
+    return f"s-{digest(*key)}"
+
+
+def device_page(device_id: str) -> str:
+    """Return the page of a device."""
+    return f"devices/{digest(device_id)}.html"
+
+
+def comparison_page(campaign_id: str) -> str:
+    """Return the page that compares a campaign with the one before it."""
+    return f"compare/{slug(campaign_id)}.html"
+
+
+def cause_anchor(code: str, kind: str) -> str:
+    """Return the anchor of a cause on the page of failures."""
+    return f"c-{digest(code, kind)}"
 
 
 def cell_page(cell_id: str) -> str:

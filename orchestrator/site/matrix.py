@@ -21,7 +21,7 @@ BAR_WIDTH = 132
 """Width of the drawing of an interval in px, chosen: a wider one pushes columns off a page of 1280 px, in a
 narrower one intervals of a few per cent are dots."""
 
-_BAR_MARGIN = 5
+BAR_MARGIN = 5
 """Space at both ends of the drawing in px: the dot of 2.6 px and the end of a whisker stay inside."""
 
 _ColumnKey = tuple[str, str]
@@ -74,7 +74,9 @@ def _column_keys(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> list[
     return sorted(keys, key=rank)
 
 
-def _column(key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines, row_count: int) -> View:
+def _column(
+    key: _ColumnKey, cells: Sequence[CellRecord], baselines: Baselines[CellRecord], row_count: int
+) -> View:
     delegate, device = key
     own = [c for c in cells if (c.delegate, c.device) == key]
     found = [one for c in own if (one := speedup(c, baselines.of(c))) is not None]
@@ -96,7 +98,7 @@ def _row(
     key: _RowKey,
     cells: dict[_ColumnKey, CellRecord],
     column_keys: Sequence[_ColumnKey],
-    baselines: Baselines,
+    baselines: Baselines[CellRecord],
     said: set[tuple[_ColumnKey, str]],
 ) -> View:
     model, level = key
@@ -112,7 +114,7 @@ def _row(
 
 def _view(
     cell: CellRecord | None,
-    baselines: Baselines,
+    baselines: Baselines[CellRecord],
     scale: Scale | None,
     column: _ColumnKey,
     said: set[tuple[_ColumnKey, str]],
@@ -134,7 +136,7 @@ def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:
     """Return a logarithmic scale that holds every counted p50 and interval of a row."""
     counted = [latency for cell in cells if (latency := counted_latency(cell)) is not None]
     values = [v for latency in counted for v in (latency.p50, *(latency.ci95 or ())) if v]
-    return log_scale(values, _BAR_MARGIN, BAR_WIDTH - _BAR_MARGIN) if values else None
+    return log_scale(values, BAR_MARGIN, BAR_WIDTH - BAR_MARGIN) if values else None
 
 
 def _bar(cell: CellRecord, baseline: CellRecord | None, scale: Scale | None) -> View | None:
@@ -146,6 +148,7 @@ def _bar(cell: CellRecord, baseline: CellRecord | None, scale: Scale | None) -> 
     base = None if baseline is None else counted_latency(baseline)
     return View(
         p50=px(scale(latency.p50)),
+        others="",
         low=px(scale(low)) if low else None,
         high=px(scale(high)) if high else None,
         baseline=px(scale(base.p50)) if base is not None and base.p50 else None,

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.results import metrics
-from orchestrator.site.archive import Archive
 from orchestrator.site.figures import Facts, json_object
 
 
-def method_page(archive: Archive) -> dict[str, Any]:
-    """Gather the method page: every metric, and the floors below which a percentile is missing."""
-    return {"terms": metrics.METRICS, "floors": _floors(archive)}
+def method_page(settings: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    """Gather the method page: every metric, and the floors below which a percentile is missing; `settings`
+    of results, the newest first.
+    """
+    return {"terms": metrics.METRICS, "floors": _floors(settings)}
 
 
-def _floors(archive: Archive) -> Facts:
+def _floors(settings: Iterable[Mapping[str, str]]) -> Facts:
     """Return (percentile, fewest samples), or nothing before the first result that records them.
 
     The measuring core sets the floors and the farm may not import it, so they come from the results.
     """
-    for campaign in archive.campaigns:
-        for cell in archive.cells[campaign.campaign_id]:
-            recorded = "" if cell.measurement is None else cell.measurement.settings.get("sample_floors", "")
-            floors = json_object(recorded)
-            if floors:
-                return tuple((name, str(count)) for name, count in floors.items())
-    return ()
+    recorded = (json_object(one.get("sample_floors", "")) for one in settings)
+    floors: Mapping[str, object] = next(filter(None, recorded), {})
+    return tuple((name, str(count)) for name, count in floors.items())

@@ -12,7 +12,7 @@ from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.results.wording import Footnotes
 from orchestrator.site.archive import Archive
-from orchestrator.site.cell_view import cell_view, column_name
+from orchestrator.site.cell_view import brief_view, cell_view, column_name
 from orchestrator.site.figures import Facts, figure, with_interval
 from orchestrator.site.plots import range_plot
 from orchestrator.site.variants import variant_rows
@@ -27,13 +27,14 @@ _LATENCIES = tuple(
 """Columns after p50 and the speed-up: an interval stands below its figure."""
 
 
-def model_page(archive: Archive, campaign: CampaignRecord, model: str, facts: Facts = ()) -> dict[str, Any]:
+def model_page(
+    archive: Archive, campaign: CampaignRecord, cells: Sequence[CellRecord], model: str, facts: Facts = ()
+) -> dict[str, Any]:
     """Gather what the page of one model of a campaign shows; its cells keep the campaign's order.
 
     `facts` say what the file is, empty where the farm does not have it. `others` are the newest of
     `other_count` measurements of the same file.
     """
-    cells = archive.cells[campaign.campaign_id]
     own = [cell for cell in cells if cell.model == model]
     baselines = Baselines.among(campaign.baseline, cells)
     notes = Footnotes()
@@ -49,12 +50,12 @@ def model_page(archive: Archive, campaign: CampaignRecord, model: str, facts: Fa
         "footnotes": notes.listed(),
         "plot": range_plot(_drawn(own)),
         "variants": variant_rows(own, cells),
-        "others": [(found, cell, cell_view(cell, None)) for found, cell in others[:_MOST_OTHERS]],
+        "others": [(found, cell, brief_view(cell, None)) for found, cell in others[:_MOST_OTHERS]],
         "other_count": len(others),
     }
 
 
-def _row(cell: CellRecord, baselines: Baselines, notes: Footnotes) -> dict[str, Any]:
+def _row(cell: CellRecord, baselines: Baselines[CellRecord], notes: Footnotes) -> dict[str, Any]:
     """Return a cell with its p50, its figures in the order of the headings, and its advice."""
     advice = None if cell.measurement is None else cell.measurement.advice
     return {

@@ -11,9 +11,11 @@ from playwright.sync_api import Browser, Page
 
 from orchestrator.site import links
 from orchestrator.site.build import build_site
-from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, demo_farm
+from tests.orchestrator.site.records import HOST, HOSTILE_NAMES, MODELS, POCL, demo_farm
 
 DELEGATES = ("litert", "cpu", "gpu")
+NEWEST = links.campaign_page(demo_farm().campaign_list[1].campaign_id)
+"""The page with the matrix of the demo's campaign."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ def _local_only(url: str, complaints: list[str]) -> None:
 
 
 def test_matrix_has_every_model_on_every_delegate(site, visit):
-    visit.open(site / "index.html")
+    visit.open(site / NEWEST)
     heads = visit.page.locator("table.matrix thead .delegate").all_inner_texts()
     assert heads == list(DELEGATES)
     rows = visit.page.locator("table.matrix > tbody > tr")
@@ -79,7 +81,7 @@ def test_matrix_has_every_model_on_every_delegate(site, visit):
 def test_drill_down_reaches_the_raw_samples(site, who, request):
     visit = request.getfixturevalue(who)
     page = visit.page
-    visit.open(site / "index.html")
+    visit.open(site / NEWEST)
     page.get_by_role("link", name="face_landmark").first.click()
     assert page.locator("h1").inner_text() == "face_landmark"
     page.get_by_role("link", name="gpu").first.click()
@@ -94,7 +96,7 @@ def test_drill_down_reaches_the_raw_samples(site, who, request):
 
 
 def test_number_in_the_matrix_leads_to_its_cell(site, visit):
-    visit.open(site / "index.html")
+    visit.open(site / NEWEST)
     number = visit.page.locator("table.matrix > tbody a.p50").first
     p50 = number.inner_text().split()[0]
     number.click()
@@ -128,6 +130,10 @@ def _one_page_of_each_kind() -> list[str]:
     return [
         links.INDEX,
         links.METHOD,
+        links.TRENDS,
+        links.FAILURES,
+        *(links.history_page(name) for name in (*MODELS, *names)),
+        *(links.device_page(name) for name in (HOST, POCL)),
         *(links.campaign_page(c.campaign_id) for c in farm.campaign_list),
         *(links.model_page(odd.campaign_id, name) for name in names),
         *(links.cell_page(c.cell_id) for c in farm.cells(odd.campaign_id) if c.model in names),
@@ -145,7 +151,7 @@ def test_pages_fit_and_keep_silent(site, chromium, width, scheme):
 
 
 def test_style_sheet_is_in_force(site, visit):
-    visit.open(site / "index.html")
+    visit.open(site / NEWEST)
     assert (
         visit.page.locator("table.matrix").evaluate("e => getComputedStyle(e).borderCollapse") == "collapse"
     )
@@ -153,7 +159,7 @@ def test_style_sheet_is_in_force(site, visit):
 
 def test_rows_are_filtered_sorted_and_copied(site, visit):
     page = visit.page
-    visit.open(site / "index.html")
+    visit.open(site / NEWEST)
     rows = page.locator("table.matrix > tbody > tr")
     page.get_by_label("Filter rows").fill("torch v3")
     assert [rows.nth(i).is_visible() for i in range(len(MODELS))].count(True) == 1
@@ -174,7 +180,7 @@ def test_rows_are_filtered_sorted_and_copied(site, visit):
 
 
 def test_filter_survives_in_the_address(site, visit):
-    visit.page.goto((site / "index.html").as_uri() + "#filter=resnet")
+    visit.page.goto((site / NEWEST).as_uri() + "#filter=resnet")
     assert visit.page.locator("table.matrix > tbody > tr:visible").count() == 1
 
 
@@ -194,6 +200,7 @@ def test_the_site_of_a_real_campaign_shows_its_results(campaign, visit, tmp_path
     results = campaign.results
     page = visit.page
     visit.open(tmp_path / "site/index.html")
+    page.locator("#campaigns tbody a").first.click()
     models = page.locator("table.matrix > tbody > tr > th a").all_inner_texts()
     assert set(models) == {r["model"] for r in results}
     cells = page.locator("table.matrix > tbody > tr > td:not(.void)")

@@ -23,7 +23,7 @@ _COLUMNS: Final = (
     col(_CELL.delegate_kind), cast(_CELL.delegate_options, Text), col(_CELL.target), col(_CELL.device_id),
     col(_CELL.level), col(_CELL.state), col(_CELL.reason_code), col(_CELL.reason_text),
     col(_CELL.reused_from), col(_RESULT.measurement), col(_RESULT.device_id), col(_RESULT.environment_id),
-    cast(_RESULT.facts, Text),
+    cast(_RESULT.facts, Text), col(_CELL.ended_at), col(_RESULT.received_at), col(tables.Model.size_bytes),
 )  # fmt: skip
 """JSON as text: most cells have the options of many others, and the facts tell imported ones alone."""
 
@@ -35,8 +35,12 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
     fields = select(tables.Environment.environment_id, tables.Environment.fields)
     environments = dict(session.exec(fields).all())
     options: dict[str, Mapping[str, Any]] = {}
+    campaign = session.exec(
+        select(tables.Campaign.campaign_id).where(tables.Campaign.no == campaign_no)
+    ).one()
     rows = session.execute(
         sqlalchemy.select(*_COLUMNS)
+        .join(tables.Model, col(tables.Model.sha256) == _CELL.model_sha256)
         .outerjoin(_RESULT, col(_RESULT.attempt_id) == _CELL.shown_attempt_id)
         .where(col(_CELL.campaign_no) == campaign_no)
     ).all()
@@ -46,6 +50,7 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
         for (
             _, cell_id, model, model_sha256, delegate, kind, given, target, own_device, level, state, code,
             why, reused_from, measurement, measured_on, environment_id, facts,
+            ended_at, received_at, size_bytes,
         ) in sorted(rows, key=itemgetter(0)):  # fmt: skip
             if given not in options:
                 options[given] = json.loads(given)
@@ -70,6 +75,9 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
                     noise=noises.get(device),
                     facts=_imported(facts),
                     again=again,
+                    campaign_id=campaign,
+                    model_bytes=size_bytes,
+                    finished_at=received_at or ended_at,
                 )
             )
     return found

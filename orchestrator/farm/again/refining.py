@@ -103,7 +103,9 @@ class Refinements:
         _require_ended(campaign, cells)
         return campaign, cells
 
-    def _obstacle(self, cell: CellRecord, baselines: Baselines, present: AgentHello) -> str | None:
+    def _obstacle(
+        self, cell: CellRecord, baselines: Baselines[CellRecord], present: AgentHello
+    ) -> str | None:
         """Why no block can be added to a cell's result; None where it can."""
         pair = [cell]
         if stored_ratio(cell) is not None:

@@ -341,6 +341,8 @@ def test_the_site_is_built_from_the_command_line(measured: Shell) -> None:
     index = measured.folder / "public" / "index.html"
     assert ran.out == f"site: {index.as_uri()}\n"
     assert index.is_file()
+    checked = measured.farm("site", "check", measured.folder / "public")
+    assert (checked.code, checked.out) == (0, f"{measured.folder / 'public'}: 0 faults\n")
     assert measured.farm("site", "build", "--json").json() == {"site": str(measured.home / "site/index.html")}
 
 

@@ -86,7 +86,6 @@ def test_a_registered_metric_is_in_the_data_files(one_more):
 def test_a_registered_metric_is_on_every_page(one_more, tmp_path):
     site = build_site(FARM, tmp_path / "site").parent
     pages = {
-        "home": "index.html",
         "campaign": links.campaign_page(CAMPAIGN.campaign_id),
         "model": links.model_page(CAMPAIGN.campaign_id, CELL.model),
         "cell": links.cell_page(CELL.cell_id),

@@ -83,6 +83,8 @@ class HandMadeFarm:
     def cells(self, campaign_id: str) -> Sequence[CellRecord]:
         return self.cell_lists[campaign_id]
 
+    compared = cells
+
     def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
         return self.raw.get(cell.cell_id, ())
 

@@ -8,7 +8,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,7 @@ ALL_CELLS = [cell for cells in FARM.cell_lists.values() for cell in cells]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    built = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
-    return build_site(FARM, tmp_path_factory.mktemp("built") / "site", built_at=built).parent
+    return build_site(FARM, tmp_path_factory.mktemp("built") / "site").parent
 
 
 def _pages(site: Path) -> list[Path]:
@@ -104,17 +102,28 @@ def test_every_page_forbids_everything_from_outside(site):
         assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttp|eval\(", (site / asset).read_text())
 
 
-def test_home_page_has_all_models_by_all_delegates(site):
-    page = read_page(site / "index.html")
+def test_a_campaign_s_page_has_all_models_by_all_delegates(site):
+    page = read_page(site / links.campaign_page(NEWEST.campaign_id))
     for model in MODELS:
         assert model in page.text
         for delegate in ("cpu", "gpu", "litert"):
-            assert links.cell_page(_cell(model, delegate).cell_id) in page.values("href")
-    assert OLDER.name in page.text, "older campaigns are listed"
+            assert links.cell_page(_cell(model, delegate).cell_id) in "".join(page.values("href"))
     assert "geometric mean of the ratios" in page.text
     assert "gpu beats litert on 5 of 9 (up to 1.4x), loses on 2 (up to 1.2x), equal on 1" in page.text
     assert "26/27 right" in page.text
     assert "over 8 of 9 models" in page.text, "the int8 model has no number on the gpu"
+
+
+def test_home_has_every_model_of_all_campaigns_with_its_fastest_delegate(site):
+    page = read_page(site / "index.html")
+    for model in (*MODELS, "struck", "partial", "slow"):
+        assert links.history_page(model) in page.values("href")
+    assert OLDER.name in page.text
+    assert NEWEST.name in page.text
+    hrefs = page.values("href")
+    assert links.cell_page(_cell("torchvision_resnet18", "gpu").cell_id) in hrefs
+    assert links.cell_page(_cell("torchvision_resnet18", "cpu").cell_id) not in hrefs
+    assert "1 of 3" in page.text, "the int8 model has no result on the gpu"
 
 
 def test_every_campaign_model_and_cell_has_its_page(site):
@@ -242,7 +251,7 @@ def test_hostile_name_is_text_and_never_markup_or_path(site, name):
     shown = name.replace("\u202e", "⟨U+202E⟩")
     assert shown in page.text
     for file in site.rglob("*"):
-        assert re.fullmatch(r"[0-9a-z-]+(\.html|\.json|\.csv|\.css|\.js)?", file.name)
+        assert re.fullmatch(r"[0-9a-z-]+(\.html|\.json|\.csv|\.css|\.js|\.xml)?", file.name)
     everything = path.read_text(encoding="utf-8")
     assert "\u202e" not in everything
     assert html.escape(name) in everything or "\u202e" in name or "'" in name or '"' in name
@@ -352,13 +361,35 @@ def test_newest_campaign_is_found_whatever_the_order_and_zone(tmp_path):
     for order in ((naive, OLDER), (OLDER, naive)):
         site = build_site(HandMadeFarm(order, FARM.cell_lists, {}), tmp_path / "site")
         assert read_page.__wrapped__(site).attributes("h1")
-        assert "<title>demo ·" in site.read_text(encoding="utf-8")
+        names = [
+            a["href"]
+            for tag, a in read_page.__wrapped__(site).elements
+            if tag == "a" and "campaigns/" in a["href"]
+        ]
+        assert names == [links.campaign_page(one.campaign_id) for one in (NEWEST, OLDER)]
 
 
 def test_build_is_a_function_of_its_input(tmp_path):
-    moment = datetime(2026, 1, 1, tzinfo=UTC)
-    first = build_site(FARM, tmp_path / "a", built_at=moment).parent
-    second = build_site(FARM, tmp_path / "b", built_at=moment).parent
+    first = build_site(FARM, tmp_path / "a").parent
+    second = build_site(FARM, tmp_path / "b").parent
     files = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
     assert files == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
     assert all((first / f).read_bytes() == (second / f).read_bytes() for f in files)
+
+
+def test_a_second_build_takes_over_what_is_unchanged_and_has_the_same_bytes(tmp_path):
+    def content(site: Path) -> dict[str, bytes]:
+        return {str(p.relative_to(site)): p.read_bytes() for p in site.rglob("*") if p.is_file()}
+
+    with_one = HandMadeFarm((OLDER,), FARM.cell_lists, FARM.raw)
+    site = build_site(with_one, tmp_path / "site").parent
+    kept = site / links.cell_page(_cell("struck", "gpu").cell_id)
+    before = kept.stat().st_ino
+    build_site(FARM, site)
+    assert kept.stat().st_ino == before, "the same file, not written again"
+    assert content(site) == content(build_site(FARM, tmp_path / "whole").parent)
+    changed = replace(FARM.cell_lists[OLDER.campaign_id][0], level="standard")
+    cells = {**FARM.cell_lists, OLDER.campaign_id: (changed, *FARM.cell_lists[OLDER.campaign_id][1:])}
+    build_site(replace(FARM, cell_lists=cells), site)
+    assert kept.stat().st_ino != before
+    assert content(site) == content(build_site(replace(FARM, cell_lists=cells), tmp_path / "other").parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.site.home import campaign_head
+from orchestrator.site.campaign_page import campaign_head
 from orchestrator.site.matrix import BAR_WIDTH, build_matrix
 from tests.orchestrator.site.records import HOST, POCL, cell, demo_farm
 from tests.orchestrator.site.wide import wide_farm

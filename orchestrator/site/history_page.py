@@ -1,0 +1,155 @@
+"""Builds a model's page over all campaigns, with a drawing of each series, and the page of all changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace as View
+from typing import Any
+
+from orchestrator.results import format as text
+from orchestrator.results.speedups import counted_times
+from orchestrator.site import links
+from orchestrator.site.archive import Archive
+from orchestrator.site.axes import log_scale, percent, px
+from orchestrator.site.cell_view import brief_view, column_name
+from orchestrator.site.series import Point, Series, Shift, conditions_runs
+
+_HEIGHT = 120
+"""Height of a series' drawing in px: a step of 2 % of a series that varies by 10 % is some pixels high."""
+
+_LEAST = 1.05
+"""The least factor over that height, so that what sessions differ by does not fill it."""
+
+_LABELS = 7
+"""Versions named below a drawing: more would run into each other on a small screen."""
+
+_WIDTH = 1000
+"""Units across a drawing, which is stretched to the page."""
+
+
+def history_page(
+    archive: Archive, model: str, own: Sequence[Series], shifts: Sequence[Shift]
+) -> dict[str, Any]:
+    """Gather the page of a model over all campaigns; `shifts`: those of its series."""
+    files = {cell.model_sha256: cell.model_bytes for one in own for cell in (one.newest, one.last)}
+    return {
+        "model": model,
+        "files": [(sha256, text.byte_count(size)) for sha256, size in files.items() if sha256],
+        "rows": [_row(archive, one, [shift for shift in shifts if shift.series is one]) for one in own],
+        "shifts": shifts,
+    }
+
+
+def _row(archive: Archive, one: Series, shifts: Sequence[Shift]) -> View:
+    campaign = archive.named[one.newest.campaign_id]
+    return View(
+        anchor=links.series_anchor(one.key),
+        cell=brief_view(one.newest, archive.baselines(campaign).of(one.newest)),
+        last=None if one.last is one.newest else brief_view(one.last, None),
+        level=one.key[1],
+        options=one.key[3],
+        campaign=campaign,
+        count=len(one.points),
+        plot=_plot(one, shifts),
+        shifts=shifts,
+    )
+
+
+def _plot(one: Series, shifts: Sequence[Shift]) -> View | None:
+    """Draw the medians by version, with their intervals, cut where conditions changed; None below two."""
+    runs = conditions_runs(one.points)
+    points = [point for run in runs for point in run]
+    if len(points) < 2:
+        return None
+    times = [counted_times(point.cell) for point in points]
+    values = [v for found in times if found for v in (found.p50, *(found.ci95 or ())) if v]
+    scale = log_scale(values, _HEIGHT - 2, 2, _LEAST)
+    step = _WIDTH / len(points)
+    x = {id(point): (place + 0.5) * step for place, point in enumerate(points)}
+    starts = [run[0] for run in runs[1:]]
+    return View(
+        width=_WIDTH,
+        height=_HEIGHT,
+        ticks=scale.ticks(3),
+        lines="".join(_line(run, x, scale) for run in runs),
+        dots="".join(f"M{px(x[id(p)])} {px(scale(_p50(p)))}h0" for p in points),
+        whiskers="".join(
+            f"M{px(x[id(p)])} {px(scale(found.ci95[0]))}V{px(scale(found.ci95[1]))}"
+            for p, found in zip(points, times, strict=True)
+            if found and found.ci95 and found.ci95[0] > 0
+        ),
+        cuts=[
+            View(at=percent(x[id(p)] - step / 2, _WIDTH), said=_differences(runs[i][-1], p))
+            for i, p in enumerate(starts)
+        ],
+        shifts=[
+            View(at=percent(x[id(shift.first)] - step / 2, _WIDTH), said=shift.said, slower=shift.is_slower)
+            for shift in shifts
+        ],
+        labels=_labels(points, step),
+    )
+
+
+def _p50(point: Point) -> float:
+    times = counted_times(point.cell)
+    return 0.0 if times is None or times.p50 is None else times.p50
+
+
+def _line(run: Sequence[Point], x: Mapping[int, float], scale: Any) -> str:
+    return "M" + "L".join(f"{px(x[id(point)])} {px(scale(_p50(point)))}" for point in run)
+
+
+def _labels(points: Sequence[Point], step: float) -> list[View]:
+    """Name versions at even distances, the first of each one."""
+    named = [i for i, p in enumerate(points) if i == 0 or p.version != points[i - 1].version]
+    every = -(-len(named) // _LABELS)
+    return [
+        View(at=percent((i + 0.5) * step, _WIDTH), text=text.short_name(points[i].version, 12))
+        for i in named[::every]
+    ]
+
+
+def _differences(before: Point, after: Point) -> str:
+    """Say which conditions changed: `kernel 6.1 → 6.6`."""
+    old, new = before.cell.conditions, after.cell.conditions
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return ", ".join(f"{name} {old.get(name, 'absent')} → {new.get(name, 'absent')}" for name in names)
+
+
+def trends_page(history: Mapping[str, Sequence[Series]], shifts: Sequence[Shift]) -> dict[str, Any]:
+    """Gather the page of changes, newest first, and of the series that are long enough to show one."""
+    return {
+        "shifts": [
+            View(
+                shift=shift,
+                href=f"{links.history_page(shift.series.key[0])}#{links.series_anchor(shift.series.key)}",
+                model=text.short_name(shift.series.key[0]),
+                column=column_name(shift.series.key[2], shift.series.key[4]),
+                versions=changed_versions(shift),
+            )
+            for shift in shifts
+        ],
+        "models": [
+            View(
+                name=text.short_name(model),
+                href=links.history_page(model),
+                results=sum(len(one.points) for one in own),
+                series=len(own),
+            )
+            for model, own in history.items()
+        ],
+    }
+
+
+def changed_versions(shift: Shift) -> str:
+    """Say which software and which model file changed at a shift; empty where nothing recorded did."""
+    old, new = shift.before.cell, shift.first.cell
+    names = sorted(
+        name for name in {*old.versions, *new.versions} if old.versions.get(name) != new.versions.get(name)
+    )
+    said = [
+        f"{name} {old.versions.get(name, 'absent')} → {new.versions.get(name, 'absent')}" for name in names
+    ]
+    if old.model_sha256 != new.model_sha256:
+        said.append(f"model file {old.model_sha256[:12]} → {new.model_sha256[:12]}")
+    return ", ".join(said)

@@ -1,0 +1,42 @@
+"""Judges the budgets of campaign files, for the newest campaign of each name."""
+
+from __future__ import annotations
+
+from orchestrator.errors import UsageError
+from orchestrator.manifest.budget import Budget, read_budget
+from orchestrator.manifest.load import parse_manifest
+from orchestrator.results.budgets import Judged, judge_budgets
+from orchestrator.results.records import CampaignRecord, ManifestRecord
+from orchestrator.results.regression import by_names, compare_runs
+from orchestrator.site.archive import Archive, SiteSource
+
+
+def judged_budgets(source: SiteSource, archive: Archive) -> list[Judged]:
+    """Judge the budgets of the newest campaign of each name, as `farm submit` did at its end; a ratio against
+    the campaign of that name before it.
+    """
+    newest = {one.name: one for one in reversed(archive.campaigns)}
+    return [judged for campaign in newest.values() for judged in _judged(source, archive, campaign)]
+
+
+def _judged(source: SiteSource, archive: Archive, campaign: CampaignRecord) -> list[Judged]:
+    budgets = budgets_of(source.manifest(campaign.campaign_id))
+    if not budgets:
+        return []
+    cells = source.cells(campaign.campaign_id)
+    before = archive.before(campaign)
+    earlier = None
+    if before is not None:
+        earlier = compare_runs(by_names(archive.cells[before.campaign_id]), by_names(cells))
+    return judge_budgets(cells, budgets, earlier)
+
+
+def budgets_of(manifest: ManifestRecord | None) -> list[Budget]:
+    """Read the budgets of a stored campaign file; none where this release cannot read it any more."""
+    if manifest is None:
+        return []
+    try:
+        campaign = parse_manifest(manifest.document.encode(), manifest.file)
+    except UsageError:
+        return []
+    return [read_budget(text) for text in campaign.budgets]

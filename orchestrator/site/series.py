@@ -1,0 +1,183 @@
+"""Joins the cells of all campaigns into series: of a model, delegate with options, device and level."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from orchestrator.policy.lifecycle import OPEN
+from orchestrator.results import format as text
+from orchestrator.results.change_points import LONGEST, Change, changes_of
+from orchestrator.results.records import CampaignRecord, ComparedCell, void_reason
+from orchestrator.results.speedups import counted_times, counts, stored_ratio
+from orchestrator.site.archive import Archive, utc
+from runtime.common.verdict import DIFFERENT, GOOD
+
+VERSION_LABELS: Final = ("release", "version", "commit")
+"""The labels of a campaign that name the version which it measured; the first that it has is shown."""
+
+Key: TypeAlias = tuple[str, str, str, str, str]
+"""Model, level, delegate, its kind with options, device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A result of a series, with the campaign that measured it."""
+
+    cell: ComparedCell
+    campaign: CampaignRecord
+    at: datetime
+
+    @property
+    def version(self) -> str:
+        """What was measured, by the campaign's label, else the day."""
+        labels = self.campaign.labels
+        return next((labels[name] for name in VERSION_LABELS if labels.get(name)), f"{self.at:%Y-%m-%d}")
+
+
+@dataclass(slots=True)
+class Series:
+    """`points`: its results that may be compared, oldest first, each once. `newest`: the cell that shows the
+    newest counted result, else the newest cell. `last`: the newest cell of all, `newest` itself if nothing
+    went wrong since.
+    """
+
+    key: Key
+    newest: ComparedCell
+    last: ComparedCell
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether `newest` has a figure that may be compared."""
+        times = counted_times(self.newest)
+        return times is not None and bool(times.p50) and void_reason(self.newest) is None
+
+
+def series_of(archive: Archive) -> dict[str, list[Series]]:
+    """Return the series of each model, in the order in which the newest campaigns name them."""
+    found: dict[Key, Series] = {}
+    options: dict[int, str] = {}
+    for campaign in archive.campaigns:
+        for cell in archive.cells[campaign.campaign_id]:
+            given = options.setdefault(
+                id(cell.delegate_options), json.dumps(cell.delegate_options, sort_keys=True)
+            )
+            key = cell.model, cell.level, cell.delegate, f"{cell.delegate_kind} {given}", cell.device
+            one = found.setdefault(key, Series(key, cell, cell))
+            if one.last.status in OPEN and cell.status not in OPEN:
+                one.last = cell
+            if not one.has_result and (counts(cell) or one.newest.status in OPEN):
+                one.newest = cell
+            at = utc(cell.finished_at)
+            if at is not None and archive.origin(cell) is None and _may_be_compared(cell):
+                one.points.append(Point(cell, campaign, at))
+    by_model: dict[str, list[Series]] = {}
+    for one in found.values():
+        one.points.sort(key=lambda point: (point.at, point.cell.cell_id))
+        by_model.setdefault(one.key[0], []).append(one)
+    return by_model
+
+
+def _may_be_compared(cell: ComparedCell) -> bool:
+    times = counted_times(cell)
+    return times is not None and bool(times.p50) and void_reason(cell) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A change of a series that is large enough to be told: its first point, and those that it is over.
+
+    `state`: suspected while a single result shows it, confirmed by further ones. `step` and `since_best` are
+    factors of time: above 1 is slower.
+    """
+
+    series: Series
+    first: Point
+    before: Point
+    best: Point
+    step: float
+    since_best: float
+    state: str
+    over: str
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it is slower than before, or than its best."""
+        return self.step > 1.0 or self.since_best > 1.0 + GOOD
+
+    @property
+    def said(self) -> str:
+        """Write `+2.1 % at a1b2c3, +6.3 % since 9f8e7d`."""
+        step = f"{text.change(math.log(self.step))} at {self.first.version}"
+        if abs(math.log(self.since_best / self.step)) < DIFFERENT / 2:
+            return step
+        return f"{step}, {text.change(math.log(self.since_best))} since {self.best.version}"
+
+
+def shifts_of(series: Series) -> list[Shift]:
+    """Return the changes of a series, oldest first: of its paired ratios where the newest result has one.
+
+    A change of conditions begins another series. Of medians of several sessions, which differ by some per
+    cent without any cause, smaller changes are left out.
+    """
+    found: list[Shift] = []
+    for points in conditions_runs(series.points):
+        paired = _paired(points)
+        chosen, logs = paired if paired is not None else (points, [log_time(p) for p in points])
+        over = "paired ratio" if paired is not None else "p50"
+        least = DIFFERENT if paired is not None else GOOD
+        found += [
+            _shift(series, chosen, change, over)
+            for change in changes_of(logs)
+            if max(abs(change.step), change.since_best) >= math.log1p(least)
+        ]
+    return found
+
+
+def conditions_runs(points: Sequence[Point]) -> list[list[Point]]:
+    """Cut a series where the machine or its settings changed."""
+    runs: list[list[Point]] = []
+    for point in points[-LONGEST:]:
+        if not runs or runs[-1][-1].cell.conditions != point.cell.conditions:
+            runs.append([])
+        runs[-1].append(point)
+    return runs
+
+
+def _paired(points: Sequence[Point]) -> tuple[list[Point], list[float]] | None:
+    """Return the points with a ratio over the newest one's baseline, and the logarithms of time over it."""
+    last = stored_ratio(points[-1].cell)
+    if last is None:
+        return None
+    chosen, logs = [], []
+    for point in points:
+        ratio = stored_ratio(point.cell)
+        if ratio is not None and ratio.baseline_id == last.baseline_id:
+            chosen.append(point)
+            logs.append(-math.log(ratio.median))
+    return chosen, logs
+
+
+def log_time(point: Point) -> float:
+    """Return the logarithm of a point's median in ms."""
+    times = counted_times(point.cell)
+    assert times is not None and times.p50  # noqa: PT018  # both are what a point is
+    return math.log(times.p50)
+
+
+def _shift(series: Series, points: Sequence[Point], change: Change, over: str) -> Shift:
+    return Shift(
+        series=series,
+        first=points[change.index],
+        before=points[change.index - 1],
+        best=points[change.best],
+        step=math.exp(change.step),
+        since_best=math.exp(change.since_best),
+        state="confirmed" if change.after > 1 else "suspected",
+        over=over,
+    )
