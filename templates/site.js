@@ -67,7 +67,8 @@ function groups(body) {
 function sortKey(row, index) {
   const cell = row.cells[index];
   const key = cell.dataset.sort ?? squeeze(cell.textContent);
-  const number = Number.parseFloat(key.replace(/[\u202f\s]/g, ""));
+  // A date is compared as text, in which the year comes first.
+  const number = /^\d{4}-\d\d-/.test(key) ? NaN : Number.parseFloat(key.replace(/[\u202f\s]/g, ""));
   return { missing: key === "" || key.startsWith("—"), number, text: key };
 }
 
@@ -81,7 +82,7 @@ function sortable(table) {
   const body = table.tBodies[0];
   const original = groups(body);
   const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, index) => {
+  const sorts = heads.map((head, index) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "↕";
@@ -89,8 +90,7 @@ function sortable(table) {
     const name = head.querySelector(".delegate");
     if (name) name.after(button);
     else head.append(button);
-    button.addEventListener("click", () => {
-      const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort") || "none"];
+    const sort = (next) => {
       for (const other of heads) {
         other.removeAttribute("aria-sort");
         other.querySelector("button").textContent = "↕";
@@ -105,8 +105,16 @@ function sortable(table) {
         order = keyed.map((entry) => entry.rows);
       }
       body.append(...order.flat());
+    };
+    button.addEventListener("click", () => {
+      const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort") || "none"];
+      choose(table, "sort", next === "none" ? "" : `${index}-${next}`);
+      sort(next);
     });
+    return sort;
   });
+  const recall = /^(\d+)-((?:a|de)scending)$/.exec(recalled(table, "sort"));
+  if (recall) sorts[recall[1]]?.(recall[2]);
 }
 
 // As factor_text of the farm writes it: the factor with two digits, two decimals near 1.
@@ -132,34 +140,63 @@ function showMean(table, cell) {
   cell.replaceChildren(mean, " ", over);
 }
 
+// The page's main table keeps what is chosen in the address, so that a link shows the same rows in the same order.
+const chosen = new Map(location.hash.slice(1).split("&").filter((part) => part.includes("=")).map((part) => {
+  const [name, value] = part.split("=");
+  return [name, decodeURIComponent(value)];
+}));
+
+function choose(table, name, value) {
+  if (table.dataset.tools === "list") return;
+  if (value) chosen.set(name, value);
+  else chosen.delete(name);
+  history.replaceState(null, "", `#${[...chosen].map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`);
+}
+
+function recalled(table, name) {
+  return table.dataset.tools === "list" ? "" : chosen.get(name) ?? "";
+}
+
+// A choice of one of the values that rows have in an attribute of this name, where there are several.
+function selection(table, tools, name, apply) {
+  const values = [...new Set([...table.tBodies[0].rows].map((row) => row.dataset[name]).filter(Boolean))].sort();
+  const select = document.createElement("select");
+  select.setAttribute("aria-label", `Only this ${name}`);
+  select.append(new Option(`every ${name}`, ""), ...values.map((value) => new Option(value, value)));
+  select.value = values.includes(recalled(table, name)) ? recalled(table, name) : "";
+  select.addEventListener("change", () => {
+    choose(table, name, select.value);
+    apply();
+  });
+  if (values.length > 1) tools.append(select);
+  return (row) => !select.value || row.dataset[name] === select.value;
+}
+
 function filterable(table, tools, said) {
   const input = document.createElement("input");
   input.type = "search";
   input.placeholder = "Filter rows";
   input.setAttribute("aria-label", "Filter rows; every word must occur");
+  input.value = recalled(table, "filter");
   tools.append(input);
+  const all = groups(table.tBodies[0]).map((rows) => ({ rows, text: rows.map((row) => row.textContent).join(" ").toLowerCase() }));
   const apply = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
-    const all = groups(table.tBodies[0]);
-    for (const rows of all) {
-      const text = rows.map((row) => row.textContent).join(" ").toLowerCase();
-      const match = words.every((word) => text.includes(word));
+    for (const { rows, text } of all) {
+      const match = words.every((word) => text.includes(word)) && selections.every((fits) => fits(rows[0]));
       for (const row of rows) row.hidden = !match;
       shown += match;
     }
-    said.textContent = words.length ? `${shown} of ${all.length} rows` : "";
+    said.textContent = shown < all.length || words.length ? `${shown} of ${all.length} rows` : "";
     for (const cell of table.querySelectorAll("tfoot [data-mean]")) showMean(table, cell);
-    if (table.dataset.tools === "matrix") {
-      history.replaceState(null, "", words.length ? `#filter=${encodeURIComponent(input.value)}` : "#");
-    }
   };
-  input.addEventListener("input", apply);
-  const wanted = /^#filter=(.*)$/.exec(location.hash);
-  if (wanted && table.dataset.tools === "matrix") {
-    input.value = decodeURIComponent(wanted[1]);
+  const selections = ["level", "device"].map((name) => selection(table, tools, name, apply));
+  input.addEventListener("input", () => {
+    choose(table, "filter", input.value.trim());
     apply();
-  }
+  });
+  if (input.value || chosen.size) apply();
 }
 
 for (const table of document.querySelectorAll("table[data-tools]")) {

@@ -23,6 +23,10 @@ def build(
             "--anonymous", help="Leave out names of users and hosts, and the folders of local paths."
         ),
     ] = False,
+    notes: Annotated[
+        Path | None,
+        typer.Option("--notes", help="A TOML file of accepted changes: [[accepted]] with model, at, note."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Build the static site of everything measured; it opens from file:// without a server.
@@ -37,10 +41,12 @@ def build(
     # jinja2, which no help needs.
     from orchestrator.site.anonymous import AnonymousSource  # noqa: PLC0415
     from orchestrator.site.build import build_site  # noqa: PLC0415
+    from orchestrator.site.notes import Notes  # noqa: PLC0415
 
     with open_farm() as farm:
         source = AnonymousSource(farm.reading) if anonymous else farm.reading
-        index = build_site(source, out or FarmHome.from_environment().site)
+        accepted = None if notes is None else Notes.read(notes)
+        index = build_site(source, out or FarmHome.from_environment().site, accepted)
     return output.answer({"site": str(index)}, f"site: {index.absolute().as_uri()}", as_json)
 
 

@@ -12,7 +12,7 @@ small to be told, or to matter, add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -49,8 +49,11 @@ class Change:
     p: float
 
 
-def changes_of(logs: Sequence[float]) -> tuple[Change, ...]:
-    """Return the changes of a series of logarithms in order of time; less is better."""
+def changes_of(logs: Sequence[float], accepted: Collection[int] = ()) -> tuple[Change, ...]:
+    """Return the changes of a series of logarithms in order of time; less is better.
+
+    From a change whose index is `accepted`, its own level is the best to compare with.
+    """
     if not logs:
         return ()
     skipped = max(0, len(logs) - LONGEST)
@@ -72,6 +75,8 @@ def changes_of(logs: Sequence[float]) -> tuple[Change, ...]:
                 p=_p(values[bounds[place - 1] : cut], values[cut : bounds[place + 1]]),
             )
         )
+        if skipped + cut in accepted:
+            best = place
     return tuple(found)
 
 

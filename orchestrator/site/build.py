@@ -35,6 +35,7 @@ from orchestrator.site.judged_budgets import judged_budgets
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
+from orchestrator.site.notes import Notes
 from orchestrator.site.parts import Parts
 from orchestrator.site.publish import replaced_folder
 from orchestrator.site.series import series_of, shifts_of
@@ -45,8 +46,8 @@ SITE_FORMAT = 2
 _ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT}
 
 
-def build_site(farm: SiteSource, out_dir: Path) -> Path:
-    """Write the whole site to `out_dir` and return its `index.html`.
+def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> Path:
+    """Write the whole site to `out_dir` and return its `index.html`; `notes` say which changes are accepted.
 
     The bytes depend on the farm's content alone. An older site there stays whole until the new one is
     complete; parts of it whose content is the same are taken from it. Raises `UsageError` where `out_dir` is
@@ -55,18 +56,19 @@ def build_site(farm: SiteSource, out_dir: Path) -> Path:
     archive = Archive.read(farm)
     parts = Parts.of(out_dir)
     with replaced_folder(out_dir, links.MANIFEST) as folder:
-        _Writer(farm, archive, folder, parts).write()
+        _Writer(farm, archive, folder, parts, notes or Notes()).write()
     return out_dir / links.INDEX
 
 
 class _Writer:
     """One build of the site into a folder."""
 
-    def __init__(self, farm: SiteSource, archive: Archive, folder: Path, parts: Parts) -> None:
+    def __init__(self, farm: SiteSource, archive: Archive, folder: Path, parts: Parts, notes: Notes) -> None:
         self._farm = farm
         self._archive = archive
         self._folder = folder
         self._parts = parts
+        self._notes = notes
         self._files: dict[str, Facts] = {}
         self._environment = _template_environment()
         self._environment.globals |= {"archive": archive}
@@ -82,7 +84,10 @@ class _Writer:
 
     def _over_all_campaigns(self) -> None:
         archive, history = self._archive, series_of(self._archive)
-        shifts = {model: [s for one in own for s in shifts_of(one)] for model, own in history.items()}
+        shifts = {
+            model: [shift for one in own for shift in shifts_of(one, self._notes)]
+            for model, own in history.items()
+        }
         newest_first = sorted(
             (shift for many in shifts.values() for shift in many), key=lambda s: s.first.at, reverse=True
         )

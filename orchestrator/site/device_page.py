@@ -41,21 +41,26 @@ def device_page(
 
 
 def _environments(cells: Iterable[ComparedCell]) -> list[View]:
-    """Return the environments, newest first, each with what differs from the one before it in time."""
+    """Return the environments, newest first, each with what differs from the one before it in time.
+
+    Delegates have versions of their own: two environments are compared where one of them ran in both.
+    """
     groups: dict[str, list[ComparedCell]] = {}
     for cell in cells:
         groups.setdefault(environment_id(dict(cell.environment)), []).append(cell)
     found = list(groups.items())
     views = []
     for place, (name, members) in enumerate(found):
-        older = found[place + 1][1][0].environment if place + 1 < len(found) else members[0].environment
-        new = members[0].environment
+        kinds, new = {one.delegate_kind for one in members}, members[0].environment
+        later = (one for _, many in found[place + 1 :] for one in many if one.delegate_kind in kinds)
+        older = next((one.environment for one in later), new)
         ends = [at for one in members if (at := utc(one.finished_at))]
         views.append(
             View(
                 name=name,
                 first=members[0],
                 count=len(members),
+                delegates=sorted({one.delegate for one in members}),
                 since=min(ends, default=None),
                 until=max(ends, default=None),
                 changes=[

@@ -72,6 +72,7 @@ def failures_page(causes: Iterable[Cause]) -> dict[str, Any]:
             View(
                 cause=cause,
                 status=cell_status(cause.cells[0]),
+                count=text.counted(len(cause.cells), "cell"),
                 models=text.counted(len({cell.model for cell in cause.cells}), "model"),
                 columns=sorted({column_name(cell.delegate, cell.device) for cell in cause.cells}),
                 cells=[

@@ -59,7 +59,7 @@ def index_page(
         "more_causes": max(0, len(causes) - _MOST_NAMED),
         "open": sum(row.open for row in rows),
         "waiting": sum((cell.again or cell.status) in OPEN for cell in archive.by_id.values()),
-        "slower": [shift for shift in shifts if shift.is_slower][:_MOST_NAMED],
+        "slower": [shift for shift in shifts if shift.is_slower and shift.state != "accepted"][:_MOST_NAMED],
         "budgets": _budgets(judged),
         "campaigns": [
             View(

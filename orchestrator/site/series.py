@@ -15,6 +15,7 @@ from orchestrator.results.change_points import LONGEST, Change, changes_of
 from orchestrator.results.records import CampaignRecord, ComparedCell, void_reason
 from orchestrator.results.speedups import counted_times, counts, stored_ratio
 from orchestrator.site.archive import Archive, utc
+from orchestrator.site.notes import Notes
 from runtime.common.verdict import DIFFERENT, GOOD
 
 VERSION_LABELS: Final = ("release", "version", "commit")
@@ -34,7 +35,7 @@ class Point:
 
     @property
     def version(self) -> str:
-        """What was measured, by the campaign's label, else the day."""
+        """The version that was measured, by the campaign's label, else the day."""
         labels = self.campaign.labels
         return next((labels[name] for name in VERSION_LABELS if labels.get(name)), f"{self.at:%Y-%m-%d}")
 
@@ -92,8 +93,8 @@ def _may_be_compared(cell: ComparedCell) -> bool:
 class Shift:
     """A change of a series that is large enough to be told: its first point, and those that it is over.
 
-    `state`: suspected while a single result shows it, confirmed by further ones. `step` and `since_best` are
-    factors of time: above 1 is slower.
+    `state`: suspected while a single result shows it, confirmed by further ones, accepted by a `note`. `step`
+    and `since_best` are factors of time: above 1 is slower.
     """
 
     series: Series
@@ -104,6 +105,7 @@ class Shift:
     since_best: float
     state: str
     over: str
+    note: str = ""
 
     @property
     def is_slower(self) -> bool:
@@ -119,7 +121,7 @@ class Shift:
         return f"{step}, {text.change(math.log(self.since_best))} since {self.best.version}"
 
 
-def shifts_of(series: Series) -> list[Shift]:
+def shifts_of(series: Series, notes: Notes) -> list[Shift]:
     """Return the changes of a series, oldest first: of its paired ratios where the newest result has one.
 
     A change of conditions begins another series. Of medians of several sessions, which differ by some per
@@ -132,8 +134,10 @@ def shifts_of(series: Series) -> list[Shift]:
         over = "paired ratio" if paired is not None else "p50"
         least = DIFFERENT if paired is not None else GOOD
         found += [
-            _shift(series, chosen, change, over)
-            for change in changes_of(logs)
+            _shift(series, chosen, change, over, notes)
+            for change in changes_of(
+                logs, {i for i, p in enumerate(chosen) if _note(series, p, notes) is not None}
+            )
             if max(abs(change.step), change.since_best) >= math.log1p(least)
         ]
     return found
@@ -170,7 +174,13 @@ def log_time(point: Point) -> float:
     return math.log(times.p50)
 
 
-def _shift(series: Series, points: Sequence[Point], change: Change, over: str) -> Shift:
+def _note(series: Series, first: Point, notes: Notes) -> str | None:
+    return notes.on(series.key[0], series.key[2], first.version)
+
+
+def _shift(series: Series, points: Sequence[Point], change: Change, over: str, notes: Notes) -> Shift:
+    note = _note(series, points[change.index], notes)
+    measured = "confirmed" if change.after > 1 else "suspected"
     return Shift(
         series=series,
         first=points[change.index],
@@ -178,6 +188,7 @@ def _shift(series: Series, points: Sequence[Point], change: Change, over: str) -
         best=points[change.best],
         step=math.exp(change.step),
         since_best=math.exp(change.since_best),
-        state="confirmed" if change.after > 1 else "suspected",
+        state=measured if note is None else "accepted",
         over=over,
+        note=note or "",
     )

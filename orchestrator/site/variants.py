@@ -40,6 +40,8 @@ def variant_rows(own: Sequence[CellRecord], cells: Iterable[CellRecord]) -> tupl
     Variants of one network are models of one campaign. Empty where the model has no labelled data.
     """
     asked = {_asked(cell) for cell in own} - {None}
+    if not asked:
+        return ()
     scored = [
         (cell, cell.measurement.labelled)
         for cell in cells

@@ -186,7 +186,7 @@ def write_files(folder: Path) -> None:
     for name, text in (("bench.log", LOG), *((f, json.dumps(j)) for f, j in REPORTS.items())):
         (folder / name).write_text(text, encoding="utf-8")
     everyday = (REPOSITORY / "docs/everyday.md").read_text(encoding="utf-8")
-    for name, text in re.findall(r"```yaml\n# (\S+)\n(.*?)```", everyday, re.DOTALL):
+    for name, text in re.findall(r"```(?:yaml|toml)\n# (\S+)\n(.*?)```", everyday, re.DOTALL):
         (folder / name).write_text(text, encoding="utf-8")
     for name in "abc":
         (folder / f"{name}.tflite").write_bytes(unary_model())

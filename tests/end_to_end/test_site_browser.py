@@ -179,6 +179,31 @@ def test_rows_are_filtered_sorted_and_copied(site, visit):
     assert "int8 activations are not supported" in markdown
 
 
+def test_home_is_filtered_and_sorted_and_the_address_keeps_it(site, visit):
+    page = visit.page
+    visit.open(site / "index.html")
+    rows = page.locator("table.home > tbody > tr")
+    assert rows.count() == len(MODELS) + 3 + len(HOSTILE_NAMES)
+    page.get_by_label("Filter rows").first.fill("torchvision")
+    page.get_by_label("Only this device").select_option("bench-01/opencl-0")
+    page.get_by_label("sort by p50").click()
+    page.get_by_label("sort by p50").click()
+    assert page.url.endswith("#filter=torchvision&device=bench-01%2Fopencl-0&sort=2-descending")
+    shown = page.locator("table.home > tbody > tr:visible th a").all_inner_texts()
+    assert shown[0] == "torchvision_resnet18"
+    assert len(shown) == 3
+    page.reload()
+    assert page.locator("table.home > tbody > tr:visible th a").all_inner_texts() == shown
+
+
+def test_home_needs_no_script(site, visit_without_script):
+    page = visit_without_script.page
+    visit_without_script.open(site / "index.html")
+    assert page.locator("table.home > tbody > tr:visible").count() == len(MODELS) + 3 + len(HOSTILE_NAMES)
+    page.get_by_role("link", name="torchvision_resnet18").first.click()
+    assert page.locator("h1").inner_text() == "torchvision_resnet18"
+
+
 def test_filter_survives_in_the_address(site, visit):
     visit.page.goto((site / NEWEST).as_uri() + "#filter=resnet")
     assert visit.page.locator("table.matrix > tbody > tr:visible").count() == 1

@@ -1,4 +1,4 @@
-"""What pages say of all campaigns together: newest results, changes, comparisons, devices, causes."""
+"""Pages over all campaigns: newest results, changes, comparisons, devices, causes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from orchestrator.errors import UsageError
+from orchestrator.results.change_points import changes_of
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import ManifestRecord
 from orchestrator.site import links
@@ -20,6 +22,7 @@ from orchestrator.site.archive import Archive
 from orchestrator.site.build import build_site
 from orchestrator.site.check import faults_of
 from orchestrator.site.judged_budgets import judged_budgets
+from orchestrator.site.notes import Notes
 from orchestrator.site.series import series_of, shifts_of
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import (
@@ -110,7 +113,7 @@ def test_a_step_is_told_at_its_commit_and_in_the_feed(site):
     (series,) = [
         one for one in series_of(Archive.read(FARM))[MODEL] if one.key[2] == "gpu" and len(one.points) > 2
     ]
-    (shift,) = shifts_of(series)
+    (shift,) = shifts_of(series, Notes())
     assert (shift.first.version, shift.state, shift.over) == ("c08", "confirmed", "paired ratio")
     assert shift.step == pytest.approx(1.06, abs=0.01)
     trends = read_page(site / links.TRENDS)
@@ -122,6 +125,25 @@ def test_a_step_is_told_at_its_commit_and_in_the_feed(site):
     assert "at c08" in entry.findtext(f"{atom}title", "")
     target, _, anchor = entry.find(f"{atom}link").attrib["href"].partition("#")
     assert anchor in read_page(site / target).values("id")
+
+
+def test_an_accepted_change_is_no_news_and_its_level_is_the_one_to_keep(tmp_path):
+    file = tmp_path / "trends.toml"
+    file.write_text(f'[[accepted]]\nmodel = "{MODEL}"\nat = "c08"\nnote = "exact rounding, on purpose"\n')
+    site = build_site(FARM, tmp_path / "site", Notes.read(file)).parent
+    assert "accepted exact rounding, on purpose" in read_page(site / links.TRENDS).text
+    assert "Slower" not in read_page(site / links.INDEX).text
+    assert ElementTree.parse(site / links.FEED).getroot().findall("{*}entry") == []
+    logs = [0.0, 0.001] * 10 + [0.06, 0.061] * 10 + [0.08, 0.081] * 10
+    assert [one.since_best > 0.07 for one in changes_of(logs)] == [False, True]
+    assert [one.since_best > 0.07 for one in changes_of(logs, {20})] == [False, False]
+
+
+def test_a_file_of_notes_with_a_mistake_is_refused_in_one_line(tmp_path):
+    file = tmp_path / "trends.toml"
+    file.write_text('[[accepted]]\nmodel = "a"\nversion = "1"\n')
+    with pytest.raises(UsageError, match="expected \\[\\[accepted\\]\\] with model, at, note"):
+        Notes.read(file)
 
 
 def test_a_series_is_cut_where_conditions_change_and_says_by_what(site):
