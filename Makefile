@@ -143,6 +143,7 @@ bench-farm:
 	$(BIN)/python -m benchmarks.farm_scale --out benchmarks/results/farm_scale.json
 	$(BIN)/python -m benchmarks.farm_lab --out benchmarks/results/farm_lab.json
 	$(BIN)/python -m benchmarks.compare_scale
+	$(BIN)/python -m benchmarks.site_scale
 
 docs:
 	@bash .ci/setup test

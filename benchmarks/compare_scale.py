@@ -52,7 +52,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="farm-compare-") as folder:
         home = FarmHome(Path(folder))
         fill(home, given.cells // 2, ("monday", "tuesday"))
-        took = [_seconds(folder, "compare", "monday", "tuesday") for _ in range(given.rounds)]
+        took = [seconds(folder, "compare", "monday", "tuesday") for _ in range(given.rounds)]
     elapsed, busy = (sorted(one[place] for one in took) for place in (0, 1))
     figures = {"cells": given.cells, "compare_s": elapsed, "compare_cpu_s": busy}
     write_figures(given.out, figures)
@@ -126,7 +126,7 @@ def _measurement(p50: float, half: float, *, paired: bool) -> Measurement:
     )
 
 
-def _seconds(home: str, *arguments: str) -> tuple[float, float]:
+def seconds(home: str, *arguments: str) -> tuple[float, float]:
     """Return the seconds that a command takes: by the clock, and of processors."""
     used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(

@@ -7,14 +7,11 @@ are for 100,000 results: 60 s and 1.5 GiB for a first build, 2 s for one more re
 """
 
 import gzip
-import os
 import resource
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 
-from benchmarks.compare_scale import FARM, fill
+from benchmarks.compare_scale import fill, seconds
 from benchmarks.output import RESULTS, parser, write_figures
 from orchestrator.config.home import FarmHome
 
@@ -29,33 +26,25 @@ def main() -> int:
         home = FarmHome(Path(folder))
         fill(home, given.cells // 2, [f"night-{number}" for number in range(given.campaigns)])
         results = given.cells * given.campaigns
-        first_s = _build(folder)
-        again_s = _build(folder)
+        first, again = seconds(folder, "site", "build"), seconds(folder, "site", "build")
         fill(home, 1, ["one more"])
-        more_s = _build(folder)
+        more = seconds(folder, "site", "build")
         files = [path for path in home.site.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
         index = len(gzip.compress((home.site / "index.html").read_bytes()))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     figures = {
-        "results": results, "first_s": first_s, "unchanged_s": again_s, "one_more_s": more_s,
+        "results": results, "first_s": first, "unchanged_s": again, "one_more_s": more,
         "peak_bytes": peak, "files": len(files), "bytes_per_result": size / results, "home_gzip_bytes": index,
     }  # fmt: skip
     write_figures(given.out, figures)
     print(
-        f"{results} results: first build {first_s:.1f} s ({first_s / results * 1e3:.2f} ms each), unchanged "
-        f"{again_s:.1f} s, one more {more_s:.1f} s; at most {peak / 2**20:.0f} MiB; {len(files)} files, "
-        f"{size / results / 1e3:.1f} KB a result; home {index / 1e3:.0f} KB compressed"
+        f"{results} results: first build {first[0]:.1f} s, {first[1] / results * 1e3:.2f} ms of a processor "
+        f"for each; unchanged {again[1]:.1f} s, one more {more[1]:.1f} s of a processor\n"
+        f"at most {peak / 2**20:.0f} MiB; {len(files)} files, {size / results / 1e3:.1f} KB a result; "
+        f"home {index / 1e3:.0f} KB compressed"
     )
     return 0
-
-
-def _build(home: str) -> float:
-    """Return the seconds that a build takes."""
-    begin = time.monotonic()
-    environment = os.environ | {"FARM_HOME": home}
-    subprocess.run([FARM, "site", "build"], env=environment, check=True, stdout=subprocess.DEVNULL)
-    return time.monotonic() - begin
 
 
 if __name__ == "__main__":

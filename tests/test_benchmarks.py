@@ -113,6 +113,14 @@ def test_two_campaigns_are_compared_whole_and_timed(tmp_path):
     assert found["compare_cpu_s"][0] > 0
 
 
+@pytest.mark.exhaustive
+def test_a_site_is_built_whole_again_and_with_one_more_and_timed(tmp_path):
+    found = figures(tmp_path, "site_scale", "--cells", "20", "--campaigns", "2")
+    assert found["results"] == 40
+    assert found["first_s"][1] > found["unchanged_s"][1] > 0
+    assert found["files"] > 80
+
+
 @pytest.mark.parametrize("arithmetic", STRENGTH)
 def test_the_judge_catches_the_catalogue_where_honest_runs_differ_by_a_third_of_its_strength(arithmetic):
     """Every corruption applies to a picture, and changes it; nearly all are caught."""

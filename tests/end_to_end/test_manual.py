@@ -58,6 +58,7 @@ ELSEWHERE = {
     "farm agents remove *": "tests/orchestrator/endpoint/test_lab_operations.py",
     "farm model prime*": "compiles for minutes: tests/runtime/delegates/gpu",
     "farm site build --out /var/www/farm": "writes to a folder of the system",
+    "farm site check public": "tests/orchestrator/cli/test_submit.py",
     "*pytest *": "runs tests",
     "python -m tests.*": "checks or attacks for minutes",
     "python -m benchmarks.*": "measures or judges for hours",
