@@ -9,7 +9,7 @@ from runtime.common.protobuf import message, real32
 from runtime.evaluation.flags import FlagError, Flags
 from runtime.evaluation.run_eval import Lines, required, run_eval, stage_metrics
 from runtime.measure.accuracy.answers import read_answers
-from runtime.measure.accuracy.data import Data
+from runtime.measure.accuracy.data import OBJECTS, Data
 from runtime.measure.accuracy.scores import scores
 from runtime.tools.model_eval.process import Passed
 
@@ -32,9 +32,12 @@ def _data(flags: Flags) -> Data:
             left_out.add(int(line))
     if flags.integer("num_images") < 0:
         raise FlagError(f"--num_images={flags.integer('num_images')}: expected 0 or more")
+    truth = required(flags, "ground_truth_labels")
+    if truth.suffix in OBJECTS:
+        raise FlagError(f"--ground_truth_labels={truth}: expected a text file with a label a line")
     return Data(
         required(flags, "ground_truth_images_path"),
-        required(flags, "ground_truth_labels"),
+        truth,
         required(flags, "model_output_labels"),
         most=flags.integer("num_images"),
         left_out=frozenset(left_out),

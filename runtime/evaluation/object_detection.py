@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import chain
 
 from runtime.common.protobuf import message, real32
-from runtime.evaluation.flags import Flags
+from runtime.evaluation.flags import FlagError, Flags
 from runtime.evaluation.run_eval import Lines, required, run_eval, stage_metrics
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.average_precision import OVERLAPS
-from runtime.measure.accuracy.data import Data
+from runtime.measure.accuracy.data import OBJECTS, Data
 from runtime.measure.accuracy.scores import curves
 from runtime.measure.accuracy.task import Answer
 from runtime.tools.model_eval.process import Passed
@@ -26,9 +26,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _data(flags: Flags) -> Data:
+    truth = required(flags, "ground_truth_proto")
+    if truth.suffix not in OBJECTS:
+        raise FlagError(f"--ground_truth_proto={truth}: its name ends with none of {', '.join(OBJECTS)}")
     return Data(
         required(flags, "ground_truth_images_path"),
-        required(flags, "ground_truth_proto"),
+        truth,
         required(flags, "model_output_labels"),
     )
 

@@ -28,8 +28,8 @@ INSTANCES: Final = "instances.json"
 LABELS: Final = "labels.txt"
 """Files of a data set of pictures that stand for those that nothing names."""
 
-_DETECTION: Final = {".json": read_coco, ".pbtxt": read_text_proto}
-"""Readers of objects by the suffix of their file."""
+OBJECTS: Final = {".json": read_coco, ".pbtxt": read_text_proto, ".pb": read_text_proto}
+"""Readers of objects by the suffix of their file; LiteRT's helper calls its text proto `ground_truth.pb`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def make_task(
     files = Files(data.path)
     port, normalisation = PictureInput.of(inputs), _normalisation(data, model)
     where, content = _truth(data, files)
-    read = _DETECTION.get(Path(where).suffix)
+    read = OBJECTS.get(Path(where).suffix)
     if read is not None:
         _check_metric(data, ("mAP",))
         found = read(content, where)

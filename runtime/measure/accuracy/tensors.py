@@ -158,7 +158,11 @@ class ArrayTask:
     def answer(self, sample: Sample, outputs: Sequence[Array]) -> Answer:
         """Return the best classes, or the figure of each output and their mean."""
         if self._metric is None:
-            return classified(sample.name, frozenset({int(sample.truth[0])}), outputs[0])
+            label, classes = int(sample.truth[0]), outputs[0].size
+            if not 0 <= label < classes:
+                where = f"{self._path}: {sample.name}"
+                raise DataError(f"{where} has the label {label}; the model has {classes} classes")
+            return classified(sample.name, frozenset({label}), outputs[0])
         figure = METRICS[self._metric][0]
         found = {}
         for detail, y, r in zip(self._outputs, outputs, sample.truth, strict=True):

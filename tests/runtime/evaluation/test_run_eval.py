@@ -126,11 +126,21 @@ def test_a_denylist_and_a_number_of_pictures_choose(place, capsys):
         ({"num_imags": 3}, "no flag --num_imags; did you mean --num_images?"),
         ({"num_images": "few"}, "--num_images=few: not a number of type int"),
         ({"ground_truth_labels": "none.txt"}, "none.txt: No such file"),
+        ({"ground_truth_labels": "truth.json"}, "truth.json: expected a text file with a label a line"),
     ],
 )
 def test_a_wrong_call_ends_with_a_line_and_two(place, capsys, more, said):
     assert image_classification.main(words(place, **more)) == 2
     assert said in capsys.readouterr().err
+
+
+def test_objects_in_a_file_of_another_kind_are_refused(place, capsys):
+    given = {
+        "model_file": place / "model.tflite", "ground_truth_images_path": place / "pictures",
+        "ground_truth_proto": "truth.txt", "model_output_labels": "labels.txt",
+    }  # fmt: skip
+    assert object_detection.main([f"--{name}={value}" for name, value in given.items()]) == 2
+    assert "truth.txt: its name ends with none of .json, .pbtxt, .pb" in capsys.readouterr().err
 
 
 def test_help_has_the_flags_of_all_tools(capsys):

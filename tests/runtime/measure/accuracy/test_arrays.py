@@ -91,6 +91,13 @@ def test_data_that_does_not_fit_is_refused_with_the_reason(tmp_path, arrays, sai
         evaluate(Opener.prepare("cpu", {}), relu(tmp_path), Data(path), tmp_path / "a.jsonl", {})
 
 
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_that_no_class_has_is_refused_with_its_sample(tmp_path, label):
+    path = saved(tmp_path, labels=np.array([*LABELS[:-1], label]), x=ROWS)
+    with pytest.raises(DataError, match=rf"\[{len(LABELS) - 1}\] has the label {label}; .* 3 classes"):
+        right_ones(tmp_path, "cpu", relu(tmp_path), path)
+
+
 @pytest.mark.parametrize("metric", ["top3", "top5"])
 def test_a_top_k_of_as_many_classes_is_refused(tmp_path, metric):
     path = saved(tmp_path, labels=LABELS, x=ROWS)
