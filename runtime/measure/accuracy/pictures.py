@@ -47,6 +47,10 @@ def decoded(content: bytes, where: str, *, is_grey: bool = False) -> NDArray[np.
                         f"{where}: {width}x{height} is {width * height / 1e6:.0f} megapixels; "
                         f"at most {MOST_PIXELS // 1_000_000}: make the picture smaller"
                     )
+                if image.mode.startswith("I"):
+                    raise DataError(
+                        f"{where}: 16 bits of grey a pixel, of which 8 would be cut; convert it to 8"
+                    )
                 pixels = np.asarray(image.convert("L" if is_grey else "RGB"))
     except UnidentifiedImageError as error:
         raise DataError(f"{where}: no JPEG or PNG, or a damaged one") from error
@@ -126,6 +130,10 @@ class PictureInput:
                 "float32, float16, uint8 or int8"
             )
         height, width, channels = (shape[2], shape[3], shape[1]) if is_first else shape[1:]
+        if any(n == 1 and open_ == -1 for n, open_ in zip(shape, _signature(inputs[0]), strict=False)):
+            raise MisfitError(
+                f"the input {inputs[0]['name']!r} has an open size, {_signature(inputs[0])}: give it a shape"
+            )
         scale, zero_point = inputs[0]["quantization"]
         return cls(height, width, channels, is_first, dtype, float(scale), int(zero_point))
 
@@ -146,6 +154,12 @@ class PictureInput:
         levels = np.rint(real / (self.scale or 1.0)) + self.zero_point
         made: Array = np.clip(levels, bounds.min, bounds.max).astype(self.dtype)
         return made
+
+
+def _signature(detail: Mapping[str, Any]) -> list[int]:
+    """Return the sizes that a file declares, -1 for an open one; the batch is one picture."""
+    declared = detail.get("shape_signature", detail["shape"])
+    return [1, *(int(n) for n in declared[1:])]
 
 
 def _channels(values: tuple[float, ...]) -> Reals:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -21,6 +21,7 @@ from typing import IO, Any, Final
 from runtime.errors import FarmRuntimeError
 from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.evaluating import Evaluated, Told, evaluate
+from runtime.measure.inputs import InputRule
 from runtime.measure.loading import Opener
 from runtime.tools.model_diff.running import Setting
 from runtime.tools.model_diff.summaries import Summary
@@ -50,9 +51,15 @@ class Passed:
 
 
 def run_pass(
-    setting: Setting, model: Path, data: Data, answers: Path, identity: Mapping[str, Any], told: Told
+    setting: Setting,
+    model: Path,
+    data: Data,
+    answers: Path,
+    identity: Mapping[str, Any],
+    told: Told,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Passed:
-    """Answer what has no answer yet in a new process. Raises `PassError`."""
+    """Answer what has no answer yet in a new process; `shapes`: of inputs. Raises `PassError`."""
     paths = {"path": data.path, "truth": data.truth, "labels": data.labels}
     named = {name: None if path is None else str(path.resolve()) for name, path in paths.items()}
     whole = {field.name: getattr(data, field.name) for field in fields(data)} | named
@@ -63,6 +70,7 @@ def run_pass(
         "data": whole | {"left_out": sorted(data.left_out)},
         "answers": str(answers.resolve()),
         "identity": dict(identity),
+        "shapes": dict(shapes or {}),
     }
     with tempfile.TemporaryFile() as words:
         with subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
@@ -152,7 +160,8 @@ def _evaluated(request: Mapping[str, Any], told: Told) -> Evaluated:
     data = replace(Data(**(given | paths | pairs)), left_out=frozenset(given["left_out"]))
     opener = Opener.prepare(request["kind"], request["options"])
     answers = Path(request["answers"])
-    return evaluate(opener, Path(request["model"]), data, answers, request["identity"], told)
+    rules = {name: InputRule(shape=tuple(shape)) for name, shape in request["shapes"].items()}
+    return evaluate(opener, Path(request["model"]), data, answers, request["identity"], told, rules)
 
 
 def _outcome(found: Evaluated) -> dict[str, Any]:

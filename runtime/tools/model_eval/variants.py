@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,20 +73,23 @@ def evaluate_all(
     folder: Path,
     max_drop: float | None,
     told: Progress,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[Found, ...]:
-    """Evaluate each variant; one that fails stands with its reason, the others go on. Raises `OSError`."""
+    """Evaluate each variant, with these `shapes` of inputs; one that fails stands with its reason, the others go on. Raises `OSError`."""
     found: list[Found] = []
     for variant in variants:
         first = found[0] if found and found[0].passed is not None else None
         try:
-            one = _evaluated(variant, data, folder, told)
+            one = _evaluated(variant, data, folder, told, shapes or {})
             found.append(one if first is None else _compared(first, one, max_drop))
         except FarmRuntimeError as error:
             found.append(Found(variant, variant.file.stat().st_size, why_not=str(error)))
     return tuple(found)
 
 
-def _evaluated(variant: Variant, data: Data, folder: Path, told: Progress) -> Found:
+def _evaluated(
+    variant: Variant, data: Data, folder: Path, told: Progress, shapes: Mapping[str, Sequence[int]]
+) -> Found:
     with readable_model(variant.file) as (path, _):
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         setting = variant.setting
@@ -97,11 +100,18 @@ def _evaluated(variant: Variant, data: Data, folder: Path, told: Progress) -> Fo
             "data": [_version(path) for path in (data.path, data.truth, data.labels)],
             "mean": data.mean,
             "std": data.std,
+            **({"shapes": dict(shapes)} if shapes else {}),
         }
         name = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in variant.name)
         answers = folder / f"{name}.jsonl"
         passed = run_pass(
-            setting, path, data, answers, identity, lambda done, count: told(variant.name, done, count)
+            setting,
+            path,
+            data,
+            answers,
+            identity,
+            lambda done, count: told(variant.name, done, count),
+            shapes,
         )
     made = scores(passed.head, read_answers(answers))
     chief = next((one for one in made if one.metric == data.metric), made[0])

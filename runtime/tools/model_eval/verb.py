@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from runtime.tools.calls import clear_errors, options_of, refuse, visible
+from runtime.tools.calls import clear_errors, options_of, refuse, rules_of, visible
 
 EXAMPLES: Final = (
     "farm model eval my.tflite --data pictures.zip --truth labels_of_pictures.txt --labels labels.txt",
@@ -59,6 +59,9 @@ def evaluate(
     std: Annotated[
         str | None, typer.Option(metavar="X[,X,X]", help="Deviation of pixels; by default as the mean.")
     ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable.")
+    ] = None,
     samples: Annotated[int, typer.Option(min=0, help="Samples at most; 0 is all.")] = 0,
     max_drop: Annotated[
         float | None,
@@ -99,7 +102,8 @@ def evaluate(
             samples,
         )
         folder = answers or answers_folder(files)
-        found = evaluate_all(variants_of(files, settings), asked, folder, max_drop, _progress())
+        shapes = {name: rule.shape for name, rule in rules_of([], shape or []).items() if rule.shape}
+        found = evaluate_all(variants_of(files, settings), asked, folder, max_drop, _progress(), shapes)
         if page is not None:
             page.write_text(printed.page(found, ", ".join(file.name for file in files), max_drop))
     if as_json:

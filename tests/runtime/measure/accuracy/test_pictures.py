@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from runtime.errors import DataError
+from runtime.errors import DataError, MisfitError
 from runtime.measure.accuracy import files as module
 from runtime.measure.accuracy.files import Files
 from runtime.measure.accuracy.pictures import Normalisation, PictureInput, cropped, decoded, resized
@@ -72,6 +72,21 @@ def test_a_picture_of_a_hundred_megapixels_is_refused_before_it_is_unpacked(side
     Image.new("1", (side, side)).save(made, "PNG")
     with pytest.raises(DataError, match=r"big.png: .*[Aa]t most 64"):
         decoded(made.getvalue(), "big.png")
+
+
+def test_sixteen_bits_of_grey_are_not_cut_to_eight():
+    made = io.BytesIO()
+    Image.fromarray(np.full((4, 4), 40_000, np.uint16)).save(made, "PNG")
+    with pytest.raises(DataError, match=r"grey.png: 16 bits of grey a pixel"):
+        decoded(made.getvalue(), "grey.png")
+
+
+def test_an_open_size_is_asked_for_and_an_open_batch_is_one_picture():
+    detail = {"name": "x", "shape": (1, 1, 1, 3), "dtype": np.float32, "quantization": (0.0, 0)}
+    with pytest.raises(MisfitError, match=r"'x' has an open size, \[1, -1, -1, 3\]: give it a shape"):
+        PictureInput.of([{**detail, "shape_signature": (-1, -1, -1, 3)}])
+    given = PictureInput.of([{**detail, "shape": (1, 8, 9, 3), "shape_signature": (-1, -1, -1, 3)}])
+    assert (given.height, given.width) == (8, 9)
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
