@@ -75,7 +75,9 @@ def evaluate_all(
     told: Progress,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[Found, ...]:
-    """Evaluate each variant, with these `shapes` of inputs; one that fails stands with its reason, the others go on. Raises `OSError`."""
+    """Evaluate each variant, with these `shapes` of inputs; one that fails stands with its reason, the others
+    go on. Raises `OSError`.
+    """
     found: list[Found] = []
     for variant in variants:
         first = found[0] if found and found[0].passed is not None else None

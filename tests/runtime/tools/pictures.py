@@ -21,13 +21,14 @@ def grey_picture(level: int) -> bytes:
     return made.getvalue()
 
 
-def classifier(*, knows_all: bool = True) -> bytes:
+def classifier(*, knows_all: bool = True, is_open: bool = False) -> bytes:
     """Build a network of four classes: the mean of a picture against four levels of grey.
 
-    It mistakes the last one where it does not know all.
+    It mistakes the last one where it does not know all, and takes pictures of any size where it is open.
     """
     b = Builder()
-    x = b.input(np.float32, (1, 8, 8, 3))
+    open_size = {"shape_signature": (1, -1, -1, 3)} if is_open else {}
+    x = b.input(np.float32, (1, 1, 1, 3) if is_open else (1, 8, 8, 3), **open_size)
     mean = b.tensor(np.float32, (1, 3))
     b.operator(Op.MEAN, [x, b.constant(np.array([1, 2], np.int32))], [mean], {"keep_dims": False})
     levels = (np.array(GREY) - 127.5) / 127.5

@@ -80,6 +80,13 @@ def test_a_damaged_picture_is_named_and_the_pass_goes_on_once_it_is_mended(place
     assert "holds the answers of another model" in ended.stdout
 
 
+def test_an_open_size_needs_a_shape(place):
+    (place / "open.tflite").write_bytes(classifier(is_open=True))
+    words = ("open.tflite", "--data", "pictures", "--delegate", "cpu")
+    assert "'t0' has an open size, [1, -1, -1, 3]: give it a shape" in evaluated(*words).stdout
+    assert "top1 1 (8 of 8)" in evaluated(*words, "--shape", "t0=1,4,6,3").stdout
+
+
 def test_wrong_words_end_with_a_line(place):
     ended = evaluated("good.tflite", "--data", "pictures", "--mean", "a,b")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
