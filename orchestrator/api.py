@@ -34,12 +34,11 @@ from orchestrator.farm.remote.farm import opened
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest import Campaign, parse_manifest
 from orchestrator.manifest.budget import Budget, latency_budget
+from orchestrator.manifest.campaign import scheme_of
 from orchestrator.policy.preview import CellPreview
 from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.format import labelled
 from orchestrator.results.records import CellRecord
-
-_SCHEMES = ("zoo:", "https:", "pypi:", "npm:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +199,7 @@ def _campaign(model: str | Path, delegate: str, how: How, accuracy: Mapping[str,
 def _source(given: str | Path) -> str:
     """Return a source that stays valid wherever the process goes; schemes stay as they are."""
     text = os.fspath(given)
-    return text if text.startswith(_SCHEMES) else str(Path(text).absolute())
+    return str(Path(text).absolute()) if scheme_of(text) == "file" else text
 
 
 def _name(cell: CellRecord) -> str:

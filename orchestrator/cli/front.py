@@ -28,7 +28,7 @@ SECTIONS: Final = {
 }
 """Verbs and groups of verbs by what they are for. Those of other packages follow under `More`."""
 
-_START: Final = "Start here: farm submit --model my.tflite, or farm submit models.yaml"
+_START: Final = "Start here: farm submit my.tflite, or farm submit models.yaml"
 
 SYNONYMS: Final = {
     "run": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",

@@ -1,4 +1,4 @@
-"""`farm submit`: measures what a campaign file asks for, or a single model."""
+"""`farm submit`: measures models, or what a campaign file asks for."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from orchestrator.manifest import (
     narrow,
     require_samples_fit,
 )
+from orchestrator.manifest.bare import DEFAULT_LEVEL, check_name
 from orchestrator.manifest.campaign import ModelEntry, Notify
 from orchestrator.manifest.labels import read_labels
 from orchestrator.manifest.problems import Problem
@@ -40,24 +41,38 @@ from orchestrator.policy.preview import Action, CellPreview
 from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.format import counted
 from orchestrator.sources import CheckedSources, check_all, problems_of
-
-_MODEL_SUFFIXES = {".tflite", ".skel"}
-_CAMPAIGN_SUFFIXES = {".yaml", ".yml"}
+from orchestrator.sources.named import campaign_name, models_named
 
 
 def submit(
-    file: Annotated[Path | None, typer.Argument(help="The campaign: a models.yaml.")] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option("--model", help="Measure this .tflite file on all delegates; may be repeated."),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODELS.YAML|MODEL...",
+            help="A campaign file; or models: files, folders, globs, zoo:NAME, https: and the like.",
+        ),
     ] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", hidden=True)] = None,
     input_range: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=LOW..HIGH", help="With --model: the range of an input."),
+        typer.Option("--input", metavar="NAME=LOW..HIGH", help="Of one model: the range of an input."),
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option("--shape", metavar="NAME=1,224,224,3", help="With --model: the shape of an input."),
+        typer.Option("--shape", metavar="NAME=1,224,224,3", help="Of one model: the shape of an input."),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", min=1, help="Of models: as --option threads=N.", metavar="N"),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="Of models: an option of the delegates that take it."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Of models: what their campaign is called.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List every cell and what would be done; measure nothing.")
@@ -117,8 +132,9 @@ def submit(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure what a campaign file asks for, and compare.
+    """Measure models, or what a campaign file asks for, and compare.
 
+    Models without a file are measured at the level quick, on cpu, gpu and litert or on those of --delegate.
     Results of earlier submissions are reused, but for void ones (docs/measuring.md). Ctrl-C keeps what is
     finished, of a cell under way its blocks, and the same command continues from there; a second one ends at
     once; a lab goes on measuring. Cells of which a budget is open get further blocks, once.
@@ -129,13 +145,14 @@ def submit(
       farm submit models.yaml
       farm submit models.yaml --dry-run
       farm submit models.yaml --dry-run --explain
-      farm submit --model my.tflite
+      farm submit my.tflite
+      farm submit 'models/*.tflite' zoo:torchvision_resnet18 --delegate gpu --delegate litert --threads 2
     """
     if explain and not dry_run:
         raise UsageError("--explain goes with --dry-run; a result has its delegation and advice: farm show")
-    inputs = InputOptions(input_range or [], shape or [])
+    bare = _Bare(InputOptions(input_range or [], shape or []), threads, option or [], name)
     part = _Part(delegate or [], only or [], device or [], level)
-    campaign, checked = _asked(file, model or [], inputs, part)
+    campaign, checked = _asked([*(words or ()), *(model or ())], bare, part)
     budgets = budgets_of.read([*campaign.budgets, *(budget or [])], campaign.against)
     told = _notified(campaign, notify, detach)
     if priority is not None:
@@ -208,36 +225,59 @@ class _Part:
     level: str | None
 
 
-def _asked(
-    file: Path | None, models: Sequence[Path], inputs: InputOptions, part: _Part
-) -> tuple[Campaign, CheckedSources]:
+@dataclass(frozen=True, slots=True)
+class _Bare:
+    """What options say of models without a file."""
+
+    inputs: InputOptions
+    threads: int | None
+    options: Sequence[str]
+    name: str | None
+
+    def wanted(self, part: _Part, name: str) -> Wanted:
+        """Return the request, named `name` where no option names it. Raises `UsageError`."""
+        threads = [] if self.threads is None else [f"threads={self.threads}"]
+        options = {}
+        for text in (*self.options, *threads):
+            option, equals, value = text.partition("=")
+            if not equals or not option or option in options:
+                raise UsageError(f"--option {text}: expected NAME=VALUE, each name once")
+            options[option] = value
+        if self.name is not None:
+            check_name(self.name)
+        return Wanted(
+            level=part.level or DEFAULT_LEVEL,
+            delegates=part.delegates,
+            inputs=self.inputs.specs(),
+            options=options,
+            name=self.name or name,
+        )
+
+    def require_none(self, file: str) -> None:
+        """Raise `UsageError` where something is said that a campaign file says itself."""
+        if self != _Bare(InputOptions(), None, (), None):
+            raise UsageError(
+                f"--input, --shape, --threads, --option and --name go with models; {file} says these itself"
+            )
+
+
+def _asked(words: Sequence[str], bare: _Bare, part: _Part) -> tuple[Campaign, CheckedSources]:
     """Return the campaign and its sources, checked before anything is stored."""
-    specs = inputs.specs()
     _, lab = settings()
-    if file is not None and not models:
-        if file.suffix in _MODEL_SUFFIXES:
-            raise UsageError(f"{file} is a model; measure it alone with: farm submit --model {file}")
-        if specs:
-            raise UsageError(f"--input and --shape go with --model; {file} describes inputs under 'inputs'")
-        folder = file.parent
-        campaign = load_manifest(
-            file, part.level, partial(_problems, part, folder, lab.limits.artifact_bytes)
-        )
-    elif models and file is None:
-        for model in models:
-            if model.suffix in _CAMPAIGN_SUFFIXES:
-                raise UsageError(f"{model} is a campaign file; it goes without --model: farm submit {model}")
-        # Each source is an absolute path, so the folder matters to none of them.
-        wanted = Wanted(inputs=specs) if part.level is None else Wanted(part.level, inputs=specs)
-        campaign, folder = campaign_for_models(models, wanted), models[0].parent
+    most_bytes = lab.limits.artifact_bytes
+    if not words:
+        raise UsageError("give a campaign file or models: farm submit models.yaml, farm submit my.tflite")
+    if len(words) == 1 and words[0].endswith((".yaml", ".yml")):
+        (name,), folder = words, Path(words[0]).parent
+        bare.require_none(name)
+        campaign = load_manifest(Path(name), part.level, partial(_problems, part, folder, most_bytes))
+        campaign = narrow(campaign, part.delegates, part.models, part.devices)
     else:
-        raise UsageError(
-            "give a campaign file or one model: farm submit models.yaml, farm submit --model my.tflite"
-        )
-    campaign = narrow(campaign, part.delegates, part.models, part.devices)
+        sources, name, folder = models_named(words), None, Path()
+        wanted = bare.wanted(part, campaign_name(words, [*sources]))
+        campaign = narrow(campaign_for_models(sources, wanted), (), part.models, part.devices)
     require_samples_fit(campaign, lab)
-    name = None if file is None else str(file)
-    return campaign, check_all(campaign.models, folder, name, lab.limits.artifact_bytes)
+    return campaign, check_all(campaign.models, folder, name, most_bytes)
 
 
 def _problems(part: _Part, folder: Path, most_bytes: int, entries: Sequence[ModelEntry]) -> Sequence[Problem]:

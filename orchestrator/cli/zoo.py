@@ -18,7 +18,7 @@ def zoo(
     """List the models that come with the farm.
 
     Multiply-accumulates of one call, size of the restored file, licence and source. `zoo:NAME` is a model's
-    source in a campaign file, and for farm submit --model.
+    source in a campaign file, and for farm submit.
 
     Examples:
       farm zoo

@@ -1,4 +1,4 @@
-"""The campaign of `farm submit --model my.tflite`, which has no file."""
+"""The campaign of `farm submit my.tflite`, which has no file."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
-from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry, Written
-from orchestrator.manifest.delegates import default_kinds, known_kinds
+from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry, Written, scheme_of
+from orchestrator.manifest.delegates import declared_options, default_kinds, known_kinds, read_options
 from orchestrator.manifest.plans import LEVELS, soft_limit_s
 from orchestrator.manifest.problems import suggestion
-from orchestrator.manifest.schema import DEFAULT_REUSE, LARGEST_INT32, MOST_DIMENSIONS
+from orchestrator.manifest.schema import DEFAULT_REUSE, LARGEST_INT32, MOST_DIMENSIONS, NAME_PATTERN
+
+DEFAULT_LEVEL: Final = "quick"
 
 _UNNAMED = re.compile(r"[^A-Za-z0-9._+-]")
 """What the name of a campaign in a file may not have."""
-
-_LONGEST_ID = 100
-"""Characters of a file's stem that become the model's id, which messages and pages show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +49,47 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The request of a submission without a file: no delegates means every installed kind that is one by
-    default.
+    """The request of a submission without a file.
+
+    `delegates`: kinds, or globs of them; none: every kind that is one by default. `options`: values by name,
+    as they were typed, each for the delegates that take it. `name`: of the campaign; None: its first model's.
     """
 
-    level: str = "quick"
+    level: str = DEFAULT_LEVEL
     delegates: Sequence[str] = ()
     reuse: str = DEFAULT_REUSE
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
 
 
-def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> Campaign:
-    """Return the campaign of these files, named after the first, on every delegate kind or on those named.
+def campaign_for_models(sources: Mapping[str, str], wanted: Wanted | None = None) -> Campaign:
+    """Return the campaign of these models, sources by id, on every delegate kind or on those named.
 
-    Raises `UsageError` for an unknown level or delegate kind, for a file that is named twice, and for inputs
-    of several models, whose names mean different things.
+    Raises `UsageError` for an unknown level, delegate kind or option, and for inputs of several models, whose
+    names mean different things.
     """
     wanted = wanted or Wanted()
     if wanted.level not in LEVELS:
         raise UsageError(f"unknown level {wanted.level!r}{suggestion(wanted.level, LEVELS)}")
-    kinds = tuple(dict.fromkeys(wanted.delegates)) or default_kinds()
-    for kind in kinds:
-        if kind not in known_kinds():
-            raise UsageError(f"unknown delegate kind {kind!r}{suggestion(kind, known_kinds())}")
-    if wanted.inputs and len(paths) > 1:
-        raise UsageError(
-            "--input and --shape go with one --model; describe several models in a campaign file"
-        )
-    models = tuple(_models(paths, wanted))
+    if wanted.inputs and len(sources) > 1:
+        raise UsageError("--input and --shape go with one model; describe several in a campaign file")
+    counts = LEVELS[wanted.level]
+    models = tuple(
+        ModelEntry(one, source, plan=counts, inputs=wanted.inputs, soft_limit_s=soft_limit_s(counts))
+        for one, source in sources.items()
+    )
+    delegates = tuple(_delegates(wanted))
     stated = {name: spec.model_dump() for name, spec in wanted.inputs.items()}
-    places = [str(path.absolute()) for path in paths]
-    identity = json.dumps([places, wanted.level, list(kinds), stated], sort_keys=True)
-    baseline = "litert" if "litert" in kinds else None
+    asked = [(entry.kind, dict(entry.options)) for entry in delegates]
+    identity = json.dumps([list(sources.values()), wanted.level, asked, stated, wanted.name], sort_keys=True)
+    baseline = "litert" if any(entry.kind == "litert" for entry in delegates) else None
     campaign = Campaign(
-        name=models[0].id,
+        name=wanted.name or models[0].id,
         level=wanted.level,
         labels={},
         models=models,
-        delegates=tuple(DelegateEntry(kind, kind) for kind in kinds),
+        delegates=delegates,
         devices=(),
         exclude=(),
         # The peer, because users who know LiteRT learn little from a ratio to our own `cpu`.
@@ -94,7 +97,34 @@ def campaign_for_models(paths: Sequence[Path], wanted: Wanted | None = None) -> 
         reuse=wanted.reuse,
         manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
     )
-    return replace(campaign, written=Written(_document(campaign), f"--model {paths[0]}"))
+    return replace(campaign, written=Written(_document(campaign), "the command line"))
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` for what is no name of a campaign."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError(f"--name {name}: a name has up to 100 letters, digits and . _ + -, no sign first")
+
+
+def _delegates(wanted: Wanted) -> Iterable[DelegateEntry]:
+    """One delegate for each kind, with the options that it takes."""
+    kinds = list(dict.fromkeys(kind for word in wanted.delegates for kind in _kinds(word))) or default_kinds()
+    taken = set[str]()
+    for kind in kinds:
+        options = read_options(kind, wanted.options)
+        taken.update(options)
+        yield DelegateEntry(kind, kind, options)
+    for name in wanted.options:
+        if name not in taken:
+            known = (known for kind in kinds for known in declared_options(kind))
+            raise UsageError(f"no delegate here takes an option {name!r}{suggestion(name, {*known})}")
+
+
+def _kinds(word: str) -> Sequence[str]:
+    found = [kind for kind in known_kinds() if fnmatchcase(kind, word)]
+    if not found:
+        raise UsageError(f"unknown delegate kind {word!r}{suggestion(word, known_kinds())}")
+    return found
 
 
 def _document(campaign: Campaign) -> str:
@@ -107,12 +137,14 @@ def _document(campaign: Campaign) -> str:
         "models": [
             {
                 "id": model.id,
-                "source": f"./{Path(model.source).name}",
+                "source": f"./{Path(model.source).name}"
+                if scheme_of(model.source) == "file"
+                else model.source,
                 "inputs": {name: _stated(spec) for name, spec in model.inputs.items()},
             }
             for model in campaign.models
         ],
-        "delegates": {entry.name: {"kind": entry.kind} for entry in campaign.delegates},
+        "delegates": {entry.name: {"kind": entry.kind, **entry.options} for entry in campaign.delegates},
     }
     if campaign.baseline_delegate is not None:
         document["baseline"] = {"delegate": campaign.baseline_delegate}
@@ -123,29 +155,6 @@ def _stated(spec: InputSpec) -> dict[str, Any]:
     """Return an input as a campaign file has it."""
     shape = {} if spec.shape is None else {"shape": list(spec.shape)}
     return shape if spec.low is None else shape | {"random": {"range": [spec.low, spec.high]}}
-
-
-def _models(paths: Sequence[Path], wanted: Wanted) -> Iterable[ModelEntry]:
-    """One entry for each file. Files of one stem get the numbers 2, 3, … behind it."""
-    counts = LEVELS[wanted.level]
-    seen: dict[str, Path] = {}
-    for path in paths:
-        if path.absolute() in seen.values():
-            raise UsageError(f"--model {path} is given twice")
-        stem = "".join(c if c.isprintable() else "?" for c in path.stem)[:_LONGEST_ID] or "model"
-        number = 1
-        name = stem
-        while name in seen:
-            number += 1
-            name = f"{stem}-{number}"
-        seen[name] = path.absolute()
-        yield ModelEntry(
-            name,
-            str(path.absolute()),
-            plan=counts,
-            inputs=wanted.inputs,
-            soft_limit_s=soft_limit_s(counts),
-        )
 
 
 def _named(text: str, form: str) -> tuple[str, str]:

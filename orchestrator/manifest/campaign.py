@@ -10,6 +10,8 @@ from agent.wire.plan import InputSpec, LabelledData, LabelledMetric, MeasurePlan
 
 OptionValue: TypeAlias = str | int | float | bool
 
+_SCHEMES: Final = ("pypi", "npm", "https", "zoo")
+
 DEFAULT_SOFT_LIMIT_S: Final = 900.0
 """The least time limit of one attempt, in seconds, where the file sets none. Chosen well above the 200 s that
 `plans.soft_limit_s` computes for the level `quick`, because a large model's reference takes time too. A
@@ -22,6 +24,12 @@ HIGHEST_PRIORITY: Final = 100
 LEAST_TARGET: Final = 0.001
 """The narrowest half width that can be a target. Chosen: what remains between equal things is ten times as
 much (`runtime.common.verdict.DIFFERENT`), so that no number of blocks reaches a smaller one."""
+
+
+def scheme_of(source: str) -> str:
+    """Return `pypi`, `npm`, `https` or `zoo`; `file` for a path."""
+    scheme, colon, _ = source.partition(":")
+    return scheme if colon and scheme in _SCHEMES else "file"
 
 
 @dataclass(frozen=True, slots=True)

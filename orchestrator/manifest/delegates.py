@@ -13,9 +13,11 @@ from importlib.metadata import entry_points
 from itertools import product
 from typing import Any, Final, Literal, Protocol
 
+import yaml
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
+from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DelegateEntry, OptionValue
 from orchestrator.manifest.keys import Items, Unknown
 from orchestrator.manifest.problems import suggestion
@@ -32,6 +34,9 @@ from orchestrator.manifest.values import (
 )
 
 ENTRY_POINT_GROUP: Final = "delegate_farm.delegates"
+
+_OWN: Final = "delegate-farm"
+"""The distribution whose delegates a submission takes that names none."""
 
 SWEPT: Final = Items(1, 32)
 """How many values one option may list. Chosen: each is a delegate of its own, which multiplies the cells. A
@@ -77,19 +82,16 @@ def known_kinds() -> tuple[str, ...]:
 
 @cache
 def default_kinds() -> tuple[str, ...]:
-    """Return the kinds of a submission that names none: all but those that their descriptors leave out.
-
-    A kind whose descriptor cannot be loaded is among them, so that its cells say why.
+    """Return the kinds of a submission that names none: the farm's own, but for those that their descriptors
+    leave out. What else is installed on the user's machine must not change what everyone measures.
     """
     return tuple(kind for kind in known_kinds() if _is_default(kind))
 
 
 def _is_default(kind: str) -> bool:
     points = list(entry_points(group=ENTRY_POINT_GROUP, name=kind))
-    try:
-        return all(getattr(point.load(), "is_default", True) for point in points)
-    except Exception:  # noqa: BLE001  # a foreign package may raise anything at import
-        return True
+    own = [point for point in points if point.dist is not None and point.dist.name == _OWN]
+    return own == points and all(getattr(point.load(), "is_default", True) for point in own)
 
 
 @cache
@@ -115,6 +117,24 @@ def _type(name: str, option: DeclaredOption) -> ValueType:
     if option.value_type is str:
         return Text(numeric=True, limit=MOST_OPTION_CHARACTERS)
     return (Whole if option.value_type is int else Number)(option.minimum, option.maximum)
+
+
+def read_options(kind: str, texts: Mapping[str, str]) -> dict[str, OptionValue]:
+    """Return those of the options, written as in a campaign file, that a kind takes. Raises `UsageError`."""
+    try:
+        types = {name: _type(name, one) for name, one in declared_options(kind).items() if name in texts}
+    except UnusableKindError as error:
+        if not texts:
+            return {}
+        raise UsageError(f"delegate kind {kind!r} cannot be used here: {error}") from error
+    found = {}
+    for name, one in types.items():
+        tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, texts[name], (True, False))  # type: ignore[no-untyped-call]
+        try:
+            found[name] = one.read(yaml.ScalarNode(tag, texts[name]))
+        except PydanticCustomError as error:
+            raise UsageError(f"option {name!r} of delegate kind {kind!r}: {error}") from error
+    return found
 
 
 @dataclass(frozen=True, slots=True)

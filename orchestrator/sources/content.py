@@ -11,11 +11,12 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.manifest.campaign import Campaign, ModelEntry
+from orchestrator.manifest.campaign import Campaign, ModelEntry, scheme_of
 from orchestrator.results.records import ModelOrigin
 from orchestrator.sources.zoo import zoo_models
 from runtime.model.schema import FILE_IDENTIFIER
@@ -44,7 +45,8 @@ def origins_of(campaign: Campaign, files: Mapping[str, str]) -> dict[str, ModelO
 
 def _source(entry: ModelEntry) -> str:
     """Return the source as the user wrote it, a file of the command line as a campaign file would name it."""
-    source = f"./{Path(entry.source).name}" if entry.place is None else without_credentials(entry.source)
+    is_bare_file = entry.place is None and scheme_of(entry.source) == "file"
+    source = f"./{Path(entry.source).name}" if is_bare_file else without_credentials(entry.source)
     return source if entry.signature is None else f"{source} (signature {entry.signature})"
 
 
@@ -69,6 +71,55 @@ _TAR_MAGIC_AT: Final = 257
 _IDENTIFIER_END: Final = 8
 """Bytes up to the end of a FlatBuffer's file identifier, which follows the offset of its root table."""
 
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """A kind of file that is often given in place of a `.tflite` file; `way`: what to do with it."""
+
+    kind: str
+    suffixes: tuple[str, ...]
+    starts: tuple[bytes, ...]
+    way: str
+
+
+_OTHERS: Final = (
+    # A protocol buffer that begins with its ir_version (field 1) and producer_name (field 2).
+    _Other(
+        "an ONNX model",
+        (".onnx",),
+        tuple(bytes((8, version, 18)) for version in range(3, 16)),
+        "convert it: pip install onnx2tf; onnx2tf -i MODEL.onnx -o FOLDER",
+    ),
+    # A pickle of protocol 2; newer files are zip archives, which their names tell.
+    _Other(
+        "a PyTorch file",
+        (".pt", ".pth", ".pt2", ".ckpt", ".safetensors"),
+        (b"\x80\x02",),
+        "convert its module in Python, after pip install litert-torch: "
+        "litert_torch.convert(module.eval(), (sample,)).export('MODEL.tflite')",
+    ),
+    _Other(
+        "a Keras model",
+        (".keras", ".h5", ".hdf5"),
+        (b"\x89HDF\r\n\x1a\n",),
+        "convert it in Python: "
+        "tf.lite.TFLiteConverter.from_keras_model(tf.keras.models.load_model('FILE')).convert()",
+    ),
+    _Other(
+        "a TensorFlow graph",
+        (".pb",),
+        (),
+        "convert its folder in Python: tf.lite.TFLiteConverter.from_saved_model('FOLDER').convert()",
+    ),
+    _Other(
+        "a page",
+        (".html",),
+        (b"<!", b"<html", b"<HTML"),
+        "give the address of the file itself: on GitHub with /raw/ in place of /blob/, on Hugging Face with "
+        "/resolve/",
+    ),
+)
+
 _NPY_START: Final = b"\x93NUMPY"
 _ZIP_STARTS: Final = (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -78,11 +129,16 @@ def require_model(file: BinaryIO, what: str) -> None:
 
     A damaged model passes: it is measured, and its cells end `failed` with the reader's reason.
     """
-    if file.read(_IDENTIFIER_END)[4:] != FILE_IDENTIFIER:
-        raise UsageError(
-            f"{what}: not a model: a .tflite file has {FILE_IDENTIFIER.decode()} as its bytes 4 to 7; name a "
-            ".tflite file, or a skeleton whose name ends with .skel"
-        )
+    start = file.read(_IDENTIFIER_END)
+    if start[4:] == FILE_IDENTIFIER:
+        return
+    for other in _OTHERS:
+        if what.partition(" (")[0].lower().endswith(other.suffixes) or start.startswith(other.starts):
+            raise UsageError(f"{what}: {other.kind}, not a .tflite file; {other.way}")
+    raise UsageError(
+        f"{what}: not a model: a .tflite file has {FILE_IDENTIFIER.decode()} as its bytes 4 to 7; name a "
+        ".tflite file, or a skeleton whose name ends with .skel"
+    )
 
 
 def require_labelled_data(file: BinaryIO, what: str) -> None:

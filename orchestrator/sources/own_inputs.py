@@ -1,14 +1,14 @@
-"""Brings the users' own inputs into the store, each as a `.npy` of the input's type and shape.
+"""Checks what is said of inputs, and brings users' own into the store, each as a `.npy` that fits its input.
 
-Everything that can be wrong with a file is found here, before anything is measured, and told with the file
-and the reason: agents read plain arrays that fit.
+Everything that can be wrong with a name, a shape or a file is found here, before anything is measured, and
+told with the file and the reason: agents read plain arrays that fit.
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import prod
@@ -19,6 +19,8 @@ from agent.wire.bounded import MAX_INPUT_SETS
 from agent.wire.plan import INPUT_SETS, InputData
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest.campaign import Campaign, InputSource, ModelEntry
+from orchestrator.manifest.problems import suggestion
+from orchestrator.results.format import counted
 from orchestrator.sources.files import open_source
 from orchestrator.sources.resolve import StoredModel, not_fetched
 from orchestrator.sources.store import Store, wrong_hash
@@ -58,20 +60,42 @@ def with_inputs(
 ) -> tuple[Campaign, tuple[StoredModel, ...]]:
     """Return the campaign whose inputs name their data in the store, and its models.
 
-    A model whose data cannot be reached becomes `unreachable`. Raises `UsageError` for a file that does not
-    fit its input.
+    A model whose data cannot be reached becomes `unreachable`. Raises `UsageError` for a name that is no
+    input, and for a shape or a file that does not fit its input.
     """
     stored = {model.id: model for model in models}
     planned = {}
     for entry in campaign.models:
         found = stored[entry.id]
-        if entry.own_inputs and found.sha256 and not found.problem:
+        if entry.inputs and found.sha256 and not found.problem:
+            tensors = _inputs_of(store, found.sha256)
+            _require_inputs(entry, tensors)
             try:
-                planned[entry.id] = _Reading(entry, base_dir, store, note, web).planned(found.sha256)
+                planned[entry.id] = _Reading(entry, base_dir, store, note, web).planned(tensors)
             except UnreachableError as error:
                 stored[entry.id] = not_fetched(entry.id, found.origin, f"data of an input: {error}")
     entries = tuple(planned.get(entry.id, entry) for entry in campaign.models)
     return replace(campaign, models=entries), tuple(stored[model.id] for model in models)
+
+
+def _inputs_of(store: Store, model: str) -> dict[str, Tensor]:
+    graph = load_model(store.path(model)).subgraphs[0]
+    return {graph.tensors[index].name: graph.tensors[index] for index in graph.inputs}
+
+
+def _require_inputs(entry: ModelEntry, tensors: Mapping[str, Tensor]) -> None:
+    """Raise `UsageError` for a name that is no input of the model, and for a shape of another rank."""
+    for name, spec in entry.inputs.items():
+        if name not in tensors:
+            hint = suggestion(name, tensors) or "; it has none"
+            raise UsageError(f"{entry.id}: {name!r} is not an input of the model{hint}")
+        declared = tensors[name].shape_signature or tensors[name].shape
+        # Whether another size of a dimension can run is known where the model is opened.
+        if spec.shape is not None and declared and len(spec.shape) != len(declared):
+            raise UsageError(
+                f"{entry.id}: input {name!r} has {counted(len(declared), 'dimension')}, {list(declared)}; "
+                f"{list(spec.shape)} has {len(spec.shape)}"
+            )
 
 
 class _Reading:
@@ -82,16 +106,13 @@ class _Reading:
     ) -> None:
         self._entry, self._base_dir, self._store, self._note, self._web = entry, base_dir, store, note, web
 
-    def planned(self, model: str) -> ModelEntry:
-        """Return the entry with data in its inputs; `model`: the sha256 of its file."""
+    def planned(self, tensors: Mapping[str, Tensor]) -> ModelEntry:
+        """Return the entry with data in its inputs; `tensors`: the model's inputs by name."""
         entry = self._entry
-        graph = load_model(self._store.path(model)).subgraphs[0]
-        tensors = {graph.tensors[index].name: graph.tensors[index] for index in graph.inputs}
+        if not entry.own_inputs:
+            return entry
         inputs, most = dict(entry.inputs), 0
         for name, source in entry.own_inputs.items():
-            if name not in tensors:
-                known = ", ".join(tensors) or "none"
-                raise UsageError(f"{entry.id}: inputs: {name!r} is not an input of the model; it has {known}")
             samples = self._samples(tensors[name], source)
             most = max(most, len(samples))
             inputs[name] = inputs[name].model_copy(

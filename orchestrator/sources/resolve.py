@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry
+from orchestrator.manifest.campaign import scheme_of
 from orchestrator.manifest.problems import Problem
 from orchestrator.sources.content import Requirement, require_labelled_data, require_model
 from orchestrator.sources.files import (
@@ -27,8 +28,6 @@ from orchestrator.sources.store import DEFAULT_MAX_BYTES, Store, StoredFile, wro
 from orchestrator.sources.web import Web, parse_url
 from orchestrator.sources.zoo import zoo_model
 from runtime.model.reader import load_model
-
-_SCHEMES: Final = ("pypi", "npm", "https", "zoo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +184,8 @@ def check(entry: ModelEntry, base_dir: Path, most_bytes: int, require: Requireme
 
 
 def _split(source: str) -> tuple[str, str]:
-    scheme, colon, rest = source.partition(":")
-    return (scheme, rest) if colon and scheme in _SCHEMES else ("file", source)
+    scheme = scheme_of(source)
+    return scheme, source if scheme == "file" else source.removeprefix(f"{scheme}:")
 
 
 class _Resolver:

@@ -77,12 +77,12 @@ ELSEWHERE = {
 """What is not run here, and why; where a file stands, it runs the command or what that does."""
 
 LONG = (
-    "farm submit --model my.tflite*",
+    "farm submit my.tflite*",
     "farm repro CELL --run",
     "farm model profile *",
     "farm compare demo~1 demo --rerun*",
     "farm compare A B --rerun*",
-    "farm submit --model tokens.tflite *",
+    "farm submit tokens.tflite *",
     "farm submit three.yaml",
     "farm results three *",
     "farm submit labelled.yaml",
@@ -94,7 +94,7 @@ REPORTS = {"report.json": LITERT, "profile.json": AI_HUB}
 
 MEANT = {
     "farm results nightly *": "farm results demo --metric init --only '*'",
-    "farm submit --model FILE": "farm validate models.yaml",
+    "farm submit FILE": "farm validate models.yaml",
     "farm submit --label driver=555": "farm submit models.yaml --label driver=555",
     "farm compare label:driver=550 *": "farm compare label:driver=555 label:driver=555",
     "farm agents drain NAME": "farm agents drain embedded",
@@ -121,8 +121,8 @@ PLACEHOLDERS = {
 ENDS = {
     "farm doctor": {0, 1},
     "farm compare demo~1 demo --fail-on regression": {0, 3, 5},
-    "farm submit --model my.tflite --budget 'p50<=5ms'": {0, 3, 5},
-    "farm submit --model my.tflite --budget 'p50<=5ms' --junit budget.xml": {0, 3, 5},
+    "farm submit my.tflite --budget 'p50<=5ms'": {0, 3, 5},
+    "farm submit my.tflite --budget 'p50<=5ms' --junit budget.xml": {0, 3, 5},
 }
 """Exit codes of commands whose verdict depends on the machine; all others end with 0."""
 

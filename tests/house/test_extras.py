@@ -63,7 +63,7 @@ def said(folder, *lines: str, **environment: str) -> dict[str, int]:
 def test_a_farm_on_one_machine_needs_no_package_of_a_lab(tmp_path):
     model = tmp_path / "relu.tflite"
     model.write_bytes(unary_model())
-    lines = (f"submit --model {model} --delegate cpu --dry-run", "status", "db check", "site build")
+    lines = (f"submit {model} --delegate cpu --dry-run", "status", "db check", "site build")
     assert said(tmp_path, *lines) == dict.fromkeys(lines, 0)
 
 

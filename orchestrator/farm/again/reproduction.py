@@ -107,7 +107,7 @@ def _measured(cell: CellRecord) -> tuple[Measurement, MeasurePlan]:
     if cell.imported is not None:
         raise UsageError(
             f"cell {cell.cell_id} was imported from {cell.imported.file} of {cell.imported.tool}: no setting "
-            "of this farm gave it; measure the model here: farm submit --model FILE"
+            "of this farm gave it; measure the model here: farm submit FILE"
         )
     if cell.plan is None:
         raise FarmError(

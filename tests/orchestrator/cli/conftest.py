@@ -48,6 +48,7 @@ class Shell:
 
     def write(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 

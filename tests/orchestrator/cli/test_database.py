@@ -148,5 +148,5 @@ def test_a_full_budget_refuses_a_submission_with_the_figure_and_keeps_what_is_th
 def test_a_model_over_the_cap_is_refused(tmp_path: Path) -> None:
     shell = Limited(tmp_path, (("FARM_ARTIFACT_BYTES", "50"),))
     shell.write("good.tflite", unary_model())
-    ran = shell.farm("submit", "--model", "good.tflite")
+    ran = shell.farm("submit", "good.tflite")
     assert (ran.code, "larger than 50 bytes" in ran.err) == (2, True), ran.err

@@ -110,8 +110,8 @@ def test_help_imports_nothing_heavy(loaded: dict[str, list[str]], command: str) 
         "unknown_option": (["submit", "--dryrun"], "No such option: --dryrun"),
         "missing_argument": (["show"], "Missing argument 'CELL'"),
         "unknown_format": (["results", "--format", "xml"], "'xml' is not one of"),
-        "nothing_to_submit": (["submit"], "give a campaign file or one model"),
-        "both_to_submit": (["submit", "a.yaml", "--model", "b.tflite"], "give a campaign file or one model"),
+        "nothing_to_submit": (["submit"], "give a campaign file or models"),
+        "both_to_submit": (["submit", "a.yaml", "b.tflite"], "a.yaml is a campaign file; it goes alone"),
     }.values(),
 )
 def test_a_wrong_command_line_is_one_clear_error(shell: Shell, arguments: list[str], words: str) -> None:

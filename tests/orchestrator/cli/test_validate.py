@@ -79,7 +79,7 @@ def test_a_missing_file_or_model_is_said_so(shell: Shell) -> None:
     for arguments in (
         ["submit", "none.yaml"],
         ["validate", "none.yaml"],
-        ["submit", "--model", "none.tflite"],
+        ["submit", "none.tflite"],
     ):
         ran = shell.farm(*arguments)
         assert ran.code == 2
@@ -87,7 +87,7 @@ def test_a_missing_file_or_model_is_said_so(shell: Shell) -> None:
         assert not shell.home.exists()
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["submit", "--model", "a.tflite"]])
+@pytest.mark.parametrize("arguments", [["status"], ["submit", "a.tflite"]])
 def test_a_home_that_cannot_be_used_ends_with_4(shell: Shell, arguments: list[str]) -> None:
     shell.write("a.tflite", b"\x1c\x00\x00\x00TFL3")
     shell.write("home", "a file where the folder should be")

@@ -83,7 +83,7 @@ def test_a_campaign_is_submitted_watched_and_read_with_address_and_token_alone(f
         refused = farm.call("bob", "repro", name, "--run")
         assert (refused.code, refused.out, refused.err.count("\n")) == (code, "", 1)
         assert words in refused.err
-    reused = farm.answer("bob", "submit", "--model", str(farm.folder / "ana/small.tflite"), "--dry-run")
+    reused = farm.answer("bob", "submit", str(farm.folder / "ana/small.tflite"), "--dry-run")
     assert {cell["device"]: cell["action"] for cell in reused if cell["delegate"] == "cpu"} == {
         "host-cpu": "reuse"
     }

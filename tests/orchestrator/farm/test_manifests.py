@@ -71,7 +71,7 @@ def test_the_file_is_shown_as_it_was_submitted_without_credentials(
 def test_models_of_the_command_line_have_the_file_that_asks_for_the_same(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cli.run(["submit", "--model", str(folder / "m.tflite"), "--delegate", "cpu"])
+    cli.run(["submit", str(folder / "m.tflite"), "--delegate", "cpu"])
     capsys.readouterr()
     cli.run(["show", "m", "--manifest"])
     same = parse_manifest(capsys.readouterr().out.encode(), "shown")

@@ -11,9 +11,18 @@ import pytest
 
 from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
-from orchestrator.manifest import Campaign, InputOptions, Wanted, campaign_for_models, load_manifest
+from orchestrator.manifest import (
+    Campaign,
+    InputOptions,
+    Wanted,
+    campaign_for_models,
+    load_manifest,
+    parse_manifest,
+)
 from runtime.measure.inputs import InputSpecNeededError, make_pool
 from tests.orchestrator.manifest.manifests import MINIMAL
+
+ONE = {"a": "/m/a.tflite"}
 
 
 def campaign_of(folder: Path, text: str) -> Campaign:
@@ -22,41 +31,54 @@ def campaign_of(folder: Path, text: str) -> Campaign:
     return load_manifest(path)
 
 
-def test_a_single_model_is_measured_on_every_installed_delegate(tmp_path: Path) -> None:
-    campaign = campaign_for_models([tmp_path / "my net.tflite"])
+def test_models_without_a_file_are_measured_on_the_farms_own_delegates() -> None:
+    campaign = campaign_for_models({"my net": "/m/my net.tflite", "b": "zoo:b"})
     assert campaign.name == "my net"
     assert [d.kind for d in campaign.delegates] == ["cpu", "gpu", "litert"]
-    assert campaign.models[0].source == str(tmp_path / "my net.tflite")
-    assert campaign.baseline_delegate == "litert"
-    with pytest.raises(UsageError, match="unknown delegate kind 'gpuu'; did you mean 'gpu'"):
-        campaign_for_models([tmp_path / "a.tflite"], Wanted(delegates=["gpuu"]))
-    with pytest.raises(UsageError, match="unknown level 'fast'"):
-        campaign_for_models([tmp_path / "a.tflite"], Wanted(level="fast"))
-
-
-def test_several_models_are_one_campaign_and_each_has_its_own_id(tmp_path: Path) -> None:
-    paths = [tmp_path / "a.tflite", tmp_path / "v2/a.tflite", tmp_path / "b.tflite"]
-    campaign = campaign_for_models(paths)
-    assert [(m.id, m.source) for m in campaign.models] == [
-        ("a", str(paths[0])), ("a-2", str(paths[1])), ("b", str(paths[2])),
+    assert [(model.id, model.source) for model in campaign.models] == [
+        ("my net", "/m/my net.tflite"), ("b", "zoo:b"),
     ]  # fmt: skip
-    assert campaign.manifest_sha256 != campaign_for_models(paths[:2]).manifest_sha256
-    with pytest.raises(UsageError, match=r"a\.tflite is given twice"):
-        campaign_for_models([paths[0], paths[0]])
+    assert campaign.baseline_delegate == "litert"
+    assert campaign.manifest_sha256 != campaign_for_models(ONE).manifest_sha256
+    with pytest.raises(UsageError, match="unknown level 'fast'"):
+        campaign_for_models(ONE, Wanted(level="fast"))
+    with pytest.raises(UsageError, match="unknown delegate kind 'gpuu'; did you mean 'gpu'"):
+        campaign_for_models(ONE, Wanted(delegates=["gpuu"]))
+    asked = campaign_for_models(ONE, Wanted(delegates=["litert*", "gpu"]))
+    assert [d.kind for d in asked.delegates] == ["litert", "litert-gpu", "gpu"]
 
 
-def test_inputs_of_a_single_model_are_given_on_the_command_line(tmp_path: Path) -> None:
+def test_an_option_goes_to_the_delegates_that_take_it() -> None:
+    asked = Wanted(delegates=["litert", "gpu"], options={"threads": "2", "precision": "fp16"})
+    plain, campaign = (campaign_for_models(ONE, one) for one in (Wanted(delegates=["litert", "gpu"]), asked))
+    assert [dict(d.options) for d in campaign.delegates] == [
+        {"threads": 2}, {"threads": 2, "precision": "fp16"},
+    ]  # fmt: skip
+    assert campaign.manifest_sha256 != plain.manifest_sha256
+    assert campaign.written is not None
+    same = parse_manifest(campaign.written.document.encode(), "the same")
+    assert same.delegates == campaign.delegates
+    for options, words in (
+        ({"threds": "2"}, "takes an option 'threds'; did you mean 'threads'"),
+        ({"threads": "two"}, "option 'threads' of delegate kind 'litert': expected a whole number"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            campaign_for_models(ONE, Wanted(delegates=["litert", "gpu"], options=options))
+
+
+def test_inputs_of_a_single_model_are_given_on_the_command_line() -> None:
     options = InputOptions(["ids=0..30521", "a=b=-1..1.5"], ["ids=1,128"])
     specs = options.specs()
     assert specs == {
         "ids": InputSpec(shape=(1, 128), low=0, high=30521),
         "a=b": InputSpec(low=-1, high=1.5),
     }
-    plain, asked = (campaign_for_models([tmp_path / "a.tflite"], Wanted(inputs=i)) for i in ({}, specs))
+    plain, asked = (campaign_for_models(ONE, Wanted(inputs=i)) for i in ({}, specs))
     assert asked.models[0].inputs == specs
     assert asked.manifest_sha256 != plain.manifest_sha256
-    with pytest.raises(UsageError, match="go with one --model"):
-        campaign_for_models([tmp_path / "a.tflite", tmp_path / "b.tflite"], Wanted(inputs=specs))
+    with pytest.raises(UsageError, match="go with one model"):
+        campaign_for_models(ONE | {"b": "/m/b.tflite"}, Wanted(inputs=specs))
 
 
 @pytest.mark.parametrize(
