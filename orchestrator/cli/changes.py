@@ -15,15 +15,15 @@ from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.device_noise import SESSIONS_DIFFER
-from orchestrator.results.format import NOTHING, moment
+from orchestrator.results.format import NOTHING, moment, short_name
 from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
-from orchestrator.results.regression import Change, Difference, Report, by_names, compare_runs
+from orchestrator.results.regression import Change, Difference, Names, Report, by_names, compare_runs
 from orchestrator.results.speedups import counted_times
 from orchestrator.results.wording import LONGEST_REASON, first_line
 
 _SIGNS = {
-    "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "void": "!", "open": "?", "same": "=",
-    "missing": "-",
+    "slower": "▼", "broken": "✗", "faster": "▲", "repaired": "✓", "added": "+", "removed": "-", "void": "!",
+    "open": "?", "same": "=", "missing": "·",
 }  # fmt: skip
 """A sign for each verdict, in the order of the table."""
 
@@ -49,20 +49,36 @@ def _rows(report: Report, show_all: bool) -> list[tuple[str, ...]]:
     ]
 
 
-_HEADINGS = ("cell", "A ms", "B ms", "speed of B", "verdict", "why")
+def _headings(report: Report) -> tuple[str, ...]:
+    return ("cell", *(f"{short_name(name)}, ms" for name in report.names), "speed", "verdict", "why")
+
+
+def names_of(first: CampaignRecord, second: CampaignRecord) -> Names:
+    """Return what two campaigns are called: by their names, else by when they were submitted, else by id."""
+    ways = (
+        (first.name, second.name),
+        (moment(first.submitted_at), moment(second.submitted_at)),
+        (first.campaign_id, second.campaign_id),
+    )
+    return next((names for names in ways if names[0] != names[1]), ways[-1])
+
+
+def title(one: CampaignRecord) -> str:
+    """Write `nightly of 2026-11-26 03:00 UTC (campaign 20261126-…)`."""
+    return f"{one.name} of {moment(one.submitted_at)} (campaign {one.campaign_id})"
 
 
 def table(report: Report, show_all: bool) -> None:
     """Print the changes; `show_all`: also those that are the same or open."""
     rows = _rows(report, show_all)
     if rows:
-        output.table(_HEADINGS, rows)
+        output.table(_headings(report), rows)
 
 
 def markdown(report: Report, show_all: bool) -> str:
     """Return the same as a table of Markdown; empty if nothing is listed."""
     rows = _rows(report, show_all)
-    return markdown_table(_HEADINGS, rows) + "\n" if rows else ""
+    return markdown_table(_headings(report), rows) + "\n" if rows else ""
 
 
 def summary(report: Report, show_all: bool) -> list[str]:
@@ -191,9 +207,9 @@ def compared_with(
     if before is None:
         return None
     earlier = farm.wait(output.note)(lambda: farm.reading.cells(before.campaign_id))
-    report = compare_runs(by_names(earlier), by_names(cells))
+    report = compare_runs(by_names(earlier), by_names(cells), names=(moment(before.submitted_at), "now"))
     say = output.note if as_json else output.line
-    say(f"against campaign {before.campaign_id} ({before.name}, {moment(before.submitted_at)}):")
+    say(f"against {title(before)}:")
     if not as_json:
         table(report, show_all=False)
     for line in summary(report, show_all=False):

@@ -24,24 +24,29 @@ from orchestrator.farm.conducting import submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.problems import suggestion
 from orchestrator.results.format import counted
-from orchestrator.results.records import CellRecord, ComparedCell
-from orchestrator.results.regression import Keyed, by_names, compare_runs
+from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
+from orchestrator.results.regression import Names, Report, by_names, compare_runs
 from orchestrator.results.speedups import stored_ratio, was_measured_with
 from orchestrator.sources.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A comparison measured anew: its two sides, their campaigns, and the cells left out."""
+    """A comparison measured anew: its two sides, their campaigns, and the cells left out. `gone`: fields of
+    the environment that differed when the sides were measured first, and are the same now.
+    """
 
     sides: tuple[Records, Records]
     campaigns: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
+    gone: tuple[str, ...]
 
     def lines(self) -> list[str]:
         """Return the lines below the table: the campaigns, and each reason once with its count."""
         named = ", ".join(self.campaigns)
         lines = [f"measured anew by blocks in {named}: farm results {self.campaigns[0]}"]
+        if self.gone:
+            lines.append(f"both sides with what is installed now; not brought back: {', '.join(self.gone)}")
         reasons = Counter(one.why for one in self.left_out)
         examples = {one.why: " ".join(one.key) for one in reversed(self.left_out)}
         for why, count in reasons.items():
@@ -51,12 +56,15 @@ class Rerun:
 
     def as_json(self) -> dict[str, Any]:
         """Return the same for scripts."""
-        return {"campaigns": self.campaigns, "left_out": self.left_out}
+        return {"campaigns": self.campaigns, "left_out": self.left_out, "not_brought_back": self.gone}
 
 
-def measured_anew(farm: AnyFarm, first: Records, second: Records) -> Rerun:
-    """Measure every pair that can be. Raises `UsageError` where none can, `StoppedError` after Ctrl-C."""
-    planned, left_out = plan_rerun(first, second, farm.devices.hello(), Store(farm.home.store))
+def measured_anew(farm: AnyFarm, first: Records, second: Records, names: Names) -> Rerun:
+    """Measure every pair that can be; `names`: what the sides are called.
+
+    Raises `UsageError` where none can, `StoppedError` after Ctrl-C.
+    """
+    planned, left_out = plan_rerun(first, second, farm.devices.hello(), Store(farm.home.store), names)
     if not planned:
         example = left_out[0] if left_out else None
         why = "there are no cells" if example is None else f"{' '.join(example.key)}: {example.why}"
@@ -77,7 +85,16 @@ def measured_anew(farm: AnyFarm, first: Records, second: Records) -> Rerun:
         before |= sides[0]
         after |= sides[1]
         campaigns.append(submitted.campaign_id)
-    return Rerun((before, after), tuple(campaigns), left_out)
+    return Rerun((before, after), tuple(campaigns), left_out, _gone(first, second, before))
+
+
+def _gone(first: Records, second: Records, measured: Records) -> tuple[str, ...]:
+    pairs = ((first[key], second[key]) for key in measured)
+    # Two delegates differ in their own packages, which are both there again.
+    there = ((a.environment, b.environment) for a, b in pairs if a.delegate_kind == b.delegate_kind)
+    return tuple(
+        sorted({name for a, b in there for name in a.keys() | b.keys() if a.get(name) != b.get(name)})
+    )
 
 
 def _cells(farm: AnyFarm, campaign_id: str) -> list[CellRecord]:
@@ -144,11 +161,13 @@ def compare(
 ) -> int:
     """Compare two runs: what is slower, faster, or the same.
 
-    Each ratio is the time of A over that of B: above 1, B is faster. Two campaigns are two sessions of a
-    device, and a verdict between them allows for what its sessions differ by; farm devices noise measures
-    that, and without it every ratio is open. --rerun measures both settings of each cell anew, in the same
-    blocks, which decides; it lists the cells for which that cannot be done. With --by, the ratios of cells
-    that were measured in the same blocks have a verdict, the others none. Void results are not compared.
+    A speed above 0 says by how much the second is faster. Cells of one run alone are added or removed; those
+    that had a right result and have none any more are broken, the other way round repaired. Two campaigns are
+    two sessions of a device, and a verdict between them allows for what its sessions differ by; farm devices
+    noise measures that, and without it every ratio is open. --rerun measures both settings of each cell anew,
+    in the same blocks, which decides; it lists the cells for which that cannot be done. With --by, the ratios
+    of cells that were measured in the same blocks have a verdict, the others none. Void results are not
+    compared.
     Exit code: 0; with --fail-on regression, 3 where a cell is slower or has no right result any more, and 5
     where it is open whether a cell is slower.
 
@@ -158,38 +177,46 @@ def compare(
       farm compare monday tuesday --rerun
     """
     with nullcontext() if rerun else collector_paused(), open_farm() as farm:
+        runs = [farm.reading.campaign(one) for one in ((a,) if by else (a, b))]
+        names = _values(b, by) if by else changes.names_of(*runs)
         again = None
         if rerun:
-            again = measured_anew(farm, *_sides(farm, farm.reading.cells, a, b, by))
-        sides = _sides(farm, farm.reading.compared, a, b, by) if again is None else again.sides
-        return _compared(
-            sides, Form.JSON if as_json else form, threshold, (fail_on, undecided), by, again, show_all
-        )
+            again = measured_anew(farm, *_sides(farm.reading.cells, runs, names, by), names)
+        sides = _sides(farm.reading.compared, runs, names, by) if again is None else again.sides
+        least = None if threshold is None else threshold / 100.0
+        within_run = by is not None or again is not None
+        report = compare_runs(*sides, least, names=names, within_run=within_run)
+        _print(report, runs, Form.JSON if as_json else form, again, show_all)
+        return _exit_code(report, fail_on, undecided)
 
 
-def _compared(
-    sides: tuple[Keyed, Keyed],
-    form: Form,
-    threshold: float | None,
-    gate: tuple[FailOn, Undecided],
-    by: By | None,
-    again: Rerun | None,
-    show_all: bool,
-) -> int:
-    """Compare, print, and return the exit code."""
-    least = None if threshold is None else threshold / 100.0
-    report = compare_runs(*sides, least, within_run=by is not None or again is not None)
+def _print(
+    report: Report, runs: Sequence[CampaignRecord], form: Form, again: Rerun | None, show_all: bool
+) -> None:
     if form is Form.JSON:
-        output.emit_json(changes.as_json(report) | ({} if again is None else {"rerun": again.as_json()}))
-    else:
-        lines = [*changes.summary(report, show_all), *([] if again is None else again.lines())]
-        if form is Form.MD:
-            output.raw(changes.markdown(report, show_all) + "".join(f"{line}  \n" for line in lines))
-        else:
-            changes.table(report, show_all)
-            for line in lines:
-                output.line(line)
-    fail_on, undecided = gate
+        campaigns = [
+            {"campaign_id": run.campaign_id, "name": run.name, "submitted_at": run.submitted_at}
+            for run in runs
+        ]
+        more = {"campaigns": campaigns} | ({} if again is None else {"rerun": again.as_json()})
+        output.emit_json(changes.as_json(report) | more)
+        return
+    lines = [*changes.summary(report, show_all), *([] if again is None else again.lines())]
+    heads = [f"{word} {changes.title(run)}" for word, run in zip(("from", "to"), runs, strict=False)]
+    if len(runs) == 1:
+        heads = [f"{report.names[0]} and {report.names[1]} in {changes.title(runs[0])}"]
+    if form is Form.MD:
+        output.raw("".join(f"{line}  \n" for line in heads) + "\n")
+        output.raw(changes.markdown(report, show_all) + "".join(f"{line}  \n" for line in lines))
+        return
+    for line in heads:
+        output.line(line)
+    changes.table(report, show_all)
+    for line in lines:
+        output.line(line)
+
+
+def _exit_code(report: Report, fail_on: FailOn, undecided: Undecided) -> int:
     if fail_on is FailOn.NOTHING:
         return OK
     if report.has_regression:
@@ -199,18 +226,25 @@ def _compared(
     return UNDECIDED if report.undecided and undecided is Undecided.FAIL else OK
 
 
+def _values(text: str, by: By) -> Names:
+    first, comma, second = text.partition(",")
+    if not comma or "," in second:
+        raise UsageError(f"--by {by.value} takes two values with a comma between: {by.value.upper()},OTHER")
+    return first, second
+
+
 def _sides(
-    farm: AnyFarm, read: Callable[[str], Sequence[_Cell]], a: str, b: str, by: By | None
+    read: Callable[[str], Sequence[_Cell]], runs: Sequence[CampaignRecord], chosen: Names, by: By | None
 ) -> tuple[Mapping[tuple[str, ...], _Cell], Mapping[tuple[str, ...], _Cell]]:
-    """Return the cells of both sides, as `read` gives those of a campaign, by what they have in common."""
-    first = read(farm.reading.campaign(a).campaign_id)
+    """Return the cells of both sides, as `read` gives those of a campaign, by what they have in common.
+
+    `chosen`: with `by`, the two values within the only run.
+    """
+    first, *others = (read(run.campaign_id) for run in runs)
     names = ("model", "delegate", "device", "level")
     if by is None:
-        return by_names(first), by_names(read(farm.reading.campaign(b).campaign_id))
+        return by_names(first), by_names(others[0])
     known = sorted({getattr(cell, by.value) for cell in first})
-    chosen = b.split(",")
-    if len(chosen) != 2:
-        raise UsageError(f"--by {by.value} takes two values, e.g. {','.join(known[:2])}")
     for value in chosen:
         if value not in known:
             raise UsageError(f"no {by.value} of this campaign is {value!r}{suggestion(value, known)}")

@@ -27,7 +27,7 @@ Variance: TypeAlias = tuple[float, float]
 NO_INTERVAL = "no interval: a run has fewer than three processes"
 NO_SESSIONS = (
     "unpaired, and how much sessions differ there is not known (farm devices noise): "
-    "farm compare A B --rerun decides"
+    "farm compare … --rerun decides"
 )
 
 

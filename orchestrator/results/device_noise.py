@@ -100,7 +100,7 @@ def _of_controls(controls: Controls) -> SessionSpread | None:
     variance = max(0.0, controls.excess / controls.count)
     share = 100 * math.expm1(math.sqrt(variance))
     text = f"{SESSIONS_DIFFER} {share:.2g} %"
-    return SessionSpread(((variance, float(controls.count)),), f"{text}: farm compare A B --rerun decides")
+    return SessionSpread(((variance, float(controls.count)),), f"{text}: farm compare … --rerun decides")
 
 
 def _of_series(first: DeviceNoise | None, second: DeviceNoise | None) -> SessionSpread | None:

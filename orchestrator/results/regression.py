@@ -18,9 +18,15 @@ from orchestrator.results.records import ComparedCell, void_reason
 from orchestrator.results.speedups import blocks_to_decide, counted_times, decide, least_difference
 from runtime.common import verdict as decided
 
-Verdict: TypeAlias = Literal["slower", "faster", "same", "open", "void", "broken", "mended", "missing"]
-"""`void`: one of the two results is, or was imported. `broken`: only the first run has a figure. `mended`:
-only the second. `missing`: neither, or what there is was imported."""
+Verdict: TypeAlias = Literal[
+    "slower", "faster", "same", "open", "void", "broken", "repaired", "added", "removed", "missing"
+]
+"""`void`: one of the two results is, or was imported. `broken`: both runs have the cell, only the first a
+figure. `repaired`: only the second. `added`, `removed`: only the second run, or only the first, has the cell.
+`missing`: neither has a figure, or what there is was imported."""
+
+Names: TypeAlias = tuple[str, str]
+"""What the two runs are called where one of them is meant."""
 
 FALSE_DISCOVERY_RATE: Final = 0.05
 """Largest expected share of false ones among the differences that are called. Chosen as that of a single
@@ -81,6 +87,7 @@ class Report:
     differences: tuple[Difference, ...]
     mean_count: int = 0
     mean_paired: bool = False
+    names: Names = ("before", "after")
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
@@ -108,29 +115,35 @@ def by_names(cells: Iterable[_Cell]) -> dict[tuple[str, ...], _Cell]:
 
 
 def compare_runs(
-    first: Keyed, second: Keyed, threshold: float | None = None, *, within_run: bool = False
+    first: Keyed,
+    second: Keyed,
+    threshold: float | None = None,
+    *,
+    names: Names = ("before", "after"),
+    within_run: bool = False,
 ) -> Report:
     """Compare the cells of equal keys; `threshold`: the least difference that is called one, 0.03 for 3 %.
 
-    `within_run`: both sides are of one run, where only cells that were measured by blocks can be compared.
+    `names`: what the sides are called. `within_run`: both sides are of one run, where only cells that were
+    measured by blocks can be compared.
     """
     least = decided.DIFFERENT if threshold is None else threshold
     keys = list(dict.fromkeys((*first, *second)))
     compared = estimates(first, second, keys)
-    voids = {key: _voids(first.get(key), second.get(key)) for key in keys}
+    voids = {key: _voids(first.get(key), second.get(key), names) for key in keys}
     p_values = {key: found.p for key, found in compared.items() if found is not None and not voids[key]}
     adjusted = _adjusted({key: p for key, p in p_values.items() if p is not None})
     changes = []
     for key in keys:
         before, after, found = first.get(key), second.get(key), compared[key]
         if found is None:
-            verdict, why = _without_estimate(before, after)
+            verdict, why = _without_estimate(before, after, names)
         elif voids[key]:
             verdict, why = "void", voids[key]
         else:
             different = least_difference(least, before, after)
             verdict, why = verdict_over(found, adjusted.get(key), different, within_run=within_run)
-        kept = _kept(before, after)
+        kept = _kept(before, after, names)
         if kept:
             # What a run shows of an earlier one is no answer to whether this one is as fast.
             same = found is not None and verdict != "void" and _is_one(before, after)
@@ -147,13 +160,14 @@ def compare_runs(
         _differences(changes),
         len(averaged),
         mean_paired=any(one.blocks for one in averaged),
+        names=names,
     )
 
 
-def _kept(first: ComparedCell | None, second: ComparedCell | None) -> str:
-    """`B measuring again`: why a side shows an earlier result; empty where both show their newest."""
-    sides = (("A", first), ("B", second))
-    return "; ".join(f"{side} {cell.kept}" for side, cell in sides if cell is not None and cell.kept)
+def _kept(first: ComparedCell | None, second: ComparedCell | None, names: Names) -> str:
+    """`nightly: measuring again`: why a side shows an earlier result; empty where both show their newest."""
+    sides = zip(names, (first, second), strict=True)
+    return "; ".join(f"{side}: {cell.kept}" for side, cell in sides if cell is not None and cell.kept)
 
 
 def verdict_over(
@@ -173,12 +187,11 @@ def verdict_over(
     return verdict, "more blocks do not decide it" if needed is None else f"{needed} blocks would decide it"
 
 
-def _voids(first: ComparedCell | None, second: ComparedCell | None) -> str:
-    """`B: swapped while timing`; empty where both results may be judged."""
-    reasons = (
-        (side, None if cell is None else void_reason(cell)) for side, cell in (("A", first), ("B", second))
-    )
-    return "; ".join(f"{side} {_said(reason)}" for side, reason in reasons if reason is not None)
+def _voids(first: ComparedCell | None, second: ComparedCell | None, names: Names) -> str:
+    """`nightly: void: swapped while timing`; empty where both results may be judged."""
+    sides = zip(names, (first, second), strict=True)
+    reasons = ((side, None if cell is None else void_reason(cell)) for side, cell in sides)
+    return "; ".join(f"{side}: {_said(reason)}" for side, reason in reasons if reason is not None)
 
 
 def _said(reason: str) -> str:
@@ -189,20 +202,23 @@ def _is_one(first: ComparedCell | None, second: ComparedCell | None) -> bool:
     return first is not None and second is not None and source_of(first) == source_of(second)
 
 
-def _without_estimate(first: ComparedCell | None, second: ComparedCell | None) -> tuple[Verdict, str]:
+def _without_estimate(
+    first: ComparedCell | None, second: ComparedCell | None, names: Names
+) -> tuple[Verdict, str]:
     had = first is not None and counted_times(first) is not None
     has = second is not None and counted_times(second) is not None
-    whys = [f"{name}: {_state(cell)}" for name, cell, ok in (("A", first, had), ("B", second, has)) if not ok]
+    sides = zip(names, (first, second), (had, has), strict=True)
+    whys = [f"{name}: {_state(cell)}" for name, cell, ok in sides if cell is not None and not ok]
     if had and has:
         return "missing", "no p50: too few samples"
     if any(cell is not None and cell.imported is not None for cell in (first, second)):
-        return "missing", "; ".join((_voids(first, second), *whys))
-    return ("broken" if had else "mended" if has else "missing"), "; ".join(whys)
+        return "missing", "; ".join((_voids(first, second, names), *whys))
+    if first is None or second is None:
+        return ("added" if first is None else "removed"), "; ".join(whys)
+    return ("broken" if had else "repaired" if has else "missing"), "; ".join(whys)
 
 
-def _state(cell: ComparedCell | None) -> str:
-    if cell is None:
-        return "not in this run"
+def _state(cell: ComparedCell) -> str:
     if cell.reason is None:
         return "wrong output" if cell.struck_out else cell.status
     return f"{cell.reason.code}: {cell.reason.text}"

@@ -18,6 +18,7 @@ from orchestrator.farm.again.reproduction import delegate_name, inputs_entry, me
 from orchestrator.manifest.delegates import known_kinds
 from orchestrator.policy.fingerprint import digest
 from orchestrator.results.records import CellRecord
+from orchestrator.results.regression import Names
 from orchestrator.sources.store import Store
 from runtime.common.statistics import ROBUST_UNITS
 
@@ -65,16 +66,18 @@ class _Group:
 
 
 def plan_rerun(
-    first: Keyed, second: Keyed, present: AgentHello, store: Store
+    first: Keyed, second: Keyed, present: AgentHello, store: Store, names: Names = ("before", "after")
 ) -> tuple[tuple[Rerun, ...], tuple[LeftOut, ...]]:
     """Plan the campaigns that measure the pairs of two sides anew on the present devices; list those left
-    out.
+    out. `names`: what the sides are called.
+
+    A pair of equal settings is measured too: it says whether anything differs here and now.
     """
     groups: dict[str, _Group] = {}
     left_out = []
     for key in dict.fromkeys((*first, *second)):
         before, after = first.get(key), second.get(key)
-        why = _obstacle(before, after, present, store)
+        why = _obstacle(before, after, present, store, names)
         if before is None or after is None or why is not None:
             left_out.append(LeftOut(key, why or ""))
             continue
@@ -86,44 +89,33 @@ def plan_rerun(
 
 
 def _obstacle(
-    first: CellRecord | None, second: CellRecord | None, present: AgentHello, store: Store
+    first: CellRecord | None, second: CellRecord | None, present: AgentHello, store: Store, names: Names
 ) -> str | None:
     """Why a pair cannot be measured in blocks here; None where it can."""
+    before, after = names
     if first is None or second is None:
-        return f"not in {'A' if first is None else 'B'}"
+        return f"not in {before if first is None else after}"
     if first.model_sha256 != second.model_sha256:
         return (
-            f"two model files ({first.model_sha256[:12]} in A, {second.model_sha256[:12]} in B), "
-            "and a block measures one; compare them unpaired, without --rerun"
+            f"two model files ({first.model_sha256[:12]} in {before}, {second.model_sha256[:12]} in "
+            f"{after}), and a block measures one; compare them unpaired, without --rerun"
         )
     if first.inputs != second.inputs:
-        return "other inputs in A than in B, and a block measures with the same"
+        return f"other inputs in {before} than in {after}, and a block measures with the same"
     if (first.device, first.device_name) != (second.device, second.device_name):
-        return f"measured on {_device(first)} in A and {_device(second)} in B, and a block is on one device"
+        return (
+            f"measured on {_device(first)} in {before} and {_device(second)} in {after}, and a block is on "
+            "one device"
+        )
     if second.plan is None:
         return "the farm runs an older release, which does not tell how the cell was measured"
     if (why := no_host((first, second), present)) is not None:
         return why
-    if _settings(first) == _settings(second):
-        return f"A and B have the same settings of {first.delegate}{_what_else(first, second)}"
     return _no_model(second, store)
-
-
-def _settings(cell: CellRecord) -> tuple[str, Mapping[str, Any]]:
-    return cell.delegate_kind, cell.delegate_options
 
 
 def _device(cell: CellRecord) -> str:
     return f"{cell.device} ({cell.device_name})"
-
-
-def _what_else(first: CellRecord, second: CellRecord) -> str:
-    """Describe further differences between two cells, which no option brings back."""
-    before, after = first.environment, second.environment
-    names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
-    if not names:
-        return ": nothing that could be measured differs"
-    return f": what differs is the machine's own ({', '.join(names)}), and a block has one machine"
 
 
 def no_host(cells: Sequence[CellRecord], present: AgentHello) -> str | None:

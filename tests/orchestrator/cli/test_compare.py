@@ -65,7 +65,7 @@ def test_a_void_result_has_no_verdict_and_keeps_a_gate_shut(shell):
     assert ran.code == 5, "nothing is known of it, so nobody can say that it is no slower"
     said = " ".join(ran.out.split())
     assert "! void" in said
-    assert "A void: process 2: swapped while timing" in said
+    assert "gpu-0: void: process 2: swapped while timing" in said
     assert "void: 1, without a verdict; farm retry --void measures those again" in said
     assert "1 cell: whether slower is open" in ran.err
     assert shell.farm(*asked_for, "--fail-on", "regression", "--undecided", "warn").code == 0

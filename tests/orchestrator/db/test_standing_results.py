@@ -134,7 +134,7 @@ def test_a_counted_result_stands_at_every_stage_of_a_new_measurement(measured, s
     with measured.read() as session:
         found = by_names(compared_cells.compared_cells(session, 1)[:1])
     (change,) = compare_runs(found, found).changes
-    assert change.verdict not in ("broken", "mended", "missing")
+    assert change.verdict not in ("broken", "repaired", "missing")
     with measured.read() as session:
         (counted,) = session.exec(select(tables.Result).where(tables.Result.counted))
     assert counted.attempt_id == cells(measured)[0].shown_attempt_id

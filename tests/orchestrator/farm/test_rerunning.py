@@ -104,14 +104,8 @@ def test_a_model_is_measured_on_the_devices_of_its_pairs_alone(store: Store) -> 
     [
         ({}, {"model_sha256": "e" * 64}, "two model files"),
         ({}, {"device_name": "Another CPU"}, "and a block is on one device"),
-        ({"inputs": {"x": InputSpec(seed=1)}}, {}, "other inputs in A than in B"),
+        ({"inputs": {"x": InputSpec(seed=1)}}, {}, "other inputs in before than in after"),
         ({}, {"plan": None}, "an older release"),
-        ({"delegate_options": {"threads": 2}}, {}, "A and B have the same settings of cpu: nothing"),
-        (
-            {"delegate_options": {"threads": 2}, "environment": {"kernel": "6.1"}},
-            {"environment": {"kernel": "6.2"}},
-            "what differs is the machine's own (kernel)",
-        ),
         ({"device_name": "Old"}, {"device_name": "Old"}, "another device by now: Old then, AMD EPYC now"),
         ({"device": "rack-9"}, {"device": "rack-9"}, "device rack-9 is not present"),
         ({"delegate_kind": "npu"}, {}, "delegate npu is not installed here"),
@@ -131,7 +125,14 @@ def test_what_cannot_be_measured_in_blocks_says_why(
     assert words in left_out.why
 
 
+def test_equal_settings_are_measured_as_two_delegates(store: Store) -> None:
+    side = {KEY: row(store, {"threads": 1})}
+    (made,), left_out = plan_rerun(side, side, HELLO, store)
+    assert left_out == ()
+    assert [found[1] for found in cells_of(made)] == ["cpu-a", "cpu-b"]
+
+
 def test_a_cell_of_one_side_alone_is_left_out(store: Store) -> None:
     cells = keyed(row(store, {"threads": 1}))
-    assert [one.why for one in plan_rerun(cells, {}, HELLO, store)[1]] == ["not in B"]
-    assert [one.why for one in plan_rerun({}, cells, HELLO, store)[1]] == ["not in A"]
+    assert [one.why for one in plan_rerun(cells, {}, HELLO, store)[1]] == ["not in after"]
+    assert [one.why for one in plan_rerun({}, cells, HELLO, store)[1]] == ["not in before"]

@@ -248,10 +248,12 @@ def test_a_lost_result_is_a_regression_and_says_why() -> None:
     lost = replace(good, status="failed", measurement=None, reason=reason, cell_id="b")
     report = compare_runs({KEY: good}, {KEY: lost})
     assert report.changes[0].verdict == "broken"
-    assert report.changes[0].why == "B: crash: signal 11"
+    assert report.changes[0].why == "after: crash: signal 11"
     assert report.has_regression
-    assert compare_runs({KEY: lost}, {KEY: good}).changes[0].verdict == "mended"
-    assert compare_runs({KEY: good}, {}).changes[0].why == "B: not in this run"
+    assert compare_runs({KEY: lost}, {KEY: good}).changes[0].verdict == "repaired"
+    alone = (compare_runs({KEY: good}, {}), compare_runs({}, {KEY: good}))
+    assert [report.changes[0].verdict for report in alone] == ["removed", "added"]
+    assert not any(report.has_regression for report in alone), "the request has changed, not the result"
     wrong = measured(STEADY, "b", verdict="fail")
     assert compare_runs({KEY: good}, {KEY: wrong}).changes[0].verdict == "broken"
 
@@ -285,7 +287,7 @@ def test_imported_results_are_listed_without_a_verdict_and_are_not_in_the_mean()
     assert report.mean is not None
     assert report.mean.ratio == pytest.approx(1.0, rel=1e-4)
     assert (report.mean_count, report.counts["void"]) == (2, 1)
-    assert report.changes[2].why == "B imported: measured by benchmark_model, not by this farm"
+    assert report.changes[2].why == "after: imported: measured by benchmark_model, not by this farm"
     said = " ".join(summary(report, show_all=False))
     assert "geometric mean over 2 cells: speed " in said
     assert "not in it: 1 imported" in said
@@ -294,7 +296,6 @@ def test_imported_results_are_listed_without_a_verdict_and_are_not_in_the_mean()
     assert (alone.mean, alone.mean_count) == (None, 0)
     for lost in (compare_runs({KEY: foreign}, {}), compare_runs({}, {KEY: foreign})):
         assert lost.changes[0].verdict == "missing"
-        assert "not in this run" in lost.changes[0].why
         assert not lost.has_regression, "what another tool measured is no result that this farm had"
 
 
