@@ -208,4 +208,4 @@ def _name(cell: CellRecord) -> str:
 
 def _ended(cell: CellRecord) -> str:
     reason = "" if cell.reason is None else f" ({cell.reason.code}: {cell.reason.text})"
-    return f"{_name(cell)}: {'wrong output' if cell.struck_out else cell.status}{reason}"
+    return f"{_name(cell)}: {cell.struck_as if cell.struck_out else cell.status}{reason}"

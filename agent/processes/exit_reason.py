@@ -6,6 +6,7 @@ import re
 import signal
 
 from agent.wire.messages import Reason, ReasonCode
+from runtime.common.litert_errors import cause_of
 
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|MemoryError|[Cc]annot allocate memory|[Oo]ut of (host )?memory")
 _SMALLER = "measure a smaller model or input"
@@ -42,10 +43,9 @@ def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False
         )
     if returncode == 0:
         return Reason(code=ReasonCode.RUNNER_ERROR, text=f"{who} ended without a result")
-    last = last_line(log)
-    return Reason(
-        code=ReasonCode.RUNNER_ERROR, text=f"{who} ended with {ended}" + (f": {last}" if last else "")
-    )
+    last = cause_of(last_line(log))
+    text = f"{last} ({who}, {ended})" if last else f"{who} ended with {ended}"
+    return Reason(code=ReasonCode.RUNNER_ERROR, text=text)
 
 
 def last_line(log: str) -> str:

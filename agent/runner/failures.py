@@ -8,6 +8,7 @@ from agent.attempt.files import AttemptFile, Failure
 from agent.wire.bounded import MAX_FALLBACKS
 from agent.wire.measurement import Delegation, Fallback
 from agent.wire.messages import Reason, ReasonCode, Status
+from runtime.common.litert_errors import cause_of
 from runtime.errors import (
     DataError,
     DeadlineError,
@@ -23,6 +24,7 @@ from runtime.errors import (
     UnsupportedPrecisionError,
 )
 from runtime.measure.inputs import InputSpecNeededError
+from runtime.model.schema import BuiltinOperator
 
 
 def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
@@ -31,25 +33,29 @@ def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
     The store's paths in the error's text mean nothing to a user: they become the model's id, and words.
     """
     kind = attempt.job.delegate_kind
-    text = (str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
+    text = cause_of(str(error) or type(error).__name__).replace(attempt.model_path, attempt.job.model_id)
     if attempt.data_path is not None:
         text = text.replace(attempt.data_path, "labelled data")
     delegation = delegation_of(getattr(error, "delegation", None))
-    if isinstance(error, FallbackForbiddenError):
-        text = "require_full_delegation forbids that"  # its own text is LiteRT's report of every operator
     if delegation is not None and delegation.fallbacks:
-        text = f"{_fallback_text(kind, delegation)}; {text}"
+        text = _with_fallbacks(error, text, kind, delegation)
     status, code = _meaning(error, delegation)
     return Failure(status=status, reason=Reason(code=code, text=text), delegation=delegation)
 
 
-def _fallback_text(kind: str, delegation: Delegation) -> str:
-    """Return how many operators stay on the CPU, and the first of them: the report has all."""
-    left, first = delegation.total_ops - delegation.delegated_ops, delegation.fallbacks[0]
-    return (
-        f"{kind}: {left} of {delegation.total_ops} operators stay on the CPU, the first: operator "
-        f"{first.index} {first.op}: {first.reason}"
-    )
+def _with_fallbacks(error: Exception, text: str, kind: str, delegation: Delegation) -> str:
+    """Return the cause, then how many operators stay on the CPU: the report has all."""
+    left = f"{delegation.total_ops - delegation.delegated_ops} of {delegation.total_ops} operators"
+    if isinstance(error, UnsupportedOperatorError):
+        return f"{text}; {kind} leaves {left} to the CPU"
+    # What nobody but its vendor knows is the cause; other operators often stay for its sake.
+    fallbacks = delegation.fallbacks
+    cause = next((one for one in fallbacks if one.op not in BuiltinOperator.__members__), fallbacks[0])
+    named = f"{cause.op} (operator {cause.index}): {cause.reason}; {kind} leaves {left} to the CPU"
+    # Its own text is LiteRT's report of every operator.
+    if isinstance(error, FallbackForbiddenError):
+        return f"{named}, which require_full_delegation forbids"
+    return named if delegation.delegated_ops == 0 else f"{named}; {text}"
 
 
 def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, ReasonCode]:

@@ -38,7 +38,7 @@ class Verb:
 
 
 VERBS = (
-    Verb("submit", "Measure what a campaign file asks for, and compare."),
+    Verb("submit", "Measure models, or what a campaign file asks for, and compare."),
     Verb("validate", "Check a campaign file and the files it names."),
     Verb("schema", "List the keys of models.yaml, or print its JSON Schema."),
     Verb("status", "Show the state of the farm and the progress of campaigns."),

@@ -13,7 +13,7 @@ from orchestrator.cli.stopping import StoppedError, same_command, stoppable
 from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.farm.submit.submission import Submitted
-from orchestrator.results.comparison import STRUCK_OUT, latency
+from orchestrator.results.comparison import latency
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
 from orchestrator.results.wording import LONGEST_REASON, first_line
@@ -57,7 +57,11 @@ def _name(event: FarmEvent) -> str:
 def outcome(cell: CellRecord) -> str:
     """Describe the end of a cell, on one line."""
     if cell.struck_out:
-        return STRUCK_OUT
+        return (
+            f"{cell.struck_as}: {first_line(cell.reason.text, LONGEST_REASON)}"
+            if cell.reason
+            else cell.struck_as
+        )
     if cell.status == "done":
         return "; ".join(filter(None, (latency(cell), first_line(cell.kept, LONGEST_REASON))))
     return (

@@ -29,7 +29,7 @@ from orchestrator.results.export import cell_document, manifest_json
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
 from orchestrator.results.profiles import profile_heading, profile_line, profile_of
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import WRONG_OUTPUT, CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.wording import first_line, grouped
 from runtime.common.profile import Form, written
@@ -155,7 +155,7 @@ def _head(cell: CellRecord) -> Iterator[str]:
         yield _line("", cell.kept)
     elif cell.reason is not None:
         yield _line("reason", f"{cell.reason.code}: {cell.reason.text}")
-    if cell.struck_out:
+    if cell.struck_out and cell.struck_as == WRONG_OUTPUT:
         yield _line("find", _bisection(cell))
     if cell.reused_from is not None:
         yield _line("reused from", f"cell {cell.reused_from}")
@@ -171,7 +171,7 @@ def _bisection(cell: CellRecord) -> str:
 def _figures(cell: CellRecord) -> Iterator[str]:
     metrics = in_section("latency", "resources", "memory")
     if cell.struck_out:
-        yield _line("latency", "struck out: the output is wrong")
+        yield _line("latency", f"struck out: {cell.struck_as}")
         metrics = tuple(metric for metric in metrics if not metric.void_if_wrong)
     for metric in metrics:
         yield _line(metric.label, metric.full_text(cell))
@@ -295,7 +295,7 @@ def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
     else:
         told = (f"{name} {value}" for name, value in m.settings.items() if name != "processes")
         yield "told", ", ".join(told)
-    if cell.struck_out:
+    if cell.struck_out and cell.struck_as == WRONG_OUTPUT:
         yield "find", _bisection(cell)
     else:
         yield "start", _start(m)

@@ -127,7 +127,7 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
     latency = counted_latency(cell)
     if latency is None or cell.measurement is None:
         reason = "" if cell.reason is None else f" ({cell.reason.code}: {cell.reason.text})"
-        return None, None, f"{'wrong output' if cell.struck_out else cell.status}{reason}"
+        return None, None, f"{cell.struck_as if cell.struck_out else cell.status}{reason}"
     if name in MEMORIES:
         return getattr(cell, MEMORIES[name]), None, "not recorded"
     value: Any = getattr(latency, name)

@@ -12,11 +12,10 @@ from orchestrator.results.format import counted, half_width, percent, ratio, rat
 from orchestrator.results.grading import grade_of
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import CI95, P50, leading
-from orchestrator.results.records import CellRecord
+from orchestrator.results.records import WRONG_OUTPUT, CellRecord
 from orchestrator.results.speedups import Baselines, speedup, stored_ratio
 from orchestrator.results.wording import SIGNS, WORDS, grade_text
 
-STRUCK_OUT = "wrong output"
 AGAIN = "↻"
 """Stands before why an earlier result is shown."""
 _UNCERTAIN = "≈"
@@ -36,7 +35,10 @@ class Comparison:
 
 def reason_text(cell: CellRecord) -> str:
     """Code and text of why a cell has no result; empty where it has one."""
-    return "" if cell.reason is None else f"{cell.reason.code}: {cell.reason.text}"
+    if cell.reason is None:
+        return ""
+    is_inaccurate = cell.struck_out and cell.struck_as != WRONG_OUTPUT
+    return cell.reason.text if is_inaccurate else f"{cell.reason.code}: {cell.reason.text}"
 
 
 def compare(
@@ -80,7 +82,7 @@ def cell_lines(
     """
     m = cell.measurement
     if cell.struck_out:
-        return STRUCK_OUT, reason(cell)
+        return cell.struck_as, reason(cell)
     if cell.status != "done" or m is None:
         return _ended(cell, reason)
     delegation = m.delegation
@@ -148,7 +150,7 @@ def unequal_threads(cells: Iterable[CellRecord]) -> str:
 def summary(cells: Iterable[CellRecord]) -> str:
     """Count cells by their end: `27 cells: 26 done, 1 unsupported; 9 reused`."""
     listed = list(cells)
-    counts = Counter(STRUCK_OUT if cell.struck_out else cell.status for cell in listed)
+    counts = Counter(cell.struck_as if cell.struck_out else cell.status for cell in listed)
     text = f"{counted(len(listed), 'cell')}: "
     text += ", ".join(f"{count} {status}" for status, count in counts.most_common())
     again = sum(cell.again is not None for cell in listed)

@@ -257,7 +257,7 @@ def _missing(cell: CellRecord, m: Measurement) -> dict[str, str]:
     if not cell.struck_out:
         return dict(m.latency_ms.missing)
     paths = (metric.key.partition(".") for metric in metrics.METRICS if metric.void_if_wrong)
-    return {name: "struck out: the output is wrong" for group, _, name in paths if group == "latency_ms"}
+    return {name: f"struck out: {cell.struck_as}" for group, _, name in paths if group == "latency_ms"}
 
 
 def _without_empty(entry: Any) -> Any:

@@ -19,6 +19,12 @@ from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.device_noise import DeviceNoise
 
 
+WRONG_OUTPUT: Final = "wrong output"
+BELOW: Final = "below at_least"
+DROPPED: Final = "above max_drop"
+"""What results are called that are struck out: the last two by labelled data, by the key that they break."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
     """One attempt at a cell. `state`: dispatched | running | done | failed | unsupported | cancelled."""
@@ -80,13 +86,19 @@ class _Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class _Scored(_Judged):
+    at_least: float | None = None
+    ci95: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedFigures:
     """The part of a `Measurement` that is compared, and what decides whether it counts."""
 
     latency_ms: ComparedTimes
     accuracy: _Judged
     settings: dict[str, str]
-    labelled: _Judged | None = None
+    labelled: _Scored | None = None
     quality: ComparedQuality | None = None
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
@@ -169,6 +181,16 @@ class ComparedCell:
         if m is None:
             return False
         return m.accuracy.verdict == "fail" or (m.labelled is not None and m.labelled.verdict == "fail")
+
+    @property
+    def struck_as(self) -> str:
+        """What a struck out result is called: its output is wrong, or right but too inaccurate on labels."""
+        m = self.measurement
+        if m is None or m.labelled is None or m.accuracy.verdict == "fail":
+            return WRONG_OUTPUT
+        score = m.labelled
+        is_below = score.at_least is not None and score.ci95 is not None and score.ci95[1] < score.at_least
+        return BELOW if is_below else DROPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

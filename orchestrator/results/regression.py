@@ -220,7 +220,7 @@ def _without_estimate(
 
 def _state(cell: ComparedCell) -> str:
     if cell.reason is None:
-        return "wrong output" if cell.struck_out else cell.status
+        return cell.struck_as if cell.struck_out else cell.status
     return f"{cell.reason.code}: {cell.reason.text}"
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from runtime.common.installation import install_command
+from runtime.common.litert_errors import cause_of
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
 from runtime.errors import DelegateError, ModelFormatError, OutOfMemoryError, UnsupportedOperatorError
 
@@ -159,6 +160,5 @@ def _import_litert() -> ModuleType:
 
 def _mapped(error: Exception, otherwise: type[ModelFormatError | DelegateError]) -> Exception:
     text = " ".join(str(error).split()) or f"{type(error).__name__} without a reason"
-    if _MISSING_OPERATOR.search(text):
-        return UnsupportedOperatorError(f"LiteRT: {text}")
-    return otherwise(f"LiteRT: {text}")
+    kind = UnsupportedOperatorError if _MISSING_OPERATOR.search(text) else otherwise
+    return kind(f"LiteRT: {cause_of(text)}")

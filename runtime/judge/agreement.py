@@ -58,6 +58,9 @@ MOVED: Final = "moved"
 AMPLIFIES: Final = "the model amplifies rounding"
 """How the reason begins for which an output is not judged by its honest runs."""
 
+_OTHER_INPUTS: Final = "; give it natural ones (inputs: {NAME: {data: FILE}})"
+"""Ends the reason for which an output is not judged that random inputs are likely to cause."""
+
 Verdict = Literal["pass", "fail"]
 
 
@@ -265,7 +268,9 @@ class _Comparison:
         unjudged = self._proves_nothing(known) if passed else ""
         if matches is not None:
             if passed and not unjudged and not matches.is_judged:
-                unjudged = f"its reference has no detection above {matches.bound:g}"
+                unjudged = (
+                    f"its reference detects nothing above {matches.bound:g} in these inputs{_OTHER_INPUTS}"
+                )
         else:
             unjudged = unjudged or self._amplified(real_r)
             if passed and not unjudged and self.rule.kind != "bit_equal":
@@ -360,8 +365,8 @@ class _Comparison:
     def _proves_nothing(self, known: NDArray[np.bool_]) -> str:
         """Return why agreement with this reference proves nothing; empty where it does."""
         if not known.any():
-            return "its reference has no finite value"
-        return "" if self.varies else "its reference is the same for every input set"
+            return f"its reference has no finite value for these inputs{_OTHER_INPUTS}"
+        return "" if self.varies else f"its reference is the same for every input set{_OTHER_INPUTS}"
 
     def _amplified(self, r: Reals) -> str:
         """Return why honest runs are no yardstick here; empty where they are one, or none is needed."""
@@ -374,7 +379,7 @@ class _Comparison:
             return ""
         factor = self.expected.amplification(self.i, self.k)
         by = f" by {factor:.2g}" if factor else ""
-        return f"{AMPLIFIES}{by}: honest runs differ by {apart / deviation:.0%}"
+        return f"{AMPLIFIES}{by}: honest runs differ by {apart / deviation:.0%}{_OTHER_INPUTS}"
 
     def _mistakable(self, known: NDArray[np.bool_], r: Reals, y: Reals) -> str:
         """Return what an output within its bounds could be as well; empty where it is the right one alone."""

@@ -82,7 +82,7 @@ def find_references(attempt: AttemptFile, folder: Path, make: MakeReference) -> 
     if not found:
         found = {kind: made for kind in kinds if (made := search.one(kind)) is not None}
     if not found:
-        return "no reference: " + "; ".join(search.why)
+        return "no reference: " + "; ".join(dict.fromkeys(search.why))
     best = next(found[kind] for kind in (*_BASES, ReferenceKind.CPU) if kind in found)
     draws = {kind: made for kind, made in found.items() if made is not best}
     if ReferenceKind.CPU not in kinds:

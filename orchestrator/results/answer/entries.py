@@ -10,7 +10,7 @@ from orchestrator.results import format as text
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import P50, leading
-from orchestrator.results.records import CellRecord, void_reason
+from orchestrator.results.records import BELOW, DROPPED, WRONG_OUTPUT, CellRecord, void_reason
 from orchestrator.results.speedups import Baselines, MeanSpeedUp, SpeedUp, mean_speedup, speedup
 from orchestrator.results.wording import SIGNS, Footnotes, has_no_result, known_percent, ratio_text
 
@@ -19,7 +19,7 @@ NOISY, NOT_JUDGED, PARTLY, AGAIN, IMPORTED = "~", "?", "*", "↻", "°"
 FURTHER: Final = ("±", "ops", "cold", "warm", "p90", "memory", "margin", "device")
 """The headings of the further columns, the most important first."""
 
-_WORDS: Final = ("wrong output", "void", "failed", "unsupported", "no p50", "cancelled")
+_WORDS: Final = (WRONG_OUTPUT, BELOW, DROPPED, "void", "failed", "unsupported", "no p50", "cancelled")
 """Words in place of a figure, the worst first; other states follow."""
 
 
@@ -40,7 +40,7 @@ def missing(cell: CellRecord, metric: Metric = P50) -> Missing | None:
     """Return why a cell shows no figure; None where it shows one."""
     reason = "" if cell.reason is None else cell.reason.text
     if cell.struck_out:
-        return Missing("wrong output", reason)
+        return Missing(cell.struck_as, reason)
     if has_no_result(cell) or cell.measurement is None:
         code = "" if cell.reason is None else cell.reason.code.value
         return Missing("excluded" if code == "excluded" else cell.status, reason)

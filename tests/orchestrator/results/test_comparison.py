@@ -137,6 +137,6 @@ def test_a_long_reason_is_one_line_where_a_cell_ends_and_where_runs_are_compared
         assert len(line) < LONGEST_REASON + 70
     report = compare_runs(by_names([long]), by_names([long]))
     (row,) = changes_markdown(report, show_all=True).strip().splitlines()[2:]
-    assert "A: not\\_delegated: gpu: 24 of 24 operators" in row
+    assert "before: not\\_delegated: gpu: 24 of 24 operators" in row
     assert len(row) < LONGEST_REASON + 120
     assert report.changes[0].why.count(text) == 2, "the JSON form has it in full"

@@ -139,7 +139,7 @@ def test_a_reference_that_finds_nothing_proves_nothing() -> None:
     expected = Expected(references, FACTS, kinds=KINDS)
     same = judge_each(expected, references, FP32)
     assert {one.verdict for one in same} == {None}
-    assert "its reference has no detection above 0.3" in same[0].note
+    assert "its reference detects nothing above 0.3" in same[0].note
     assert {one.verdict for one in judge_each(expected, [detector(0), detector(1)], FP32)} == {"fail"}
 
 
