@@ -12,12 +12,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from agent.attempt.lease import Lease, lease_folder, lease_paths, try_lease
+from agent.attempt.lease import Lease, holders, lease_folder, try_lease
 from agent.wire.exclusion import HOST_GROUP
 
 USAGE_EXIT: Final = 2
@@ -105,39 +103,13 @@ def _waited_for(group: str, what: str, timeout_s: float | None) -> Lease | None:
             _tell("", end="\r\x1b[2K") if redraws and told_s >= 0 else None
             return lease
         if timeout_s is not None and waited_s >= timeout_s:
-            _tell(f"{what} is still in use{_holders(folder, group)} after {waited_s:.0f} s; try again later")
+            _tell(f"{what} is still in use{holders(folder, group)} after {waited_s:.0f} s; try again later")
             return None
         if redraws or waited_s - told_s >= _TELL_EVERY_S:
             told_s = waited_s
-            text = f"waiting for {what}: in use{_holders(folder, group)}, {waited_s:.0f} s so far"
+            text = f"waiting for {what}: in use{holders(folder, group)}, {waited_s:.0f} s so far"
             _tell(text, end="\r" if redraws else "\n")
         time.sleep(_POLL_S)
-
-
-def _holders(folder: Path, group: str) -> str:
-    """` by process 4711 (python)` for each that the kernel names as a holder of one of the locks."""
-    inodes = set()
-    for path in lease_paths(folder, group):
-        with suppress(OSError):
-            inodes.add(path.stat().st_ino)
-    found = sorted({pid for pid, inode in _flocks() if inode in inodes})
-    return " by " + " and ".join(f"process {pid} ({_name(pid)})" for pid in found) if found else ""
-
-
-def _flocks() -> Iterator[tuple[int, int]]:
-    """Process and inode of every flock that is held on this host, as far as this user may see them."""
-    with suppress(OSError), Path("/proc/locks").open() as lines:
-        for line in lines:
-            words = line.split()
-            if words[1] == "FLOCK":
-                yield int(words[4]), int(words[5].rpartition(":")[2])
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return "ended; what it started goes on"
 
 
 def _become(command: list[str], lease: Lease) -> int:

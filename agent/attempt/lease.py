@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +91,38 @@ def lease_paths(folder: Path, exclusion_group: str) -> list[Path]:
     parts = exclusion_group.split("/")
     groups = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     return [folder / f"farm-{_file_name(group)}.lock" for group in groups]
+
+
+def holders(folder: Path, exclusion_group: str) -> str:
+    """Return ` by process 4711 (make)` for each that the kernel names as a holder of one of the locks of a
+    group; empty where it names none to this user.
+    """
+    inodes = set()
+    for path in lease_paths(folder, exclusion_group):
+        with suppress(OSError):
+            inodes.add(path.stat().st_ino)
+    found = sorted({pid for pid, inode in _flocks() if inode in inodes})
+    return " by " + " and ".join(f"process {pid} ({_program(pid)})" for pid in found) if found else ""
+
+
+def _flocks() -> Iterator[tuple[int, int]]:
+    """Process and inode of every flock that is held on this host, as far as this user may see them."""
+    with suppress(OSError), Path("/proc/locks").open() as lines:
+        for line in lines:
+            words = line.split()
+            if words[1] == "FLOCK":
+                yield int(words[4]), int(words[5].rpartition(":")[2])
+
+
+def _program(pid: int) -> str:
+    """Return a process's program, of Python's its module too; no argument, which might be secret."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "ended; what it started goes on"
+    after = words.index("-m") + 1 if "-m" in words else len(words)
+    return " -m ".join((name, *words[after : after + 1]))
 
 
 def _close(descriptors: Iterable[int]) -> None:

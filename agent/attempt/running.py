@@ -31,7 +31,7 @@ from agent.attempt.files import (
     mark_left,
     read_progress,
 )
-from agent.attempt.lease import Lease, try_lease
+from agent.attempt.lease import Lease, holders, try_lease
 from agent.attempt.references import ReferenceFolder
 from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_result, reported
 from agent.config import AgentConfig
@@ -61,7 +61,7 @@ from agent.wire.reference import ReferenceRecord
 from runtime.common.durable import write_atomically
 
 NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
-WAITING_TEXT = "waiting: another attempt on this host uses the device"
+WAITING_TEXT = "waiting for the device: in use"
 _VANISHED: Final = Reason(code=ReasonCode.RUNNER_ERROR, text="the runner's result has vanished")
 
 _HEARTBEAT_MARGIN: Final = 0.9
@@ -179,8 +179,7 @@ class RunningAttempt:
             self._collect(self._end)
             return
         if self.waits_for_device:
-            groups = (member.device.exclusion_group for member in self._members)
-            self._lease = try_lease(self.config.leases, joint_group(groups) or self.device.exclusion_group)
+            self._lease = try_lease(self.config.leases, self._group)
             if self._lease is not None:
                 self.apply(lifecycle.LeaseGranted(time.monotonic()))
         self._collect_cancelled()
@@ -415,11 +414,17 @@ class RunningAttempt:
             for member in self._open.values()
         ]
 
+    @property
+    def _group(self) -> str:
+        """The exclusion group that all members need."""
+        groups = (member.device.exclusion_group for member in self._members)
+        return joint_group(groups) or self.device.exclusion_group
+
     def _phase_now(self) -> str:
         if self._end is not None:
             return NO_ROOM_TEXT
         if self.waits_for_device:
-            return WAITING_TEXT
+            return WAITING_TEXT + holders(self.config.leases, self._group)
         if not self.arms:
             return read_progress(self.folder) or "starting"
         phases = ((member.job.delegate, read_progress(self._folder(member))) for member in self._members)

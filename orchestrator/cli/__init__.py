@@ -18,7 +18,7 @@ from inspect import getdoc
 from typing import Any, Final, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.models import CommandInfo
 
@@ -104,7 +104,7 @@ def parser() -> TyperGroup:
     app.callback()(front)
     for point in sorted(entry_points(group=VERB_GROUPS), key=lambda point: point.name):
         app.add_typer(point.load()(), name=point.name)
-    root = cast(TyperGroup, typer.main.get_command(app))
+    root = cast(TyperGroup, _without_types(typer.main.get_command(app)))
     own = [Later(verb.name, verb.summary, partial(_verb, verb)) for verb in VERBS]
     own += [Later(name, summary, partial(_group, name, summary)) for name, summary in GROUPS]
     root.commands = {str(command.name): command for command in own} | dict(root.commands)
@@ -132,7 +132,24 @@ def _command(name: str, verb: Callable[..., int]) -> Any:
     """Return a verb as a command; its examples stand below its options, each on a line of its own (`\\b`)."""
     text, _, examples = (getdoc(verb) or "").partition("\nExamples:\n")
     info = CommandInfo(name, callback=_stoppable(verb), help=text, epilog=f"\b\nExamples:\n{examples}")
-    return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+    made = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+    return _without_types(made)
+
+
+def _without_types(command: Any) -> Any:
+    """Return a command, or a group, whose help names values by their parameters, not by Python's types."""
+    for one in getattr(command, "commands", {}).values():
+        _without_types(one)
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument):
+            vars(parameter)["display_type_rich"] = _no_type
+        elif parameter.metavar is None and not parameter.type_descriptor.is_choice:
+            parameter.metavar = str(parameter.name).upper()
+    return command
+
+
+def _no_type(ctx: Any) -> None:
+    del ctx
 
 
 def _stoppable(verb: Callable[..., int]) -> Callable[..., int]:
@@ -167,19 +184,23 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; returns its exit code."""
+    """Run one command line; returns its exit code. With --json an error is an object on stdout, too."""
     # It takes the form of results, which `farm --help` does without.
     from orchestrator.cli import output  # noqa: PLC0415
 
     output.tolerate_any_text()
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    as_json = "--json" in arguments
     try:
         return int(parser().main(arguments, prog_name="farm", standalone_mode=False) or 0)
     except FarmError as error:
         output.error(str(error))
-        return error.exit_code
+        return output.failed(str(error), error.exit_code, as_json)
     except TyperException as error:
-        output.usage(error.format_message() + meant(arguments))
-        return error.exit_code
+        text = error.format_message() + meant(arguments)
+        output.usage(text)
+        return output.failed(text, error.exit_code, as_json)
     except (typer.Abort, KeyboardInterrupt):
         output.note("interrupted")
         return INTERRUPTED
@@ -191,5 +212,6 @@ def run(arguments: list[str]) -> int:
         remedy = _REMEDIES.get(error.errno or 0)
         if remedy is None:
             raise
-        output.error(f"{': '.join(filter(None, (error.filename, error.strerror)))}; {remedy}")
-        return FarmError.exit_code
+        text = f"{': '.join(filter(None, (error.filename, error.strerror)))}; {remedy}"
+        output.error(text)
+        return output.failed(text, FarmError.exit_code, as_json)

@@ -166,8 +166,7 @@ def compare(
     two sessions of a device, and a verdict between them allows for what its sessions differ by; farm devices
     noise measures that, and without it every ratio is open. --rerun measures both settings of each cell anew,
     in the same blocks, which decides; it lists the cells for which that cannot be done. With --by, the ratios
-    of cells that were measured in the same blocks have a verdict, the others none. Void results are not
-    compared.
+    of cells that were measured in the same blocks have a verdict, the others and void ones none.
     Exit code: 0; with --fail-on regression, 3 where a cell is slower or has no right result any more, and 5
     where it is open whether a cell is slower.
 

@@ -82,7 +82,7 @@ def _print_version(wanted: bool) -> None:
 
 def front(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        False, "--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     """Measure how fast, how exactly and how completely a model runs, on which delegate and machine."""

@@ -72,6 +72,13 @@ def error(text: str) -> None:
     note(f"error: {text}")
 
 
+def failed(text: str, exit_code: int, as_json: bool) -> int:
+    """Print an error as JSON where that was asked for; returns the exit code."""
+    if as_json:
+        emit_json({"error": {"text": text, "exit_code": exit_code}})
+    return exit_code
+
+
 def usage(text: str) -> None:
     """Report a command line that cannot be understood; the help that answers an empty one stays as it is."""
     if text.startswith("Usage:"):

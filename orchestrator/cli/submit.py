@@ -227,7 +227,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Bare:
-    """What options say of models without a file."""
+    """The settings of models without a file, by the options."""
 
     inputs: InputOptions
     threads: int | None
@@ -255,7 +255,8 @@ class _Bare:
 
     def require_none(self, file: str) -> None:
         """Raise `UsageError` where something is said that a campaign file says itself."""
-        if self != _Bare(InputOptions(), None, (), None):
+        said = (self.inputs.ranges, self.inputs.shapes, self.options, self.name)
+        if any(said) or self.threads is not None:
             raise UsageError(
                 f"--input, --shape, --threads, --option and --name go with models; {file} says these itself"
             )

@@ -18,7 +18,6 @@ from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.device_noise import DeviceNoise
 
-
 WRONG_OUTPUT: Final = "wrong output"
 BELOW: Final = "below at_least"
 DROPPED: Final = "above max_drop"
@@ -184,7 +183,7 @@ class ComparedCell:
 
     @property
     def struck_as(self) -> str:
-        """What a struck out result is called: its output is wrong, or right but too inaccurate on labels."""
+        """The word for a struck out result: its output is wrong, or right but too inaccurate on labels."""
         m = self.measurement
         if m is None or m.labelled is None or m.accuracy.verdict == "fail":
             return WRONG_OUTPUT

@@ -23,6 +23,7 @@ PLAIN = {
     "agent/runner/judge/drop.py": "a file of the attempt's folder, hashed by who reads it",
     "orchestrator/cli/budgets.py": "--junit FILE, made anew by each call",
     "orchestrator/cli/devices.py": "a model in a temporary folder",
+    "orchestrator/farm/again/bundle.py": "files of a bundle in a temporary folder",
     "orchestrator/cli/repro.py": "--out FILE, which must be new",
     "orchestrator/dispatch/embedded.py": "the log of an agent",
     "orchestrator/results/metrics_table.py": "a page of the manual, for its authors",

@@ -44,13 +44,16 @@ def remaining_by_target(session: Session, campaign_no: int, now: datetime) -> Ma
     factor = _pace(session, campaign_no)
     remaining = {target: factor * float(seconds) for target, seconds in rows}
     running = session.exec(
-        select(tables.Attempt.device_id, tables.Attempt.started_at, tables.Cell.expected_s)
+        select(
+            tables.Attempt.device_id, tables.Attempt.started_at, tables.Cell.expected_s, tables.Attempt.arms
+        )
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Attempt.cell_id)
         .where(tables.Cell.campaign_no == campaign_no, tables.Attempt.state == AttemptState.RUNNING.value)
     )
-    for device_id, started_at, expected_s in running:
+    for device_id, started_at, expected_s, arms in running:
         if started_at is not None and device_id in remaining:
-            spent_s = (now - started_at).total_seconds()
+            # Those that take turns share the time: each second of it is one's alone.
+            spent_s = (now - started_at).total_seconds() / arms
             remaining[device_id] -= min(max(spent_s, 0.0), factor * expected_s)
     return remaining
 

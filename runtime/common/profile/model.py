@@ -115,9 +115,16 @@ class ModelProfile:
 
     @property
     def caution(self) -> str:
-        """The limits of the figures, in a sentence."""
+        """The sum of the rows beside the latency of a run, and where the difference goes."""
+        outside_ns = self.run_ns - self.sum_ns
+        begin = f"A run takes {self.run_ns / 1e6:.3f} ms, the sum of the rows is {self.sum_ns / 1e6:.3f} ms"
+        if outside_ns > 0:
+            return (
+                f"{begin}. The other {outside_ns / 1e6:.3f} ms ({outside_ns / self.run_ns:.0%} of a run) are "
+                "outside of kernels: copies between host and device, which are in no row, and what starts "
+                "the run and waits for its end."
+            )
         return (
-            f"The sum of the rows, {self.sum_ns / 1e6:.3f} ms, is not the latency of a run, "
-            f"{self.run_ns / 1e6:.3f} ms: each kernel was run by itself and waited for, and copies between "
-            "host and device are in no row."
+            f"{begin}: each kernel was run by itself and waited for, which takes longer than in a run, where "
+            "one follows the other. Copies between host and device are in no row."
         )

@@ -55,6 +55,16 @@ def test_time_that_a_running_cell_has_taken_is_not_estimated_again(database):
     assert remaining(database, now + timedelta(hours=1))["host-cpu"] == pytest.approx(3 * CELL_S)
 
 
+def test_cells_that_take_turns_share_the_time_that_has_passed(database):
+    stock(database, asked(FOUR))
+    began = datetime.now(UTC)
+    job = dispatch(database, cells(database)[0].cell_id)
+    with database.write() as session:
+        session.get(tables.Attempt, job.attempt_id).arms = 3
+    left_s = remaining(database, began + timedelta(seconds=9))["host-cpu"]
+    assert left_s == pytest.approx(4 * CELL_S - 3, abs=1.0)
+
+
 def find(database, campaign, *, force=False):
     plan = planned(database, campaign, force=force)
     reuse = "never" if force else campaign.reuse

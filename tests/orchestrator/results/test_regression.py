@@ -206,7 +206,7 @@ def test_where_it_is_not_known_how_sessions_differ_nothing_is_decided() -> None:
         assert change.estimate is not None
         assert change.estimate.ratio == pytest.approx(1 / 1.5)
         assert report.undecided == (change,)
-        assert "farm compare A B --rerun decides" in " ".join(summary(report, show_all=False))
+        assert "farm compare … --rerun decides" in " ".join(summary(report, show_all=False))
     few = replace(second, measurement=cell(p50=3.0, ci95=None).measurement)
     assert compare_runs({KEY: first}, {KEY: few}).changes[0].why == NO_INTERVAL
 
@@ -353,8 +353,8 @@ def test_an_open_ratio_says_what_would_decide_it() -> None:
 @pytest.mark.parametrize(
     ("again", "reason", "said"),
     [
-        ("running", None, "B measuring again"),
-        (None, Reason(code=ReasonCode.TIMEOUT, text="900 s"), "B not measured again: timeout: 900 s"),
+        ("running", None, "after: measuring again"),
+        (None, Reason(code=ReasonCode.TIMEOUT, text="900 s"), "after: not measured again: timeout: 900 s"),
     ],
 )
 def test_an_earlier_result_that_stands_is_compared_and_says_nothing_of_this_run(again, reason, said):

@@ -1,4 +1,4 @@
-"""What the words of a command line name."""
+"""The models that the words of a command line name."""
 
 from __future__ import annotations
 
