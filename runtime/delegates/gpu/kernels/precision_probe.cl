@@ -1,5 +1,6 @@
 // Trials of numbers narrower than float32, one for each define: the values of Trial in precision.py. precision_child.py
-// knows the results. memory: 64 bytes to write narrow numbers to. BF16_PACE has two kernels that are timed instead.
+// knows the results. memory: 64 bytes to write narrow numbers to. BF16_PACE has two kernels instead, which
+// are timed by their events.
 #ifndef BF16_PACE
 #ifdef FP16_ARITHMETIC
 #ifdef cl_khr_fp16
