@@ -301,7 +301,7 @@ class Agent:
             failpoint.reached("agent.after_spool")
             self._send_result(result)
             failpoint.reached("agent.after_send")
-            self._compare(result, attempt.kind_of(result.attempt_id))
+            self._compare(result, attempt.job_of(result.attempt_id))
         if not attempt.ended:
             return
         del self._running[attempt.job.attempt_id]
@@ -311,13 +311,14 @@ class Agent:
         kill_strays(strays(marks, [pid for pid in children if pid is not None]))
         attempt.release()
 
-    def _compare(self, result: JobResult, kind: str) -> None:
+    def _compare(self, result: JobResult, job: JobSpec) -> None:
         """Have the devices listed again where a finished measurement found one otherwise than its list has
         it: what a runner says counts for its own result alone.
         """
         device = self._devices.get(result.device_id)
         if device is not None and result.status is Status.DONE and result.environment:
-            self._must_look |= result.environment != device.environment_of(kind)
+            expected = device.environment_of(job.delegate_kind, job.delegate_options)
+            self._must_look |= result.environment != expected
 
     def _look_again(self) -> None:
         """List the devices anew, and greet with what has changed of those that are known."""

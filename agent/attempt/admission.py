@@ -10,7 +10,7 @@ from typing import Final
 from agent.attempt.artifacts import ArtifactError, verified_file
 from agent.attempt.running import Member, RunningAttempt
 from agent.config import AgentConfig
-from agent.wire.messages import Device, JobSpec, ReasonCode
+from agent.wire.messages import INTERFACE_FACT, INTERFACE_OPTION, Device, JobSpec, ReasonCode
 
 _ATTEMPT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """An attempt's id names its work folder and its control group, so it must not contain a path."""
@@ -63,7 +63,13 @@ def _device(job: JobSpec, devices: Mapping[str, Device]) -> Device:
     if device is None:
         text = f"no device {job.device_id!r} on this host; it has {', '.join(devices)}"
         raise RefusedError(ReasonCode.NO_DEVICE, text)
-    return device
+    if (why := device.lacks(job.delegate_kind, job.delegate_options)) is not None:
+        raise RefusedError(ReasonCode.NO_DEVICE, why)
+    known = device.interfaces_of(job.delegate_kind)
+    if not known:
+        return device
+    facts = device.facts | {INTERFACE_FACT: job.delegate_options.get(INTERFACE_OPTION, known[0])}
+    return device.model_copy(update={"facts": facts})
 
 
 def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None, dict[str, Path]]:

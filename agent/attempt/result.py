@@ -47,7 +47,7 @@ class Outcome:
 
 def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
     """Return the result of an attempt whose runner left none."""
-    device, kind = outcome.device, outcome.job.delegate_kind
+    device, job = outcome.device, outcome.job
     return JobResult(
         attempt_id=outcome.job.attempt_id,
         epoch=outcome.job.epoch,
@@ -55,7 +55,7 @@ def reported(outcome: Outcome, status: Status, reason: Reason) -> JobResult:
         device_id=outcome.job.device_id,
         status=status,
         reason=reason,
-        environment={} if device is None else device.environment_of(kind),
+        environment={} if device is None else device.environment_of(job.delegate_kind, job.delegate_options),
         facts={} if device is None else device.facts,
         log_tail=log_tail(outcome.folder),
         duration_ns=outcome.duration_ns,

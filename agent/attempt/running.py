@@ -150,9 +150,9 @@ class RunningAttempt:
         """The ids of the attempts without a result."""
         return tuple(self._open)
 
-    def kind_of(self, attempt_id: str) -> str:
-        """Return the kind of delegate that one of its attempts measures."""
-        return next(m.job.delegate_kind for m in self._members if m.job.attempt_id == attempt_id)
+    def job_of(self, attempt_id: str) -> JobSpec:
+        """Return the job of one of its attempts."""
+        return next(m.job for m in self._members if m.job.attempt_id == attempt_id)
 
     @property
     def _members(self) -> tuple[Member, ...]:

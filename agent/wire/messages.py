@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -43,7 +44,7 @@ from agent.wire.measurement import Measurement, Refinement
 from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
@@ -110,17 +111,26 @@ IN_THE_WAY_FACT: Final = "opencl_in_the_way"
 """The fact of an OpenCL device that names layers and debug output in front of its driver."""
 
 
+INTERFACE_OPTION: Final = "backend"
+"""The option by which a delegate is told the interface through which it reaches its device."""
+
+
+INTERFACE_FACT: Final = "interface"
+"""Fact of a device of an attempt, and so of its result: the interface through which it is reached."""
+
+
 class Device(Wire):
     """A device that models are measured on.
 
     `environment` holds the fields by which results are told apart (`agent.wire.provenance`), and
-    `delegate_environments` those that results of one delegate have besides; `facts` is recorded and never
+    `delegate_environments` those that results of one delegate have besides, by its kind, and by
+    `KIND/INTERFACE` for each interface through which it reaches the device; `facts` is recorded and never
     hashed. Devices of one `exclusion_group` share silicon.
     """
 
     device_id: Id
     kind: Literal["cpu", "gpu"]
-    api: Literal["host", "opencl"]
+    api: Literal["host", "opencl", "webgpu"]
     name: Text
     vendor: Text = ""
     delegates: tuple[Id, ...] = Field(max_length=MAX_KINDS)
@@ -135,11 +145,37 @@ class Device(Wire):
         """First 12 hex digits of the sha256 of `environment` as canonical JSON."""
         return environment_id(self.environment)
 
-    def environment_of(self, kind: str) -> dict[str, str]:
+    def environment_of(self, kind: str, options: Mapping[str, Any]) -> dict[str, str]:
         """Return the environment of a delegate's results on this device, as far as is known before one
         runs.
         """
-        return self.environment | self.delegate_environments.get(kind, {})
+        name = environment_name(self.delegate_environments, kind, options)
+        return self.environment | self.delegate_environments.get(name, {})
+
+    def interfaces_of(self, kind: str) -> tuple[str, ...]:
+        """Return the interfaces through which a delegate reaches this device, its default first; empty for a
+        delegate that has no such choice.
+        """
+        return interfaces_of(self.delegate_environments, kind)
+
+    def lacks(self, kind: str, options: Mapping[str, Any]) -> str | None:
+        """Return why the device cannot be reached as the options want, or None where it can."""
+        known, wanted = self.interfaces_of(kind), options.get(INTERFACE_OPTION)
+        if not known or wanted is None or wanted in known:
+            return None
+        return f"{self.device_id} is not reached through {wanted} on its host, but by {', '.join(known)}"
+
+
+def interfaces_of(environments: Iterable[str], kind: str) -> tuple[str, ...]:
+    """Return the interfaces that names of environments (`Device.delegate_environments`) have for a kind."""
+    parts = (name.partition("/") for name in environments)
+    return tuple(interface for its_kind, slash, interface in parts if its_kind == kind and slash)
+
+
+def environment_name(environments: Iterable[str], kind: str, options: Mapping[str, Any]) -> str:
+    """Return the name among `Device.delegate_environments` of results of a delegate with these options."""
+    wanted = options.get(INTERFACE_OPTION)
+    return f"{kind}/{wanted}" if wanted in interfaces_of(environments, kind) else kind
 
 
 def environment_id(environment: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from agent.wire.messages import AgentHello
+from agent.wire.messages import AgentHello, Device
 from orchestrator.cli import output
 from orchestrator.cli.progress import run_shown
 from orchestrator.cli.stopping import StoppedError
@@ -149,13 +149,14 @@ def _list(farm: AnyFarm, as_json: bool) -> int:
     if as_json:
         output.emit_json(_json(hello, states))
         return OK
-    present = {device.device_id for device in hello.devices}
+    present = {device.device_id: ", ".join(_interfaces(device)) or NOTHING for device in hello.devices}
     shown = [d for d in states if d.device_id in present or d.state in ("quarantined", "unavailable")]
     output.table(
-        ("device", "kind", "state", "name", "delegates", "noise", "environment"),
+        ("device", "kind", "state", "name", "interfaces", "delegates", "noise", "environment"),
         [
             (
-                d.device_id, d.kind, _state(d), d.name, ", ".join(d.delegates),
+                d.device_id, d.kind, _state(d), d.name, present.get(d.device_id, NOTHING),
+                ", ".join(d.delegates),
                 NOTHING if d.noise is None else d.noise.text, d.environment_id,
             )
             for d in shown
@@ -164,6 +165,11 @@ def _list(farm: AnyFarm, as_json: bool) -> int:
     for missing in hello.missing:
         output.line(f"no {missing.kind}: {missing.reason}")
     return OK
+
+
+def _interfaces(device: Device) -> list[str]:
+    """Return the interfaces through which any delegate reaches a device."""
+    return list(dict.fromkeys(one for kind in device.delegates for one in device.interfaces_of(kind)))
 
 
 def _history(farm: AnyFarm, name: str, as_json: bool) -> int:
@@ -205,7 +211,7 @@ def _json(hello: AgentHello, states: list[DeviceState]) -> dict[str, object]:
         "version": hello.version,
         "devices": [
             device.model_dump(mode="json")
-            | {"environment_id": device.environment_id}
+            | {"environment_id": device.environment_id, "interfaces": _interfaces(device)}
             | _state_json(state.get(device.device_id))
             for device in hello.devices
         ],

@@ -6,12 +6,13 @@ This floor does not import the runtime: it reads of a descriptor what the protoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import product
-from typing import Any, Final, Literal, Protocol
+from math import prod
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -46,6 +47,10 @@ MOST_OPTION_CHARACTERS: Final = 8192
 """The longest text of an option, as messages to agents bound it (`agent.wire.bounded.MAX_TEXT`). The longest
 real one is what a delegate chose by timing, some twenty characters for each operator that was compared."""
 
+MOST_COLUMNS: Final = 256
+"""The most delegates that the lists of one entry may make. Chosen above what a table can show; a larger one
+would only let lists multiply to more cells than a campaign may have, whose message names no line."""
+
 _SHORT_NAMES = {"threads": "t"}
 """The short name of an option in the name of a swept delegate: `cpu-t4`, not `cpu-threads4`."""
 
@@ -68,6 +73,9 @@ class DeclaredOption(Protocol):
     @property
     def maximum(self) -> float | None:
         """Inclusive bound of a number."""
+
+
+_Settled: TypeAlias = Callable[[Mapping[str, OptionValue]], Mapping[str, OptionValue] | str]
 
 
 class UnusableKindError(Exception):
@@ -97,6 +105,16 @@ def _is_default(kind: str) -> bool:
 @cache
 def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
     """Return the options that the descriptor of a known kind declares. Raises `UnusableKindError`."""
+    return _descriptor(kind)[0]
+
+
+def settled(kind: str, options: Mapping[str, OptionValue]) -> Mapping[str, OptionValue] | str:
+    """Return the options of one column as its delegate keeps them, or why it refuses them together."""
+    return _descriptor(kind)[1](options)
+
+
+@cache
+def _descriptor(kind: str) -> tuple[Mapping[str, DeclaredOption], _Settled]:
     (point, *others) = entry_points(group=ENTRY_POINT_GROUP, name=kind)
     if others:
         packages = ", ".join(sorted(p.value for p in (point, *others)))
@@ -104,9 +122,9 @@ def declared_options(kind: str) -> Mapping[str, DeclaredOption]:
     try:
         descriptor = point.load()
         found: Mapping[str, DeclaredOption] = descriptor.options
+        return found, getattr(descriptor, "settled", lambda given: given)
     except Exception as error:  # a foreign package may raise anything at import
         raise UnusableKindError(f"{point.value} cannot be loaded: {error}") from error
-    return found
 
 
 def _type(name: str, option: DeclaredOption) -> ValueType:
@@ -217,10 +235,25 @@ def _kind_schema(kind: str) -> Iterator[JsonSchema]:
 
 
 def expand(name: str, form: DelegateForm) -> Iterator[DelegateEntry]:
-    """One delegate per combination of the options that are lists: `threads: [1, 4]` → `cpu-t1`, `cpu-t4`."""
+    """One delegate per combination of the options that are lists: `threads: [1, 4]` → `cpu-t1`, `cpu-t4`.
+
+    Raises `ValueError` where that are more than `MOST_COLUMNS`.
+    """
     swept = [key for key, value in form.options.items() if isinstance(value, list)]
     columns = [value if isinstance(value, list) else [value] for value in form.options.values()]
+    if (count := prod(map(len, columns))) > MOST_COLUMNS:
+        lists = " x ".join(f"{key} ({len(columns[list(form.options).index(key)])})" for key in swept)
+        raise ValueError(
+            f"{lists} make {count} columns; an entry makes at most {MOST_COLUMNS}: shorten a list, or write "
+            "the columns that you want one by one"
+        )
     for values in product(*columns):
         chosen = dict(zip(form.options, values, strict=True))
-        suffix = "".join(f"-{_SHORT_NAMES.get(key, '')}{chosen[key]}" for key in swept)
+        suffix = "".join(f"-{_label(key, chosen[key])}" for key in swept)
         yield DelegateEntry(name + suffix, form.kind, chosen)
+
+
+def _label(key: str, value: OptionValue) -> str:
+    if isinstance(value, bool):
+        return key if value else f"no-{key}"
+    return f"{_SHORT_NAMES.get(key, '')}{value}"

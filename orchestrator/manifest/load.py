@@ -28,7 +28,7 @@ from orchestrator.manifest.campaign import (
     RetryEntry,
     Written,
 )
-from orchestrator.manifest.delegates import expand
+from orchestrator.manifest.delegates import expand, settled
 from orchestrator.manifest.document import compose, read_bytes
 from orchestrator.manifest.keys import written
 from orchestrator.manifest.measure_keys import Measure
@@ -212,11 +212,28 @@ class _Builder:
         if not self._file.delegates and self._is_whole("delegates"):
             self._add("no delegates; write e.g. `delegates: {cpu: {kind: cpu}}`")
         for name, form in self._file.delegates.items():
-            for entry in expand(name, form):
+            try:
+                entries = list(expand(name, form))
+            except ValueError as error:
+                self._add(str(error), "delegates", name)
+                continue
+            for entry in entries:
                 if entry.name in names:
                     self._add(f"two delegates would be called {entry.name!r}", "delegates", name)
                 names.add(entry.name)
-                yield entry
+                options = settled(entry.kind, entry.options)
+                if isinstance(options, str) and not self._leaves_out(entry.name):
+                    hint = f"; or leave the column out: `exclude: [{{delegate: {entry.name}}}]`"
+                    at = ("delegates", name)
+                    self._add(f"{entry.name}: {options}{hint if entry.name != name else ''}", *at)
+                yield entry if isinstance(options, str) else replace(entry, options=options)
+
+    def _leaves_out(self, delegate: str) -> bool:
+        """Whether a rule excludes a delegate everywhere."""
+        return any(
+            written(rule).keys() == {"delegate"} and fnmatchcase(delegate, rule.delegate or "")
+            for rule in self._file.exclude
+        )
 
     def _check_exclude(self, models: Sequence[str] | None, delegates: Sequence[str] | None) -> None:
         # A class is bound to a device when its cell starts, long after the rules were applied.

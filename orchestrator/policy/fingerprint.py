@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.wire.messages import Device, environment_id
+from agent.wire.messages import Device, environment_id, environment_name
 from agent.wire.plan import InputSpec, MeasurePlan
 
 
@@ -61,15 +61,16 @@ class Environments:
         self._devices = {device.device_id: device for device in devices}
         self._ids: dict[tuple[str, str], str] = {}
 
-    def of(self, device_id: str, kind: str) -> Mapping[str, str]:
+    def of(self, device_id: str, kind: str, options: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the fields of the environment."""
-        return self._devices[device_id].environment_of(kind)
+        return self._devices[device_id].environment_of(kind, options)
 
-    def id_of(self, device_id: str, kind: str) -> str:
+    def id_of(self, device_id: str, kind: str, options: Mapping[str, Any]) -> str:
         """Return the environment's id."""
-        pair = device_id, kind
+        known = self._devices[device_id].delegate_environments
+        pair = device_id, environment_name(known, kind, options)
         if pair not in self._ids:
-            self._ids[pair] = environment_id(dict(self.of(*pair)))
+            self._ids[pair] = environment_id(dict(self.of(device_id, kind, options)))
         return self._ids[pair]
 
 

@@ -159,12 +159,17 @@ def _targets(
     each = [selector for selector in campaign.devices if selector.count is None]
     classes = [selector for selector in campaign.devices if selector.count is not None]
     chosen = [d for d in devices if not campaign.devices or any(matches(d, selector) for selector in each)]
-    hosts = [device.device_id for device in chosen if delegate.kind in device.delegates]
-    yield from (_Target(name, name, (name,)) for name in hosts)
+    hosts = [device for device in chosen if delegate.kind in device.delegates]
+    for device in hosts:
+        name, lacking = device.device_id, device.lacks(delegate.kind, delegate.options)
+        obstacle = None if lacking is None else Reason(code=ReasonCode.NO_DEVICE, text=lacking)
+        yield _Target(name, name, (name,), obstacle)
     found = bool(hosts)
     for selector in classes:
         # Of all devices: a class does not exclude those that another selector names.
-        members = [d.device_id for d in devices if DeviceClass(selector, delegate.kind).takes(d)]
+        class_ = DeviceClass(selector, delegate.kind)
+        reached = [d for d in devices if d.lacks(delegate.kind, delegate.options) is None]
+        members = [d.device_id for d in reached if class_.takes(d)]
         if members:
             found = True
             yield from _class_targets(selector, delegate.kind, tuple(members))

@@ -187,7 +187,7 @@ class _Seen:
 
 def _seen(spec: CellSpec, device_id: str, environments: Environments, past: PastResults) -> _Seen:
     series = spec.on(device_id).series
-    expected = environments.id_of(device_id, spec.delegate_kind)
+    expected = environments.id_of(device_id, spec.delegate_kind, spec.delegate_options)
     same = past.by_fingerprint.get(fingerprint(series, expected))
     return _Seen(device_id, same, past.by_series.get(series))
 
@@ -216,7 +216,8 @@ def _planned(
         return PlannedCell(spec, "run", why, eta_s=eta_s, standing=stands, continues=continues)
     if spec.siblings is not None:
         return PlannedCell(spec, "run", f"any of {', '.join(spec.devices)}", eta_s=eta_s)
-    return _new_cell(spec, environments.of(spec.target, spec.delegate_kind), past, eta_s)
+    expected = environments.of(spec.target, spec.delegate_kind, spec.delegate_options)
+    return _new_cell(spec, expected, past, eta_s)
 
 
 def reuse_rule(reuse: str, now: datetime) -> datetime | None:

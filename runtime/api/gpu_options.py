@@ -16,7 +16,6 @@ _CHOICES = {
 """What LiteRT knows."""
 
 _NOT_THERE = {
-    ("backend", "opengl"): "this delegate drives OpenCL and WebGPU",
     ("buffer_storage_type", "texture_2d"): "tensors lie in buffers",
     ("priority", "low"): "this delegate has queues of one kind",
     ("priority", "high"): "this delegate has queues of one kind",
@@ -59,7 +58,7 @@ class GpuOptions:
 
     - `enforce_f32`, `precision`: what products are computed in. "fp16" rounds weights and accumulates in
       32 bits, as "fp16_with_fp32_accumulation" does; "default" is 32 bits. A lossy one contradicts the flag.
-    - `backend`: "automatic", which is "opencl", or "opencl" or "webgpu".
+    - `backend`: "automatic", which is "opencl", or "opencl", "opengl" or "webgpu".
     - `buffer_storage_type`: "default" and "buffer" say where tensors lie here; "texture_2d" is refused.
     - `serialization_dir`, `model_cache_key`: the folder of what later starts find, and a text that is this
       model's own; `serialize_program_cache` false keeps nothing.

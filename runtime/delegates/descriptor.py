@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from runtime.errors import DelegateError
 
-Api: TypeAlias = Literal["host", "opencl"]
-"""How a device is reached: `host` is the CPU of the process itself, `opencl` a device of an OpenCL driver."""
+Api: TypeAlias = Literal["host", "opencl", "webgpu"]
+"""How a device is listed: `host` is the CPU of the process itself, `opencl` a device of an OpenCL driver,
+`webgpu` one that only adapters of WebGPU reach."""
 
 OptionValue: TypeAlias = str | int | float | bool
 
@@ -21,6 +22,9 @@ MOST_THREADS: Final = 1024
 """The largest count of threads that a campaign may ask for. Chosen above the CPUs of any host that we know;
 a larger bound would only let a typing error pass the campaign file and fail on the device."""
 
+
+INTERFACE: Final = "interface"
+"""The fact of a device that names the interface through which an attempt reaches it."""
 
 CHOICES: Final = "choices"
 """The option, and the entry of `describe()`, that hold what a delegate chose by timing."""
@@ -46,7 +50,7 @@ class HostDevice(Protocol):
 
     @property
     def api(self) -> str:
-        """`host` or `opencl`."""
+        """`host`, `opencl` or `webgpu`."""
 
     @property
     def name(self) -> str:
@@ -136,7 +140,11 @@ def _nothing() -> Mapping[str, str]:
     return {}
 
 
-def _nothing_of(_device: HostDevice) -> Mapping[str, OptionValue]:
+def _as_given(given: Mapping[str, OptionValue]) -> Mapping[str, OptionValue] | str:
+    return given
+
+
+def _nothing_of(_device: HostDevice) -> Mapping[str, Any]:
     return {}
 
 
@@ -151,8 +159,14 @@ class DelegateDescriptor:
     `apis`: the lists of devices that are offered to `hosts`, which returns None for a device that the
     delegate runs on and else the reason why it does not.
 
-    `options`: what a campaign may set. `device_options`: what the farm sets from the device that is measured,
-    below any option of the campaign. A delegate that declares `threads` receives the threads in force.
+    `options`: what a campaign may set. `settled`: brings the options of one column, each allowed by itself,
+    into the form in which they are kept, or returns why they cannot be measured together. `device_options`:
+    what the farm sets from the device that is measured, below any option of the campaign. A delegate that
+    declares `threads` receives the threads in force.
+
+    `interfaces`: the interfaces through which the delegate reaches a device, the one first that is taken
+    where a campaign's option `backend` names none, each with the fields of results through it. Empty for a
+    delegate that has no such choice.
 
     `environment`: fields, such as package versions, of the results of this delegate: one that was measured
     with other values is not reused. `executes`: files and folders of the package `runtime`, or patterns of
@@ -173,7 +187,9 @@ class DelegateDescriptor:
     apis: tuple[Api, ...] = ("host",)
     hosts: Callable[[HostDevice], str | None] = every_device
     options: Mapping[str, Option] = field(default_factory=dict)
+    settled: Callable[[Mapping[str, OptionValue]], Mapping[str, OptionValue] | str] = _as_given
     device_options: Callable[[HostDevice], Mapping[str, OptionValue]] = _nothing_of
+    interfaces: Callable[[HostDevice], Mapping[str, Mapping[str, str]]] = _nothing_of
     environment: Callable[[], Mapping[str, str]] = _nothing
     executes: tuple[str, ...] = INTERPRETER
     packages: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from agent.devices import ProbeReport
 from agent.runner.probe.host import HOST_CPU, cpu_model, delegate_environment, host_environment, host_facts
 from agent.runner.probe.opencl_devices import opencl_devices
+from agent.runner.probe.webgpu_adapters import WEBGPU, with_adapters
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import Device, MissingDelegate
 from runtime.delegates.descriptor import DelegateDescriptor
@@ -27,12 +28,14 @@ _NO_OPENCL = (
 class Hosted:
     """The devices of this host that one delegate runs on, with the environment fields of its results there.
 
-    `reason`: why there are none; empty where there are some.
+    `interfaces`: by device, the interfaces through which it is reached, with the fields that results have
+    besides. `reason`: why there are no devices; empty where there are some.
     """
 
     kind: str
     device_ids: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
+    interfaces: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     reason: str = ""
 
 
@@ -42,11 +45,16 @@ def probe(*, without_opencl: str | None = None) -> ProbeReport:
     `without_opencl`: why no OpenCL driver is to be loaded; None lists the OpenCL devices.
     """
     opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
+    if without_opencl is None:
+        opencl, no_webgpu = with_adapters(opencl)
+    else:
+        no_webgpu = [without_opencl]
     devices = (host_cpu(), *opencl)
     hosted = [hosted_by(name, devices, no_opencl) for name in delegate_names()]
+    missing = [MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason]
     return ProbeReport(
         devices=tuple(_with_delegates(device, hosted) for device in devices),
-        missing=tuple(MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason),
+        missing=(*missing, *(MissingDelegate(kind=WEBGPU, reason=reason) for reason in no_webgpu)),
     )
 
 
@@ -89,7 +97,8 @@ def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl
     refusals = {device.device_id: descriptor.hosts(device) for device in offered}
     taken = frozenset(device_id for device_id, why in refusals.items() if why is None)
     if taken:
-        return Hosted(descriptor.name, taken, delegate_environment(descriptor))
+        interfaces = {one.device_id: descriptor.interfaces(one) for one in offered if one.device_id in taken}
+        return Hosted(descriptor.name, taken, delegate_environment(descriptor), interfaces)
     reasons = list(dict.fromkeys(why for why in refusals.values() if why is not None))
     if "opencl" in descriptor.apis and not any(device.api == "opencl" for device in devices):
         reasons.append(no_opencl)
@@ -99,9 +108,11 @@ def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
     """Add the delegates that run on the device, and the environment fields of their results."""
     here = [h for h in hosted if device.device_id in h.device_ids]
-    return device.model_copy(
-        update={
-            "delegates": tuple(h.kind for h in here),
-            "delegate_environments": {h.kind: dict(h.environment) for h in here},
-        }
-    )
+    environments: dict[str, dict[str, str]] = {}
+    for one in here:
+        interfaces = one.interfaces.get(device.device_id, {})
+        default = next(iter(interfaces.values()), {})
+        environments[one.kind] = {**one.environment, **default}
+        environments |= {f"{one.kind}/{name}": {**one.environment, **its} for name, its in interfaces.items()}
+    update = {"delegates": tuple(one.kind for one in here), "delegate_environments": environments}
+    return device.model_copy(update=update)

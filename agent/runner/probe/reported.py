@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from agent.runner.probe.host import delegate_environment, host_environment
-from agent.wire.messages import Device
+from agent.runner.probe.webgpu_adapters import OPENCL, with_adapter
+from agent.wire.messages import INTERFACE_FACT, Device
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DeviceError, FarmRuntimeError
 
@@ -17,8 +18,11 @@ def present_device(device: Device) -> Device:
     if device.api == "opencl":
         from agent.runner.probe.opencl_devices import found_again  # noqa: PLC0415  # loads the drivers
 
-        return found_again(device)
-    return device.model_copy(update={"environment": host_environment()})
+        present = found_again(device)
+    else:
+        present = device.model_copy(update={"environment": host_environment()})
+    interface = device.facts.get(INTERFACE_FACT, OPENCL)
+    return present if interface == OPENCL else with_adapter(present, interface)
 
 
 def reported_environment(device: Device, kind: str) -> dict[str, str]:
@@ -32,7 +36,9 @@ def reported_environment(device: Device, kind: str) -> dict[str, str]:
         raise DeviceError(
             f"{device.device_id} moved from OpenCL device {used} to {found} while it was measured"
         )
-    return present.environment | delegate_environment(delegate_descriptor(kind))
+    descriptor = delegate_descriptor(kind)
+    through = descriptor.interfaces(present).get(present.facts.get(INTERFACE_FACT, ""), {})
+    return present.environment | delegate_environment(descriptor) | dict(through)
 
 
 def environment_of_failed(device: Device, kind: str) -> dict[str, str]:

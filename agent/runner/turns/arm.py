@@ -272,12 +272,13 @@ def _chosen_cpus(
 
 
 def _with_present_device(attempt: AttemptFile, job_file: Path) -> AttemptFile:
-    """Return the attempt with its OpenCL device at its present index, for the processes too.
+    """Return the attempt with its OpenCL device at its present index and its adapter of WebGPU as it is now,
+    for the processes too.
 
     Found here and not where it is opened: what a driver does on its first use is part of `init`. Raises
     `FailedError` where another device has taken its place.
     """
-    if attempt.device.api != "opencl":
+    if attempt.device.api == "host":
         return attempt
     # A driver that cannot write its cache, as in the sandbox the user's, lists no device.
     os.environ.update(own_caches(job_file.parent / "listing"))

@@ -277,7 +277,7 @@ class _Block:
             for number, times in part.times.items()
         )  # fmt: skip
         evidence = [disturbances(window)]
-        if device.api == "opencl":
+        if device.api != "host":
             evidence.append(device_use.judged(is_gpu=device.kind == "gpu"))
         found = [disturbance for one in evidence for disturbance in one.found]
         impossible = self._impossible(part)

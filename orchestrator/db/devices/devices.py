@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from agent.wire.messages import AgentHello, Device, MissingDelegate, environment_id
+from agent.wire.messages import AgentHello, Device, MissingDelegate, environment_id, environment_name
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 
@@ -162,11 +162,12 @@ def _record_device(turn: Turn, agent_id: str, device: Device, *, sole: bool) -> 
     turn.flush()
 
 
-def environment_of(turn: Turn, device: tables.Device, kind: str) -> dict[str, str]:
-    """Return the environment that the next result of a delegate on a device is expected to have."""
+def environment_of(turn: Turn, device: tables.Device, cell: tables.Cell) -> dict[str, str]:
+    """Return the environment that the next result of a cell on a device is expected to have."""
     known = turn.find_environment(device.environment_id)
     own = {} if known is None else known.fields
-    return own | device.delegate_environments.get(kind, {})
+    name = environment_name(device.delegate_environments, cell.delegate_kind, cell.delegate_options)
+    return own | device.delegate_environments.get(name, {})
 
 
 def record_environment(turn: Turn, fields: dict[str, str]) -> str:

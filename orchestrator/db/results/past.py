@@ -40,7 +40,7 @@ def past_results(session: Session, specs: Iterable[CellSpec], environments: Envi
     runnable = [spec for spec in specs if spec.obstacle is None]
     groups = {spec.siblings or spec.key: spec for spec in runnable}.values()
     measured = {
-        (spec.on(name).series, environments.id_of(name, spec.delegate_kind))
+        (spec.on(name).series, environments.id_of(name, spec.delegate_kind, spec.delegate_options))
         for spec in groups
         for name in spec.devices
     }
@@ -213,7 +213,7 @@ def store(
     """Keep a delivered result with the environment it was measured in."""
     cell = turn.cell(attempt.cell_id)
     device = turn.device(attempt.device_id)
-    expected = environment_of(turn, device, cell.delegate_kind)
+    expected = environment_of(turn, device, cell)
     # Of its own result alone: what the device is, its agent's probe says, which looks again.
     environment = record_environment(turn, message.environment or expected)
     measured = message.measurement

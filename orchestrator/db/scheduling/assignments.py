@@ -111,7 +111,7 @@ def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]
         if rule is not None and cell.refines is None:
             since[cell.cell_id] = rule
             series = past_results.ingredients(cell, assignment.device_id).series
-            expected = devices.environment_of(turn, device, cell.delegate_kind)
+            expected = devices.environment_of(turn, device, cell)
             prints[cell.cell_id] = fingerprint(series, environment_id(expected))
     known = past_results.known_by_fingerprint(turn, set(prints.values()))
     reused = set()

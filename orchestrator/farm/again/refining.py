@@ -136,7 +136,7 @@ def _require_ended(campaign: tables.Campaign, cells: Sequence[CellRecord]) -> No
 
 def _changed(cell: CellRecord, present: AgentHello) -> str | None:
     """Describe the changes since a cell was measured, whose device is present; None without any."""
-    now = Environments(present.devices).of(cell.device, cell.delegate_kind)
+    now = Environments(present.devices).of(cell.device, cell.delegate_kind, cell.delegate_options)
     names = sorted(n for n in now.keys() | cell.environment.keys() if now.get(n) != cell.environment.get(n))
     if not names:
         return None

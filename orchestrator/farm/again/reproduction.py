@@ -121,7 +121,7 @@ def _device(cell: CellRecord, devices: Sequence[Device]) -> Device | None:
     """Return the present device that hosts the delegate and is most like the recorded one."""
 
     def unlike(device: Device) -> tuple[bool, bool, int]:
-        here = device.environment_of(cell.delegate_kind)
+        here = device.environment_of(cell.delegate_kind, cell.delegate_options)
         found = environment_mismatches(cell.conditions, {n: v for n, v in here.items() if n in CONDITIONS})
         return device.device_id != cell.device, device.name != cell.device_name, len(list(found))
 
@@ -149,7 +149,7 @@ def _machine(cell: CellRecord, device: Device | None) -> Iterator[Mismatch]:
         if before != now:
             yield Mismatch("device", what, before, now)
     yield from environment_mismatches(
-        cell.environment, device.environment_of(cell.delegate_kind), BEFORE_A_RUN
+        cell.environment, device.environment_of(cell.delegate_kind, cell.delegate_options), BEFORE_A_RUN
     )
 
 

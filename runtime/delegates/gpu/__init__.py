@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from runtime.delegates.descriptor import INTERPRETER, DelegateDescriptor, HostDevice, OptionValue
-from runtime.delegates.gpu.settings.options import campaign_options
+from runtime.delegates.descriptor import INTERFACE, INTERPRETER, DelegateDescriptor, HostDevice, OptionValue
+from runtime.delegates.gpu.settings.options import INTERFACES, campaign_options, settled
 
 __all__ = ["DESCRIPTOR"]
 
@@ -20,17 +20,38 @@ def _environment() -> Mapping[str, str]:
     """Return the binding's version. The driver's fields belong to the device, whichever delegate runs
     there.
     """
+    return {"pyopencl": _version("pyopencl")}
+
+
+def _version(package: str) -> str:
     try:
-        return {"pyopencl": version("pyopencl")}
+        return version(package)
     except PackageNotFoundError:
-        return {"pyopencl": "not installed"}
+        return "not installed"
+
+
+def _interfaces(device: HostDevice) -> Mapping[str, Mapping[str, str]]:
+    """Return OpenCL first, then those whose adapters the probe found to be this device."""
+    found: dict[str, Mapping[str, str]] = {"opencl": {}} if device.api == "opencl" else {}
+    for interface in INTERFACES:
+        if (adapter := device.facts.get(f"{interface}_adapter")) is not None:
+            found[interface] = {
+                "webgpu_adapter": adapter,
+                "webgpu_driver": device.facts[f"{interface}_driver"],
+                "wgpu": _version("wgpu"),
+            }
+    return found
 
 
 def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
-    """Return the index that names the device: two devices of one host may share everything else.
+    """Return the interface of WebGPU and the adapter's name, or the index that names an OpenCL device: two of
+    one host may share everything else.
 
     A run that is measured has a cache of its own, so that what a check found comes with the device.
     """
+    interface = device.facts.get(INTERFACE, "opencl")
+    if interface != "opencl":
+        return {"backend": interface, "device": device.facts[f"{interface}_adapter"]}
     wrong = device.facts.get(_WRONG_OPERATORS_FACT, "")
     return {"device": int(device.facts["opencl_index"])} | ({"excluded_operators": wrong} if wrong else {})
 
@@ -38,9 +59,11 @@ def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
 DESCRIPTOR: Final = DelegateDescriptor(
     name="gpu",
     implementation="runtime.delegates.gpu.delegate:GpuDelegate",
-    apis=("opencl",),
+    apis=("opencl", "webgpu"),
     options=campaign_options(),
+    settled=settled,
     device_options=_device_options,
+    interfaces=_interfaces,
     environment=_environment,
     executes=(*INTERPRETER, "common/durable.py", "common/installation.py", "delegates/gpu"),
     packages=("pyopencl",),

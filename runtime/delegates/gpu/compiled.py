@@ -62,15 +62,11 @@ class CompiledGraph:
             if shares_one_kernel and options.persistent != "off"
             else plain(self.recording, shares_one_kernel=shares_one_kernel)
         )
-        self.waits = options.wait_type != "do_not_wait"
+        self.waits = options.waits
         # Asked once: such a question takes longer than to start a small model.
         self._background = self.recording if isinstance(self.recording, AsynchronousRecording) else None
-        if options.wait_type != "passive":
-            if self._background is None:
-                raise DelegateError(
-                    f"gpu delegate: wait_type {options.wait_type!r} needs the backend opencl; use passive"
-                )
-            self._background.waits_actively = options.wait_type != "do_not_wait"
+        if self._background is not None:
+            self._background.waits_actively = options.wait_type in ("active", "aggressive")
 
     @property
     def schedule(self) -> str:

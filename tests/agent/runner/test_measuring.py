@@ -69,7 +69,9 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     plan = THREE.model_copy(update=asked.get(delegate, {}))
     result = measured(agent, job(stored, delegate, device, plan=plan))
     listed = next(entry for entry in agent.hello.devices if entry.device_id == device)
-    assert result.environment == listed.environment_of(delegate), "otherwise no result would ever be reused"
+    assert result.environment == listed.environment_of(delegate, {}), (
+        "otherwise no result would ever be reused"
+    )
     found = result.measurement
     assert found.accuracy.verdict == "pass", found.accuracy
     assert found.accuracy.reference.startswith("LiteRT")
@@ -472,4 +474,4 @@ def test_agent_introduces_its_devices(tmp_path):
     for device in hello.devices:
         assert len(device.environment_id) == 12
         assert {"cpu", "kernel", "measuring"} <= set(device.environment)
-        assert all("runtime" in device.environment_of(kind) for kind in device.delegates)
+        assert all("runtime" in device.environment_of(kind, {}) for kind in device.delegates)

@@ -58,6 +58,8 @@ def test_an_opencl_device_says_how_long_its_first_kernel_took_and_which_narrow_n
     # What a check of its operators has found is left out of what is measured there.
     plain = GPU_DESCRIPTOR.device_options(device)
     assert plain == {"device": int(device.facts["opencl_index"])}
+    through = device.model_copy(update={"facts": {**device.facts, "interface": "x", "x_adapter": "a"}})
+    assert GPU_DESCRIPTOR.device_options(through) == {"backend": "x", "device": "a"}
     wrong = device.model_copy(update={"facts": {**device.facts, WRONG_OPERATORS_FACT: "ADD,Resampler"}})
     assert GPU_DESCRIPTOR.device_options(wrong) == {**plain, "excluded_operators": "ADD,Resampler"}
 
@@ -124,9 +126,9 @@ def test_a_foreign_delegate_is_offered_on_the_devices_that_its_descriptor_takes(
     report = probed(monkeypatch, CPU_DESCRIPTOR, foreign(environment=lambda: {"foreign": "1.2"}))
     (host,) = report.devices
     assert (host.delegates, report.missing) == (("cpu", "foreign"), ())
-    assert host.environment_of("foreign") == {**host.environment_of("cpu"), "foreign": "1.2"}
+    assert host.environment_of("foreign", {}) == {**host.environment_of("cpu", {}), "foreign": "1.2"}
     (alone,) = probed(monkeypatch, CPU_DESCRIPTOR).devices
-    assert host.environment_of("cpu") == alone.environment_of("cpu"), (
+    assert host.environment_of("cpu", {}) == alone.environment_of("cpu", {}), (
         "another delegate is none of its business"
     )
 

@@ -44,11 +44,29 @@ def test_a_device_that_moved_in_the_list_is_opened_where_it_is_now(start_agent, 
     device = device_for(agent, "gpu")
     result = agent.run(job(stored, "gpu", device.device_id, delegate_options={"threads": 1}))
     assert result.status is Status.DONE, result.reason
-    assert result.environment == device.environment_of("gpu"), "its share of the CPUs is no condition"
+    assert result.environment == device.environment_of("gpu", {}), "its share of the CPUs is no condition"
     conditions, versions = conditions_of(result.environment), versions_of(result.environment)
     assert {"processor", "kernel", "cpus", "governor", "cpu_quota", "opencl_device"} <= set(conditions)
     assert {"runtime", "litert", "numpy", "opencl_driver"} <= set(versions)
     assert not set(conditions) & set(versions)
+
+
+def test_an_interface_of_a_device_has_an_environment_of_its_own(start_agent, stored):
+    agent = start_agent()
+    device = device_for(agent, "gpu")
+    interfaces = device.interfaces_of("gpu")
+    if len(interfaces) < 2:
+        absent("no WebGPU adapter")
+    through = {"backend": interfaces[1]}
+    result = agent.run(job(stored, "gpu", device.device_id, delegate_options=through | {"tuning": "none"}))
+    assert result.status is Status.DONE, result.reason
+    assert result.environment == device.environment_of("gpu", through)
+    assert {"webgpu_adapter", "webgpu_driver", "wgpu"} <= result.environment.keys()
+    assert (result.facts["interface"], result.measurement.settings["backend"]) == (interfaces[1],) * 2
+    gone = job(
+        stored, "gpu", device.device_id, delegate_options={"backend": "d3d12"}, attempt_id="gone", epoch=2
+    )
+    assert agent.refusal(gone).reason.code is ReasonCode.NO_DEVICE
 
 
 def test_a_package_that_is_upgraded_under_a_running_agent_is_filed_under_its_new_version(
@@ -58,7 +76,7 @@ def test_a_package_that_is_upgraded_under_a_running_agent_is_filed_under_its_new
     packages.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(packages))
     agent = start_agent()
-    before = device_for(agent, "litert").environment_of("litert")
+    before = device_for(agent, "litert").environment_of("litert", {})
     metadata = packages / "numpy-99.9.dist-info/METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 99.9\n")

@@ -37,7 +37,12 @@ def foreign_kind(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
         return [point for point in known if name in (None, point.name)]
 
     monkeypatch.setattr(delegates, "entry_points", found)
-    for cached in (delegates.known_kinds, delegates.default_kinds, delegates.declared_options):
+    for cached in (
+        delegates.known_kinds,
+        delegates.default_kinds,
+        delegates.declared_options,
+        delegates._descriptor,
+    ):
         monkeypatch.setattr(delegates, cached.__name__, cached.__wrapped__)
 
 
@@ -108,3 +113,57 @@ def test_a_submission_without_delegates_takes_those_of_the_farm(monkeypatch):
     assert {"litert-gpu", "openvino", "foreign"} <= set(delegates.known_kinds())
     monkeypatch.setitem(sys.modules, "foreign_package", SimpleNamespace(DESCRIPTOR=FOREIGN))
     assert delegates.default_kinds() == ("cpu", "gpu", "litert"), "what others install adds no column"
+
+
+AXES = (
+    "{kind: gpu, precision: [fp32, fp16], quantized: [true, false], serialization: [on, off], "
+    "min_nodes_per_partition: [1, 2]}"
+)
+
+
+def test_every_list_is_an_axis_with_short_labels_and_litert_s_names_are_kept_as_our_own(tmp_path):
+    columns = {entry.name: entry.options for entry in load(tmp_path, AXES).delegates}
+    assert len(columns) == 16
+    assert columns["f-fp16-2-no-quantized-off"] == {
+        "precision": "fp16",
+        "enable_quantization": False,
+        "cache_dir": "",
+        "min_nodes_per_partition": 2,
+    }
+    spelled = "{kind: gpu, gpu_backend: gl, is_precision_loss_allowed: 1, inference_priority1: MIN_LATENCY}"
+    (entry,) = load(tmp_path, spelled).delegates
+    assert entry.options == {"backend": "opengl", "precision_loss_allowed": 1, "memory": "fast"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "{kind: gpu, precision: [fp32, fp16], precision_loss_allowed: false}",
+            "leave out one of the two; or leave the column out: `exclude: [{delegate: f-fp16}]`",
+        ),
+        (
+            "{kind: gpu, backend: vulkan, wait_type: active}",
+            "f: wait_type 'active' needs the backend opencl, not vulkan; use passive there",
+        ),
+        (
+            "{kind: gpu, wait_type: do_not_wait}",
+            "use passive, and `measure: {throughput: …}` for several runs",
+        ),
+        ("{kind: gpu, kept_plans: 2}", "the inputs of a measured run have one; leave it out, and give each"),
+        ("{kind: gpu, gpu_backend: cl, backend: vulkan}", "options 'backend' and 'gpu_backend' contradict"),
+        (f"{{kind: cpu, threads: {list(range(1, 10_001))}}}", "expected 1 to 32 items, found 10000"),
+        (
+            f"{{kind: gpu, threads: {list(range(1, 33))}, deadline_ms: {list(range(1, 33))}}}",
+            "threads (32) x deadline_ms (32) make 1024 columns; an entry makes at most 256: shorten a list",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_measured_are_one_mistake_of_the_entry(line, said, tmp_path):
+    (mistake,) = mistakes(tmp_path, line)
+    assert said in mistake
+
+
+def test_a_column_whose_options_exclude_each_other_may_be_left_out(tmp_path):
+    line = "{kind: gpu, backend: [opencl, vulkan], wait_type: [passive, active]}"
+    assert len(load(tmp_path, f"{line}\nexclude: [{{delegate: f-vulkan-active}}]").delegates) == 4

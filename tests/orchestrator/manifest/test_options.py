@@ -18,7 +18,7 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
         (entry,) = load(tmp_path, MINIMAL.replace("cpu: {kind: cpu}", line)).delegates
         return dict(entry.options)
 
-    farms_own = {"backend", "device", "cache_dir", "serialization_dir", "model_token"} | {
+    farms_own = {"device", "cache_dir", "serialization_dir", "model_token"} | {
         "context",
         "wait_type",
         "excluded_operators",
@@ -26,7 +26,7 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
         "kept_plans",
     }
     given = accepted(
-        "x: {kind: gpu, threads: 2, precision: fp32, precision_loss_allowed: true, "
+        "x: {kind: gpu, backend: vulkan, threads: 2, precision: fp32, precision_loss_allowed: true, "
         "require_narrow_products: false, "
         "weights: stored, rounding: xnnpack, tuning: none, choices: 0123456789ab=rows, persistent: off, "
         "device_class: auto, memory: least, passes_off: fuse_swish, "

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire.messages import MissingDelegate, ReasonCode
+from agent.wire.messages import MissingDelegate, Reason, ReasonCode
 from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DeviceSelector, ExcludeRule
@@ -49,6 +49,19 @@ def test_a_kind_that_only_unselected_devices_host_says_who_does():
     assert cell.obstacle.text == (
         "no device of the campaign's `devices: [{kind: gpu}]` hosts delegate kind 'cpu'; these do: host-cpu"
     )
+
+
+def test_an_interface_that_a_device_lacks_is_told_and_the_others_are_columns():
+    its = {name: {} for name in ("gpu", "gpu/opencl", "gpu/vulkan")}
+    devices = [POCL.model_copy(update={"delegate_environments": its}), GPU]
+    columns = {f"gpu-{one}": {"kind": "gpu", "backend": one} for one in ("vulkan", "metal")}
+    specs = expand(asked(("a",), {"gpu": {}, **columns}), model_files("a"), devices)
+    lacking = "pocl-0 is not reached through metal on its host, but by opencl, vulkan"
+    assert {(one.delegate, one.target): one.obstacle for one in specs if one.target == "pocl-0"} == {
+        ("gpu", "pocl-0"): None,
+        ("gpu-vulkan", "pocl-0"): None,
+        ("gpu-metal", "pocl-0"): Reason(code=ReasonCode.NO_DEVICE, text=lacking),
+    }
 
 
 def test_selectors_that_match_nothing_are_shown_with_the_devices_there_are():

@@ -79,7 +79,7 @@ def test_a_new_version_of_one_delegate_measures_its_cells_again_and_no_others(da
     for cell in cells(database):
         job = dispatch(database, cell.cell_id)
         with database.write() as session:
-            message = result(job, environment=before.environment_of(cell.delegate))
+            message = result(job, environment=before.environment_of(cell.delegate, {}))
             ingest.apply(session, message, datetime.now(UTC))
     decided = {plan.spec.delegate: (plan.action, plan.why) for plan in planned(database, campaign, [after])}
     assert decided["cpu"] == ("run", "runtime 1 → 2")
@@ -97,7 +97,7 @@ def test_the_next_cell_is_expected_in_the_environment_that_the_last_one_found(da
         ingest.apply(session, result(job, environment=found), datetime.now(UTC))
     with database.read() as session:
         (device,) = recorded_hello(session).hello.devices
-    assert device.environment_of("cpu") == found
+    assert device.environment_of("cpu", {}) == found
     (plan,) = planned(database, campaign, [device])
     assert plan.action == "reuse"
 

@@ -24,8 +24,8 @@ def open_backend(options: Options, folder: Path | None) -> Backend:
         DeviceError: no such device.
         DelegateError: the backend cannot be loaded, or the driver refuses.
     """
-    if options.backend == "webgpu":
-        return _webgpu().open(options.device, folder)
+    if options.backend != "opencl":
+        return _webgpu().open(options.backend, options.device, folder)
     return OpenClBackend.open(options.device, folder, options.threads, options.device_class, options.context)
 
 
@@ -34,8 +34,8 @@ def describe_device(options: Options) -> Capabilities:
 
     Raises `DeviceError` or `DelegateError`, as `open_backend`.
     """
-    if options.backend == "webgpu":
-        return _webgpu().described(options.device)
+    if options.backend != "opencl":
+        return _webgpu().described(options.backend, options.device)
     return classed(
         bounded(capabilities(choose_device(options.device)), options.threads), options.device_class
     )

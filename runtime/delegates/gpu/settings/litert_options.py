@@ -6,6 +6,7 @@ Each has its effect here, by one of our own options, or is refused with the reas
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runtime.delegates.descriptor import Option
 from runtime.errors import DelegateError
 
 _PREFERENCES = {"FAST_SINGLE_ANSWER": "none", "SUSTAINED_SPEED": "exhaustive", "BALANCED": "fast"}
@@ -16,6 +17,9 @@ _PRIORITIES = ("AUTO", "MAX_PRECISION", "MIN_LATENCY", "MIN_MEMORY_USAGE")
 """`TfLiteGpuInferencePriority`, in the order of its numbers."""
 
 _PRIORITY_NAMES = ("inference_priority1", "inference_priority2", "inference_priority3")
+
+_GPU_BACKENDS = {"cl": "opencl", "gl": "opengl"}
+"""`gpu_backend` of LiteRT's tools → the option `backend`."""
 
 _FLAGS = {"ENABLE_QUANT": 1, "CL_ONLY": 2, "GL_ONLY": 4, "ENABLE_SERIALIZATION": 8}
 """The bits of `TfLiteGpuExperimentalFlags`, as LiteRT's header has them."""
@@ -66,12 +70,32 @@ def _number(name: str, value: Any, names: tuple[str, ...]) -> int:
 
 
 def _loss(_: str, value: Any) -> dict[str, Any]:
-    return {} if str(value) == "-1" else {"precision_loss_allowed": value}
+    return (
+        {}
+        if str(value) == "-1"
+        else {"precision_loss_allowed": {"0": False, "1": True}.get(str(value), value)}
+    )
 
 
 def _preference(name: str, value: Any) -> dict[str, Any]:
     members = tuple(_PREFERENCES)
     return {"tuning": _PREFERENCES[members[_number(name, value, members)]]}
+
+
+def _backend(name: str, value: Any) -> dict[str, Any]:
+    if value not in _GPU_BACKENDS:
+        raise DelegateError(f"gpu delegate: option {name!r} must be cl or gl, got {value!r}")
+    return {"backend": _GPU_BACKENDS[value]}
+
+
+def _kept(name: str, value: Any) -> dict[str, Any]:
+    if value not in ("on", "off"):
+        raise DelegateError(f"gpu delegate: option {name!r} must be on or off, got {value!r}")
+    return {} if value == "on" else {"cache_dir": ""}
+
+
+def _quantized(_: str, value: Any) -> dict[str, Any]:
+    return {"enable_quantization": value}
 
 
 def _one_loop(name: str, value: Any) -> dict[str, Any]:
@@ -117,7 +141,9 @@ def _flagged(given: Mapping[str, Any]) -> dict[str, Any]:
         raise DelegateError(f"gpu delegate: option {name!r} must be a sum of {bits}; got {value!r}")
     flags = int(value)
     if flags & _FLAGS["GL_ONLY"]:
-        raise DelegateError(f"gpu delegate: option {name!r}: GL_ONLY (4) asks for OpenGL; this is OpenCL")
+        raise DelegateError(
+            f"gpu delegate: option {name!r}: GL_ONLY (4) asks for OpenGL; use backend 'opengl' for it"
+        )
     named = [key for key in ("serialization_dir", "model_token") if given.get(key) is not None]
     if flags & _FLAGS["ENABLE_SERIALIZATION"] and len(named) < 2:  # both of them
         raise DelegateError(
@@ -136,7 +162,36 @@ _TRANSLATIONS: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "allow_precision_loss": _loss,
     "inference_preference": _preference,
     "gpu_invoke_loop_times": _one_loop,
+    "gpu_backend": _backend,
+    "quantized": _quantized,
+    "serialization": _kept,
 }
+
+DECLARED: Mapping[str, Option] = {
+    "is_precision_loss_allowed": Option(
+        value_type=int, minimum=-1, maximum=1, help="`precision_loss_allowed`, as LiteRT's options have it."
+    ),
+    "allow_precision_loss": Option(value_type=bool, help="`precision_loss_allowed`, as on iOS."),
+    "inference_preference": Option(
+        value_type=str, help="LiteRT's FAST_SINGLE_ANSWER, SUSTAINED_SPEED or BALANCED, as `tuning`."
+    ),
+    **{
+        name: Option(value_type=str, help="LiteRT's MAX_PRECISION, MIN_LATENCY, MIN_MEMORY_USAGE or AUTO.")
+        for name in _PRIORITY_NAMES
+    },
+    "gpu_backend": Option(
+        value_type=str,
+        choices=tuple(_GPU_BACKENDS),
+        help="`backend`, as in LiteRT's tools: OpenCL or OpenGL.",
+    ),
+    "quantized": Option(value_type=bool, help="`enable_quantization`."),
+    "serialization": Option(
+        value_type=str,
+        choices=("on", "off"),
+        help="Whether later starts find kernels, packed weights and plans of the first one.",
+    ),
+}
+"""LiteRT's names and short ones that a campaign may use besides our own; a column is kept by our own."""
 
 NAMES = frozenset({*_TRANSLATIONS, *_PRIORITY_NAMES, "experimental_flags"})
 """All names that are LiteRT's alone. Others are the same here, such as `max_delegated_partitions`."""

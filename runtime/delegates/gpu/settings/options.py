@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from runtime.delegates.descriptor import Option, threads_option
 from runtime.delegates.gpu.settings.choices import parsed, written
-from runtime.delegates.gpu.settings.litert_options import NAMES, translated
+from runtime.delegates.gpu.settings.litert_options import DECLARED, NAMES, translated
 from runtime.errors import DelegateError
 
-BACKENDS = ("opencl", "webgpu")
+INTERFACES = ("opencl", "vulkan", "opengl", "metal", "d3d12")
+"""The interfaces through which a campaign may ask for a device; all but the first by WebGPU."""
+
+BACKENDS = (*INTERFACES, "webgpu")
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 _LOSSY = frozenset({"fp16", "bf16"})
 WEIGHTS = ("stored", "float32")
@@ -148,12 +151,12 @@ def _text(default: str | None, parse: Callable[[str, Any], str], purpose: str = 
 class Options:
     """Effective options: each with its default, its parser, and what a campaign file may give it.
 
-    A field without a help text is not for campaigns: `backend`, `device` and `cache_dir` are chosen by the
-    farm, and so is what a check found of the device; a context lives in one process, a run that is measured
-    is waited for, and its inputs have one shape.
+    A field without a help text is not for campaigns: `device` and `cache_dir` are chosen by the farm, and so
+    is what a check found of the device; a context lives in one process.
 
-    - `backend`: "opencl", or "webgpu" for WebGPU's adapters of Vulkan, Metal, Direct3D and OpenGL, which runs
-      the kernels of work-groups alone; operators without one stay on the CPU.
+    - `backend`: "opencl", or the interface of WebGPU's adapters: "vulkan", "opengl", "metal", "d3d12", or
+      "webgpu" for any of these. They run the kernels of work-groups alone; operators without one stay on the
+      CPU.
     - `device`: an index into the backend's list of devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
     - `device_class`: which kernels the device gets, for tests and plans: "cpu" those of few workers with wide
@@ -213,7 +216,16 @@ class Options:
       numbers that their integers stand for, rounded as the integers are, or with the integers (`precision`).
     """
 
-    backend: str = _choice("opencl", BACKENDS)
+    backend: str = _option(
+        "opencl",
+        _one_of(*BACKENDS),
+        Option(
+            value_type=str,
+            choices=INTERFACES,
+            help="The interface through which the device is reached; by default its first, OpenCL if it has "
+            "that.",
+        ),
+    )
     device: str | int | None = field(default=None, metadata={"parse": _device, "campaign": None})
     device_class: str = _choice(
         "auto",
@@ -262,7 +274,16 @@ class Options:
     passes_off: str = _text(
         "", _passes, "Passes over the graph that are not run, with commas between them, to see what they do."
     )
-    wait_type: str = _choice("passive", WAIT_TYPES)
+    wait_type: str = _option(
+        "passive",
+        _one_of(*WAIT_TYPES),
+        Option(
+            value_type=str,
+            choices=("passive", "active", "do_not_wait"),
+            default="passive",
+            help="How a run waits for the device: asleep, or asking it all the time, which takes a CPU.",
+        ),
+    )
     deadline_ms: int | None = _number(
         None,
         1,
@@ -282,7 +303,7 @@ class Options:
     cost_aware_partitioning: bool = _flag(
         True, "Whether operators stay on the CPU that would cost more in transfers than they save."
     )
-    kept_plans: int = _number(0, 0)
+    kept_plans: int = _number(0, 0, MOST_PARTITIONS, "Plans of other input shapes: a campaign takes 0 alone.")
     first_delegate_node_index: int = _number(
         0, 0, MOST_OPERATORS, "The first operator, counted as in the file, that may be delegated."
     )
@@ -309,6 +330,11 @@ class Options:
         return _names(self.excluded_operators)
 
     @property
+    def waits(self) -> bool:
+        """Whether a run is waited for where it is started."""
+        return self.wait_type != "do_not_wait"
+
+    @property
     def weighs_costs(self) -> bool:
         """Whether costs decide: not within a window, whose operators somebody has chosen, nor where one
         on the CPU is an error, whose text names those alone that cannot be delegated.
@@ -318,10 +344,32 @@ class Options:
 
 
 def campaign_options() -> dict[str, Option]:
-    """Return the options that a campaign may set, by name."""
+    """Return the options that a campaign may set, by name; LiteRT's names among them."""
     declared = {option.name: option.metadata["campaign"] for option in fields(Options)}
     allowed = {name: option for name, option in declared.items() if option is not None}
-    return {"threads": threads_option()} | allowed
+    return {"threads": threads_option()} | allowed | dict(DECLARED)
+
+
+def settled(given: Mapping[str, Any]) -> dict[str, Any] | str:
+    """Return the options of one column of a campaign under the delegate's own names, or why they cannot be
+    measured or do not go together.
+    """
+    try:
+        own = translated(given)
+        options = parse_options(own)
+    except DelegateError as error:
+        return str(error).removeprefix("gpu delegate: ")
+    if not options.waits:
+        return (
+            "wait_type 'do_not_wait' leaves the waiting to who reads the outputs, which a measured run does "
+            "at once; use passive, and `measure: {throughput: …}` for several runs in flight"
+        )
+    if options.kept_plans:
+        return (
+            "kept_plans keeps plans of other input shapes, and the inputs of a measured run have one; leave "
+            "it out, and give each shape as a model of its own (`inputs: {NAME: {shape: …}}`)"
+        )
+    return own
 
 
 def parse_options(given: Mapping[str, Any] | None) -> Options:
@@ -358,6 +406,11 @@ def parse_options(given: Mapping[str, Any] | None) -> Options:
         raise DelegateError(
             f"gpu delegate: the option 'context' is for the backend opencl, not {options.backend}"
         )
+    if options.wait_type != "passive" and options.backend != "opencl":
+        raise DelegateError(
+            f"gpu delegate: wait_type {options.wait_type!r} needs the backend opencl, not "
+            f"{options.backend}; use passive there"
+        )
     if options.cache_dir is not None and options.serialization_dir is not None:
         raise DelegateError(
             "gpu delegate: the options 'cache_dir' and 'serialization_dir' name one folder; give one of them"
@@ -366,7 +419,7 @@ def parse_options(given: Mapping[str, Any] | None) -> Options:
 
 
 def _with_deadline(options: Options) -> Options:
-    if options.wait_type == "do_not_wait":
+    if not options.waits:
         raise DelegateError(
             "gpu delegate: deadline_ms ends runs that are waited for, and wait_type do_not_wait waits for "
             "none; leave out one of the two"

@@ -61,7 +61,7 @@ def in_one_line(error: Exception) -> str:
 
 
 def list_adapters() -> list[Any]:
-    """Every adapter, in the order of `wgpu`; its position is the index by which it is chosen.
+    """Every adapter, in the order of `wgpu`.
 
     Raises:
         DeviceError: no adapter, or a driver that fails.
@@ -73,15 +73,25 @@ def list_adapters() -> list[Any]:
     return adapters
 
 
-def choose_adapter(wanted: str | int | None) -> Any:
-    """Return the adapter that `wanted` names: an index, or part of its name or its interface's, as "Vulkan".
+def interface_of(adapter: Any) -> str:
+    """Return the interface of an adapter as the option `backend` names it, such as "vulkan"."""
+    return str(adapter.info["backend_type"]).lower()
+
+
+def choose_adapter(interface: str, wanted: str | int | None) -> Any:
+    """Return the adapter of an interface, or of any for "webgpu", that `wanted` names: an index, its name, or
+    a part of its line.
 
     None chooses the first that is no CPU, or the first.
 
     Raises:
         DeviceError: no adapter, or none that fits (the text lists what there is).
     """
-    adapters = list_adapters()
+    listed = list_adapters()
+    adapters = [one for one in listed if interface in ("webgpu", interface_of(one))]
+    if not adapters:
+        there = "; ".join(one.summary for one in listed)
+        raise DeviceError(f"gpu delegate: no adapter is reached through {interface}; there are {there}")
     listing = "; ".join(f"{i}: {adapter.summary}" for i, adapter in enumerate(adapters))
     if wanted is None:
         return next((adapter for adapter in adapters if not _is_cpu(adapter)), adapters[0])
@@ -143,13 +153,13 @@ class OpenedAdapter:
     loss: Loss = field(default_factory=Loss)
 
 
-def open_adapter(wanted: str | int | None) -> OpenedAdapter:
+def open_adapter(interface: str, wanted: str | int | None) -> OpenedAdapter:
     """Choose, describe and open an adapter.
 
     Raises:
         DeviceError: as `choose_adapter`, or the driver refuses.
     """
-    adapter = choose_adapter(wanted)
+    adapter = choose_adapter(interface, wanted)
     found = described(adapter)
     has_timestamps = _TIMESTAMPS in adapter.features
     with mapped_errors(f"opening {found.name}"):

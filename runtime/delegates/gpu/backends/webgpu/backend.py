@@ -34,17 +34,17 @@ class WebGpuBackend:
     cache: Cache
 
     @classmethod
-    def open(cls, wanted: str | int | None, cache_folder: Path | None) -> WebGpuBackend:
+    def open(cls, interface: str, wanted: str | int | None, cache_folder: Path | None) -> WebGpuBackend:
         """Open an adapter as `adapter.open_adapter` does, and a cache in this folder.
 
         Raises `DeviceError` or `DelegateError`.
         """
-        return cls(open_adapter(wanted), open_cache(cache_folder))
+        return cls(open_adapter(interface, wanted), open_cache(cache_folder))
 
     @staticmethod
-    def described(wanted: str | int | None) -> Capabilities:
+    def described(interface: str, wanted: str | int | None) -> Capabilities:
         """Describe an adapter without opening it. Raises `DeviceError` if there is none."""
-        return described(choose_adapter(wanted))
+        return described(choose_adapter(interface, wanted))
 
     @property
     def capabilities(self) -> Capabilities:
