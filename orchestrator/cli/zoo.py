@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli import output
-from orchestrator.cli.verb import OK, Json
+from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.results.format import NOTHING
+from orchestrator.sources.published import PUBLISHED_NOTE, published_rows
 from orchestrator.sources.zoo import zoo_models_like
 
 
 def zoo(
     pattern: Annotated[str | None, typer.Argument(help="A part of a name, or a glob.")] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="LiteRT's published table beside this farm's newest results.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """List the models that come with the farm.
@@ -20,11 +27,17 @@ def zoo(
     Multiply-accumulates of one call, size of the restored file, licence and source. `zoo:NAME` is a model's
     source in a campaign file, and for farm submit.
 
+    With `--published`, the table of LiteRT's documents instead: the share of each model that its delegate
+    takes and the time on a Galaxy S24, beside the operators and the p50 of this farm's newest results.
+
     Examples:
       farm zoo
+      farm zoo --published
       farm zoo resnet
       farm zoo 'hf_*' --json
     """
+    if published:
+        return _published(pattern or "*", as_json)
     found = zoo_models_like(pattern)
     if as_json:
         told = ("name", "macs", "size_bytes", "sha256", "licence", "source")
@@ -35,4 +48,28 @@ def zoo(
         for one in found
     )
     output.table(("model", "MMACs", "MB", "licence", "source"), rows, right=("MMACs", "MB"))
+    return OK
+
+
+def _published(pattern: str, as_json: bool) -> int:
+    with open_farm() as farm:
+        cells = [
+            one for campaign in farm.reading.campaigns() for one in farm.reading.cells(campaign.campaign_id)
+        ]
+    rows = [one for one in published_rows(cells) if pattern in one.model or fnmatchcase(one.model, pattern)]
+    if as_json:
+        output.emit_json({"note": PUBLISHED_NOTE, "rows": [asdict(row) for row in rows]})
+        return OK
+    lines = (
+        (
+            row.model if index == 0 else "",
+            row.delegated if index == 0 else "",
+            f"{row.ms:,.1f}" if index == 0 else "",
+            *(("", NOTHING, "") if own is None else (own.column, own.p50, own.operators)),
+        )
+        for row in rows
+        for index, own in enumerate(row.own or (None,))
+    )
+    output.table(("model", "theirs", "ms", "ours", "p50", "operators"), lines, right=("ms", "p50"))
+    output.line(PUBLISHED_NOTE)
     return OK

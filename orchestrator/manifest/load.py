@@ -36,6 +36,7 @@ from orchestrator.manifest.places import Places
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problem, Problems, suggestion
 from orchestrator.manifest.schema import Accuracy, Defaults, Input, Manifest, Model, Readable
+from runtime.model.skeleton import fitting_skeletons
 
 _PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
 
@@ -141,7 +142,7 @@ class _Builder:
 
     def _models(self) -> Iterable[ModelEntry]:
         seen: dict[str, int] = {}
-        for index, model in enumerate(self._file.models):
+        for index, model in self._written_models():
             at = ("models", index)
             name, source = (self._places.path(*at, key)[-1].start_mark for key in ("id", "source"))
             if model.id in seen:
@@ -179,6 +180,27 @@ class _Builder:
                 input_sets=model.input_sets,
                 place=(source.line + 1, source.column + 1),
             )
+
+    def _written_models(self) -> Iterable[tuple[int, Model]]:
+        """Yield the models with their places in the file; of a pattern over the zoo, each that fits it."""
+        for index, model in enumerate(self._file.models):
+            scheme, _, pattern = model.source.partition(":")
+            if scheme != "zoo" or not set(pattern) & set("*?["):
+                yield index, model
+                continue
+            at = ("models", index)
+            if "*" not in model.id:
+                self._add(
+                    "the source names many models: write an id with a *, for the name of each", *at, "id"
+                )
+            if model.sha256 is not None:
+                self._add("a hash pins one file, and the source names many", *at, "sha256")
+            names = fitting_skeletons(pattern)
+            if not names:
+                self._add(f"no model of the zoo fits {pattern!r}; see: farm zoo", *at, "source")
+            for name in names:
+                update = {"id": model.id.replace("*", name), "source": f"zoo:{name}"}
+                yield index, model.model_copy(update=update)
 
     @property
     def _has_baseline(self) -> bool:

@@ -39,6 +39,8 @@ from orchestrator.site.notes import Notes
 from orchestrator.site.parts import Parts
 from orchestrator.site.publish import replaced_folder
 from orchestrator.site.series import series_of, shifts_of
+from orchestrator.sources.published import PUBLISHED_NOTE, published_rows
+from orchestrator.sources.zoo import has_zoo
 from runtime.common.profile import ModelProfile, written
 
 SITE_FORMAT = 2
@@ -96,6 +98,8 @@ class _Writer:
         page = index_page(archive, history, newest_first, causes, judged)
         self._page(links.INDEX, "index", page=page)
         self._page(links.METHOD, "method", page=method_page(self._newest_settings()))
+        rows = published_rows(archive.by_id.values()) if has_zoo() else []
+        self._page(links.PUBLISHED, "published", rows=rows, note=PUBLISHED_NOTE)
         self._page(links.FAILURES, "failures", page=failures_page(causes))
         self._page(links.TRENDS, "trends", page=trends_page(history, newest_first))
         slower = [one for one in newest_first if one.is_slower and one.state == "confirmed"]

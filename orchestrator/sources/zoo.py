@@ -37,6 +37,11 @@ def zoo_folder() -> Path:
     return folder
 
 
+def has_zoo() -> bool:
+    """Whether this installation has a zoo."""
+    return skeleton.zoo_folder() is not None
+
+
 @cache
 def zoo_models() -> dict[str, ZooModel]:
     """Every model of the zoo by its name."""

@@ -184,3 +184,9 @@ def zoo_folder() -> Path | None:
     checkout = Path(__file__).resolve().parents[2] / "examples" / "zoo"
     installed = Path(sys.prefix) / "share" / "delegate-farm" / "zoo"
     return next((folder for folder in (checkout, installed) if (folder / "index.json").is_file()), None)
+
+
+def fitting_skeletons(pattern: str) -> list[str]:
+    """Return the names of the zoo's models that fit a glob, sorted; none without a zoo."""
+    folder = zoo_folder()
+    return [] if folder is None else sorted(path.stem for path in folder.glob(f"{pattern}.skel"))

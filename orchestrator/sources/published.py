@@ -1,0 +1,85 @@
+"""LiteRT's published table of models on the GPU of a Galaxy S24, beside own results of the same files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.results import format as text
+from orchestrator.results.records import ComparedCell, void_reason
+from orchestrator.results.speedups import counted_times
+from orchestrator.sources.zoo import zoo_folder, zoo_models
+
+PUBLISHED_NOTE: Final = (
+    "The published times are of the GPU of a Galaxy S24, the others of the devices that they name: they show "
+    "what a model asks of a delegate, not which device is faster."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The newest result of a row's model in one column. `operators`: taken of all, where told."""
+
+    cell_id: str
+    column: str
+    operators: str
+    p50: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """One row: the share that LiteRT's delegate takes (`full`, `partial`) and its milliseconds, with ours.
+
+    `shipped`: the model is in the zoo that comes with the farm.
+    """
+
+    model: str
+    delegated: str
+    ms: float
+    shipped: bool
+    own: tuple[Own, ...] = ()
+
+
+def published_rows(cells: Iterable[ComparedCell] = ()) -> list[PublishedRow]:
+    """Return the table's rows by name, each with the newest of these cells that measured its file.
+
+    Raises `FarmError` where this installation has no zoo.
+    """
+    models = zoo_models()
+    newest: dict[str, dict[str, ComparedCell]] = {}
+    for cell in sorted(_measured(cells), key=_age):
+        newest.setdefault(cell.model_sha256, {})[f"{cell.delegate}@{cell.device}"] = cell
+    with (zoo_folder() / "published.csv").open(encoding="utf-8", newline="") as file:
+        return [
+            PublishedRow(
+                model=row["model"],
+                delegated=row["delegated"],
+                ms=float(row["ms"]),
+                shipped=(known := models.get(row["model"])) is not None,
+                own=tuple(_own(*one) for one in newest.get(known.sha256 if known else "", {}).items()),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def _measured(cells: Iterable[ComparedCell]) -> Iterator[ComparedCell]:
+    """Yield the cells with a p50 that counts."""
+    return (cell for cell in cells if void_reason(cell) is None and _p50(cell) is not None)
+
+
+def _p50(cell: ComparedCell) -> float | None:
+    """Return the p50 of a cell that counts, in ms; None for every other one."""
+    times = counted_times(cell)
+    return None if times is None else times.p50
+
+
+def _age(cell: ComparedCell) -> str:
+    return "" if cell.finished_at is None else cell.finished_at.isoformat()
+
+
+def _own(column: str, cell: ComparedCell) -> Own:
+    taken = None if cell.measurement is None else cell.measurement.delegation
+    operators = "" if taken is None else f"{taken.delegated_ops}/{taken.total_ops}"
+    return Own(cell.cell_id, column, operators, f"{text.milliseconds(_p50(cell))} ms")
