@@ -56,11 +56,13 @@ class Delegation(Wire):
 class TimedSlice(Wire):
     """One slice of a process: the round of its block, its invokes, the share of it that others took.
 
-    `kept`: whether it counts. One that was disturbed and repeated does not.
+    `kept`: whether it counts. One that was disturbed and repeated does not. `cpu_ns`: CPU time of all threads
+    of the process in it; None where the kernel tells none.
     """
 
     round: Count
     runs: Count
+    cpu_ns: Count | None = None
     taken: float = Field(default=0.0, ge=0)
     kept: bool = True
 
@@ -451,7 +453,7 @@ class Measurement(Wire):
     `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
     nothing by timing. `sustained`, `throughput` and `profile` are null unless asked for.
-    `advice` is null for a delegate that plans nothing.
+    `advice` is null for a delegate that plans nothing. `cpu_ms`: CPU time of an invoke.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
     what it is made of, in the order of measurement; empty in results from before they were kept.
     """
@@ -474,6 +476,7 @@ class Measurement(Wire):
     init: InitStages = InitStages()
     memory: MemoryStages = MemoryStages()
     installed: Installed = Installed()
+    cpu_ms: float | None = None
     device: DeviceTime = DeviceTime()
     sustained: Sustained | None = None
     throughput: Throughput | None = None

@@ -271,6 +271,21 @@ METRICS: tuple[Metric, ...] = (
         for tail in ("p90", "p99")
     ),
     SAMPLES,
+    Metric(
+        "cpu_ms",
+        "CPU time",
+        "ms",
+        "lower",
+        "latency",
+        "CPU time of all threads of the process for one invoke, with what the process does between invokes: "
+        "by the kernel's counters around each kept slice. Above p50 where several threads compute or one "
+        "waits in a loop, below it where the process sleeps while a device computes. The mean over the "
+        "processes of each one's median over its slices.",
+        read=measured("cpu_ms"),
+        text=text.milliseconds,
+        unit_in_heading=True,
+        void_if_wrong=True,
+    ),
     _device_time(
         "busy",
         "device busy",

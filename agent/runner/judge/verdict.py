@@ -14,7 +14,13 @@ from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResul
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, OutputsError, judged_outputs, unjudged
 from agent.runner.judge.blocks import time_units
 from agent.runner.judge.references import References
-from agent.runner.judge.stages import device_time, init_stages, memory_stages, no_device_time
+from agent.runner.judge.stages import (
+    cpu_time,
+    device_time,
+    init_stages,
+    memory_stages,
+    no_device_time,
+)
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
 from agent.wire.advice import Advice
@@ -82,7 +88,12 @@ def concluded(
     if isinstance(facts, _ModelFacts):
         why = plausibility.implausible(measurement.latency_ms.p50, facts.shortest_ms)
         if why is not None:
-            update = {"latency_ms": _no_latency(why), "init": InitStages(), "device": no_device_time(why)}
+            update = {
+                "latency_ms": _no_latency(why),
+                "init": InitStages(),
+                "device": no_device_time(why),
+                "cpu_ms": None,
+            }
             struck = measurement.model_copy(update=update)
             reason = Reason(code=ReasonCode.IMPLAUSIBLE, text=why)
             return RunnerResult(status=Status.FAILED, reason=reason, measurement=struck)
@@ -231,6 +242,7 @@ def _summed_up(
         init=init_stages(processes, reports[0].unseen),
         memory=memory_stages(timed, reports[-1].unseen),
         installed=installed(attempt.job.delegate_kind),
+        cpu_ms=cpu_time(timed),
         device=device_time(timed, reports[-1].unseen),
         advice=reports[0].advice,
     )

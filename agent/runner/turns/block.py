@@ -273,6 +273,7 @@ class _Block:
             TimedSlice(
                 round=number, runs=len(times.invoke_ns), taken=taken([self.rounds[number]], name),
                 kept=self.rounds[number] in kept,
+                cpu_ns=None if (ran_s := self._ran_s(number, name)) is None else int(ran_s * 1e9),
             )
             for number, times in part.times.items()
         )  # fmt: skip
@@ -296,6 +297,9 @@ class _Block:
                 ),
             }
         )
+
+    def _ran_s(self, number: int, name: str) -> float | None:
+        return self.rounds[number].slices[name].ran_s
 
     def _facts(self, part: _Part, window: Window) -> dict[str, str]:
         """Return the counters around the rounds, and how the process's first thread was scheduled."""

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from agent.runner.judge.stages import device_time, init_stages, memory_stages
-from agent.wire.measurement import ProcessSamples
+from agent.runner.judge.stages import cpu_time, device_time, init_stages, memory_stages
+from agent.wire.measurement import ProcessSamples, TimedSlice
 
 UNSEEN = {"tune": "nothing is timed", "upload": "no device", "device": "no device", "load": "not told"}
 
@@ -40,6 +40,17 @@ def test_memory_is_the_largest_of_a_timed_process_and_null_is_explained():
     found = memory_stages([process(1, 1, ready=5, steady=7), process(2, 1, ready=6, steady=3)], UNSEEN)
     assert (found.load, found.ready, found.steady, found.device) == (None, 6, 7, None)
     assert found.missing == {"load": "not told", "device": "no device"}
+
+
+def test_the_cpu_time_of_an_invoke_is_the_mean_of_the_processes_medians_over_kept_slices():
+    def sliced(*slices: tuple[int | None, int, bool]) -> ProcessSamples:
+        made = [TimedSlice(round=n, runs=runs, cpu_ns=ns, kept=k) for n, (ns, runs, k) in enumerate(slices)]
+        return process(1, 1).model_copy(update={"slices": tuple(made)})
+
+    steady = sliced((4_000_000, 2, True), (6_000_000, 2, True), (90_000_000, 2, False), (8_000_000, 2, True))
+    assert cpu_time([steady, sliced((5_000_000, 1, True))]) == 4.0
+    assert cpu_time([steady, sliced((None, 2, True))]) is None
+    assert cpu_time([process(1, 1)]) is None
 
 
 def test_the_time_of_the_device_is_the_mean_of_the_processes_medians_or_has_a_reason():
