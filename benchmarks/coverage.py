@@ -3,10 +3,10 @@
     .venv/bin/python -m benchmarks.coverage [--models GLOB ...] [--ways WAY ...] [--accept] [--keep]
 
 The table's 60 rows are the zoo of `../shared/models`. One process for each model and way, on random inputs.
-The ways are precisions; `narrow`, which compares weights as the files of variants store them with widened
-ones; and for the variants that are quantised whole, `simulated` and `int8`. Small models come first.
-`--accept` asks only which operators the delegate takes, which needs no compiler. Writes
-benchmarks/results/coverage.json and docs/coverage.md.
+The ways are precisions; the interfaces of WebGPU (`vulkan`, `opengl`), in fp32; `narrow`, which compares
+weights as the files of variants store them with widened ones; and for the variants that are quantised whole,
+`simulated` and `int8`. Small models come first. `--accept` asks only which operators the delegate takes,
+which needs no compiler. Writes benchmarks/results/coverage.json and docs/coverage.md.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.coverage_report import markdown, row_line
+from benchmarks.coverage_report import INTERFACES, markdown, row_line
 from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser, write_figures
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
@@ -42,7 +42,7 @@ SIMULATED: Final = "simulated"
 INTEGERS: Final = "int8"
 QUANTISED_VARIANT: Final = "static_int8"
 """The variant of the zoo that is quantised whole: computed with real numbers or with integers, two ways."""
-WAYS: Final = ("fp32", "fp16", "bf16", NARROW, SIMULATED, INTEGERS)
+WAYS: Final = ("fp32", "fp16", "bf16", NARROW, SIMULATED, INTEGERS, *INTERFACES)
 QUANTISED_DRAWS: Final = 3
 """Sets of random inputs of a quantised model: with one, an output that is always the same could not be told
 from a right one."""
@@ -133,7 +133,8 @@ def _one(name: str, way: str, *, run: bool) -> dict[str, Any]:
         return _narrow(data, run=run)
     draws = QUANTISED_DRAWS if way in (SIMULATED, INTEGERS) else 1
     rows = [row for seed in range(draws) for row in random_rows(data, seed)]
-    found, outputs, _ = _ours(data, {} if way == SIMULATED else {"precision": way}, rows, run=run)
+    name = "backend" if way in INTERFACES else "precision"
+    found, outputs, _ = _ours(data, {} if way == SIMULATED else {name: way}, rows, run=run)
     return found | (_judged(data, outputs, way, rows) if run else {})
 
 

@@ -8,6 +8,9 @@ _REASON_CHARACTERS = 90
 
 _LOSSY = ("fp16", "bf16")
 
+INTERFACES = ("vulkan", "opengl")
+"""The interfaces of WebGPU that the table has a part for."""
+
 _HEAD = """\
 # Coverage: LiteRT's published table on the `gpu` delegate
 
@@ -49,6 +52,16 @@ Three sets of random inputs each.
 """
 
 
+_INTERFACES_HEAD = """\
+
+## Interfaces
+
+The same networks through the interfaces of WebGPU (`backend: [vulkan, opengl]`), on Mesa's software adapters
+of the CPU, which run the kernels of work-groups alone. *Taken* asks which operators have such a kernel;
+*agrees* is there for the networks that were run.
+"""
+
+
 def markdown(report: Mapping[str, Any]) -> str:
     """Return the whole page."""
     rows: Mapping[str, Mapping[str, Any]] = report.get("rows", {})
@@ -70,7 +83,29 @@ def markdown(report: Mapping[str, Any]) -> str:
     ):
         if key in report:
             page += head + "".join(line(*item) for item in sorted(report[key].items()))
-    return page
+    return page + _interfaces(rows)
+
+
+def _interfaces(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    tried = [name for name in INTERFACES if any(name in row for row in rows.values())]
+    if not tried:
+        return ""
+    lines = [_INTERFACES_HEAD]
+    for name in tried:
+        found = [row[name] for row in rows.values() if name in row]
+        whole = sum(one.get("status") == "full" for one in found)
+        ran, agreed = (
+            sum("verdict" in one for one in found),
+            sum(one.get("verdict") == "pass" for one in found),
+        )
+        lines.append(f"- {name}: {whole} of {len(found)} taken whole; {ran} were run and {agreed} agree.")
+    head = " | ".join(f"{name}: taken | agrees" for name in tried)
+    lines += ["", f"| model | {head} | what stays on the CPU |", f"|---|{'---:|---|' * len(tried)}---|"]
+    for name, row in sorted(rows.items()):
+        ways = [row.get(one, {}) for one in tried]
+        cells = (name, *(part for way in ways for part in (_taken(way), _agrees(way))), _left(ways[0]))
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _count(precision: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
