@@ -90,16 +90,19 @@ def probe(
     timeout_s: float = PROBE_TIMEOUT_S,
     sandbox: SandboxSettings | None = None,
 ) -> ProbeReport:
-    """List the devices. A driver that crashes or hangs loses the OpenCL devices, never the CPU.
+    """List the devices. A driver of WebGPU's adapters that crashes or hangs loses these alone, one of OpenCL
+    its devices too, none the CPU.
 
     `sandbox`: None for what the environment says.
     Raises `ProbeError` where not even the CPU can be described.
     """
-    try:
-        return ask([*command, "--probe"], timeout_s, ProbeReport, sandbox)
-    except ProbeError as error:
-        reason = f"listing OpenCL devices failed: {error}"
-        return ask([*command, "--probe", "--without-opencl", reason], timeout_s, ProbeReport, sandbox)
+    without: tuple[str, ...] = ()
+    for option, lost in (("--without-webgpu", "WebGPU adapters"), ("--without-opencl", "OpenCL devices")):
+        try:
+            return ask([*command, "--probe", *without], timeout_s, ProbeReport, sandbox)
+        except ProbeError as error:
+            without = (option, f"listing {lost} failed: {error}")
+    return ask([*command, "--probe", *without], timeout_s, ProbeReport, sandbox)
 
 
 def ask(

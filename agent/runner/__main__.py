@@ -1,6 +1,6 @@
 """The runner's eleven modes, each a process of its own.
 
-python -m agent.runner --probe [--without-opencl WHY]  this host's devices as JSON on stdout
+python -m agent.runner --probe [--without-webgpu WHY | --without-opencl WHY]  this host's devices as JSON
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
 python -m agent.runner --explain MODEL KIND OPTIONS    the operators that a delegate would run, as JSON
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
@@ -34,8 +34,10 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["--probe"]:
             _write(import_module("agent.runner.probe.probe").probe())
+        case ["--probe", "--without-webgpu", why]:
+            _write(import_module("agent.runner.probe.probe").probe(without_webgpu=why))
         case ["--probe", "--without-opencl", why]:
-            _write(import_module("agent.runner.probe.probe").probe(without_opencl=why))
+            _write(import_module("agent.runner.probe.probe").probe(without_opencl=why, without_webgpu=why))
         case ["--check"]:
             _write(import_module("agent.runner.probe.operator_check").check(again=False))
         case ["--check", "--again"]:

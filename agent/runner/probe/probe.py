@@ -39,16 +39,14 @@ class Hosted:
     reason: str = ""
 
 
-def probe(*, without_opencl: str | None = None) -> ProbeReport:
+def probe(*, without_opencl: str | None = None, without_webgpu: str | None = None) -> ProbeReport:
     """Return everything this host offers, and a reason for each delegate kind that it does not.
 
-    `without_opencl`: why no OpenCL driver is to be loaded; None lists the OpenCL devices.
+    `without_opencl`, `without_webgpu`: why no driver of OpenCL or of WebGPU's adapters is to be loaded; None
+    lists them.
     """
     opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
-    if without_opencl is None:
-        opencl, no_webgpu = with_adapters(opencl)
-    else:
-        no_webgpu = [without_opencl]
+    opencl, no_webgpu = with_adapters(opencl) if without_webgpu is None else (opencl, [without_webgpu])
     devices = (host_cpu(), *opencl)
     hosted = [hosted_by(name, devices, no_opencl) for name in delegate_names()]
     missing = [MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason]

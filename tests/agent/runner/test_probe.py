@@ -43,6 +43,12 @@ def probe_with(**environment: str) -> ProbeReport:
     return ProbeReport.model_validate_json(answer.stdout)
 
 
+NO_ADAPTERS = dict.fromkeys(
+    ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "__EGL_VENDOR_LIBRARY_FILENAMES"), "/nonexistent"
+)
+"""Drivers of Vulkan and OpenGL that are not there, so that WebGPU finds no adapter."""
+
+
 def test_every_device_tells_processors_of_one_name_apart():
     for device in probe_with().devices:
         assert device.environment["processor"] == processor().model
@@ -82,17 +88,18 @@ def test_what_a_check_finds_is_kept_and_is_a_fact_of_the_device(tmp_path):
 
 
 def test_host_without_opencl_says_what_to_install(tmp_path):
-    report = probe_with(OCL_ICD_VENDORS=str(tmp_path))
+    report = probe_with(OCL_ICD_VENDORS=str(tmp_path), **NO_ADAPTERS)
     assert [device.device_id for device in report.devices] == ["host-cpu"]
-    (missing,) = report.missing
-    assert missing.kind == "gpu"
+    missing, adapters = report.missing
+    assert (missing.kind, adapters.kind) == ("gpu", "webgpu")
+    assert "WebGPU finds no adapter: install a driver of Vulkan" in adapters.reason
     assert "pocl-opencl-icd" in missing.reason
 
 
 def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason():
-    report = probe_with(POCL_EXTRA_BUILD_FLAGS="-mcpu-of-the-future")
+    report = probe_with(POCL_EXTRA_BUILD_FLAGS="-mcpu-of-the-future", **NO_ADAPTERS)
     assert [device.device_id for device in report.devices] == ["host-cpu"]
-    (missing,) = report.missing
+    missing, _ = report.missing
     assert missing.kind == "gpu"
     assert "cannot compile for it; install a newer driver" in missing.reason
     assert missing.reason.endswith("(Invalid build option: -mcpu-of-the-future)")
@@ -119,7 +126,9 @@ def probed(monkeypatch, *descriptors: DelegateDescriptor) -> ProbeReport:
     known = {descriptor.name: descriptor for descriptor in descriptors}
     monkeypatch.setattr(runner_probe, "delegate_names", lambda: tuple(sorted(known)))
     monkeypatch.setattr(runner_probe, "delegate_descriptor", known.__getitem__)
-    return runner_probe.probe(without_opencl="no driver is loaded in this test")
+    why = "no driver is loaded in this test"
+    found = runner_probe.probe(without_opencl=why, without_webgpu=why)
+    return found.model_copy(update={"missing": tuple(one for one in found.missing if one.kind in known)})
 
 
 def test_a_foreign_delegate_is_offered_on_the_devices_that_its_descriptor_takes(monkeypatch):
@@ -164,7 +173,7 @@ def test_a_platform_that_lists_no_device_is_told_from_one_that_is_not_there(monk
     """PoCL lists none where it can make no folder for its kernels, such as for a service without a home."""
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
-    (gpu,) = probe_with(HOME="/dev/null").missing
+    gpu, _ = probe_with(HOME="/dev/null", **NO_ADAPTERS).missing
     assert "is installed but lists no device; PoCL does so" in gpu.reason
     assert "(/dev/null)" in gpu.reason
 
@@ -196,6 +205,14 @@ def test_driver_that_crashes_costs_its_devices_but_not_the_cpu():
     report = probe([sys.executable, "-c", CRASHES])
     assert [device.device_id for device in report.devices] == ["host-cpu"]
     assert "SIGSEGV" in report.missing[-1].reason
+
+
+def test_a_driver_of_adapters_that_crashes_costs_these_alone():
+    crashes = CRASHES.replace('"--without-opencl" not in sys.argv', "sys.argv[1:] == ['--probe']")
+    report = probe([sys.executable, "-c", crashes])
+    assert [device.api for device in report.devices] == ["host", "opencl"]
+    assert report.devices[1].interfaces_of("gpu") == ("opencl",)
+    assert (report.missing[-1].kind, "SIGSEGV" in report.missing[-1].reason) == ("webgpu", True)
 
 
 def test_driver_that_hangs_costs_its_devices_but_not_the_cpu():
