@@ -60,6 +60,7 @@ VERBS = (
     Verb("lock", "Run a command on this machine while no attempt runs beside it."),
     Verb("doctor", "Check every part of the farm."),
     Verb("serve", "Schedule for a lab: send cells to agents, receive results."),
+    Verb("tune", "Find the best delegate and options for a model."),
     Verb("zoo", "List the models that come with the farm."),
     Verb("version", "Print the versions of the farm and of what it measures with."),
 )

@@ -64,6 +64,7 @@ ELSEWHERE = {
     "python -m benchmarks.*": "measures or judges for hours",
     "python -m orchestrator.results.metrics_table *": "tests/orchestrator/results/test_metrics.py",
     "farm show iris gpu --profile text": "tests/orchestrator/cli/test_submit.py",
+    "farm tune *": "tests/orchestrator/cli/test_tune.py",
     "farm model eval *": "tests/runtime/tools/test_model_eval.py",
     "python -m runtime.evaluation *_run_eval *": "tests/runtime/evaluation/test_run_eval.py",
     "python -m runtime.evaluation benchmark_model_performance_options *": (
