@@ -91,6 +91,12 @@ class _Scored(_Judged):
 
 
 @dataclass(frozen=True, slots=True)
+class _Delegated:
+    delegated_ops: int
+    total_ops: int
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedFigures:
     """The part of a `Measurement` that is compared, and what decides whether it counts."""
 
@@ -101,6 +107,7 @@ class ComparedFigures:
     quality: ComparedQuality | None = None
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
+    delegation: _Delegated | None = None
 
 
 _FIGURES: Final = TypeAdapter(ComparedFigures)
