@@ -17,7 +17,13 @@ import yaml
 from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import Campaign, DelegateEntry, ModelEntry, Written, scheme_of
-from orchestrator.manifest.delegates import declared_options, default_kinds, known_kinds, read_options
+from orchestrator.manifest.delegates import (
+    declared_options,
+    default_kinds,
+    known_kinds,
+    read_options,
+    settled,
+)
 from orchestrator.manifest.plans import LEVELS, soft_limit_s
 from orchestrator.manifest.problems import suggestion
 from orchestrator.manifest.schema import DEFAULT_REUSE, LARGEST_INT32, MOST_DIMENSIONS, NAME_PATTERN
@@ -113,7 +119,10 @@ def _delegates(wanted: Wanted) -> Iterable[DelegateEntry]:
     for kind in kinds:
         options = read_options(kind, wanted.options)
         taken.update(options)
-        yield DelegateEntry(kind, kind, options)
+        own = settled(kind, options)
+        if isinstance(own, str):
+            raise UsageError(f"{kind}: {own}")
+        yield DelegateEntry(kind, kind, own)
     for name in wanted.options:
         if name not in taken:
             known = (known for kind in kinds for known in declared_options(kind))
