@@ -21,12 +21,14 @@ _WIDTH = 1000
 _LEAST = 1.1
 """The least factor across it, so that differences of a per cent look small."""
 
-_ORDER: tuple[Verdict, ...] = ("slower", "broken", "faster", "mended", "void", "open", "same", "missing")
+_ORDER: tuple[Verdict, ...] = (
+    "slower", "broken", "faster", "repaired", "void", "open", "same", "added", "removed", "missing",
+)  # fmt: skip
 _SIGNS: dict[Verdict, str] = {
-    "slower": "▼", "broken": "✗", "faster": "▲", "mended": "✓", "void": "!", "open": "·", "same": "=",
-    "missing": "-",
+    "slower": "▼", "broken": "✗", "faster": "▲", "repaired": "✓", "void": "!", "open": "·", "same": "=",
+    "added": "+", "removed": "-", "missing": "-",
 }  # fmt: skip
-_TONES: dict[Verdict, str] = {"slower": "slower", "broken": "bad", "faster": "faster", "mended": "faster"}
+_TONES: dict[Verdict, str] = {"slower": "slower", "broken": "bad", "faster": "faster", "repaired": "faster"}
 
 
 def compare_page(archive: Archive, before: CampaignRecord, after: CampaignRecord) -> dict[str, Any]:
