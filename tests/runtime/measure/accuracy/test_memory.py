@@ -57,7 +57,8 @@ def pictures(folder: Path, count: int) -> Path:
 def packed(folder: Path, count: int) -> Path:
     """Make a tar with so many pictures of four classes."""
     made = folder / f"{count}.tar"
-    with tarfile.open(made, "w") as tar:
+    # Else a picture of which the folder has another name would be a link in the tar.
+    with tarfile.open(made, "w", dereference=True) as tar:
         tar.add(pictures(folder, count), ".")
     return made
 
