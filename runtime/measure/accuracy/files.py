@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import DataError
+from runtime.measure.accuracy.zips import FIELDS, names_of_zip, read_member
 
 SUFFIXES: Final = (".jpg", ".jpeg", ".png")
 
@@ -80,16 +81,18 @@ class Files:
     def __init__(self, path: Path) -> None:
         """Raise `OSError`, and `DataError` for an archive of another kind."""
         self.path = path
-        self._zip: zipfile.ZipFile | None = None
-        self._spans: array[int] | None = None
-        """Offset and size of a tar's members by their places; a `TarInfo` of each is a kilobyte."""
+        self._spans = array("Q")
+        """Offset and size of a tar's members by their places, or what `read_member` takes of a zip's; empty
+        for a folder. A `TarInfo` of each is a kilobyte."""
+        self._is_zip = path.is_file() and zipfile.is_zipfile(path)
         if path.is_dir():
             self.names = Names.sorted(_of_folder(path, ""))
-        elif zipfile.is_zipfile(path):
-            self._zip = zipfile.ZipFile(path)
-            self.names = Names.sorted(name for name in self._zip.namelist() if not name.endswith("/"))
+        elif self._is_zip:
+            try:
+                self.names = Names.sorted(names_of_zip(path, self._spans))
+            except zipfile.BadZipFile as error:
+                raise DataError(f"{path}: a damaged .zip: {error}") from error
         else:
-            self._spans = array("Q")
             try:
                 self.names = Names.sorted(_of_tar(path, self._spans))
             except tarfile.TarError as error:
@@ -119,27 +122,27 @@ class Files:
             start, size = self._span(name)
             if size > MOST_BYTES:
                 raise DataError(f"{self.where(name)}: {size} bytes; at most {MOST_BYTES}")
-            if self._zip is not None:
-                return self._zip.read(name)
-            with (self.path if self._spans is not None else self.path / name).open("rb") as file:
+            if self._is_zip:
+                return read_member(self.path, self._fields(name, FIELDS))
+            with (self.path if self._spans else self.path / name).open("rb") as file:
                 file.seek(start)
                 return file.read(size)
-        except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
+        except (OSError, zipfile.BadZipFile, zlib.error) as error:
             raise DataError(f"{self.where(name)}: cannot be read: {error}") from error
 
     def _span(self, name: str) -> tuple[int, int]:
         """Return where a file begins in that which is opened, and its bytes."""
-        if self._zip is not None:
-            return 0, self._zip.getinfo(name).file_size
-        if self._spans is None:
+        if self._is_zip:
+            return 0, self._fields(name, FIELDS)[3]
+        if not self._spans:
             return 0, (self.path / name).stat().st_size
-        place = 2 * int(self.names.places[bisect_left(self.names, name)])
-        return self._spans[place], self._spans[place + 1]
+        start, size = self._fields(name, 2)
+        return start, size
 
-    def close(self) -> None:
-        """Close the archive."""
-        if self._zip is not None:
-            self._zip.close()
+    def _fields(self, name: str, count: int) -> array[int]:
+        """Return the numbers that are held of a member of an archive."""
+        place = count * int(self.names.places[bisect_left(self.names, name)])
+        return self._spans[place : place + count]
 
 
 def _of_folder(folder: Path, inner: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,15 @@ def pictures(folder: Path, count: int) -> Path:
     return made
 
 
+def zipped(folder: Path, count: int) -> Path:
+    """Make a zip with so many pictures of four classes."""
+    with zipfile.ZipFile(folder / f"{count}.zip", "w") as made:
+        for number in range(count):
+            made.writestr(f"{number:06}.png", grey_picture(GREY[number % 4]))
+        made.writestr("ground_truth.txt", "".join(f"{number % 4}\n" for number in range(count)))
+    return folder / f"{count}.zip"
+
+
 def packed(folder: Path, count: int) -> Path:
     """Make a tar with so many pictures of four classes."""
     made = folder / f"{count}.tar"
@@ -72,7 +82,7 @@ def arrays(folder: Path, count: int) -> Path:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("made", [pictures, packed, arrays])
+@pytest.mark.parametrize("made", [pictures, packed, zipped, arrays])
 def test_it_is_flat_from_a_thousand_to_fifty_thousand_samples(tmp_path, made):
     (tmp_path / "m.tflite").write_bytes(classifier())
     few, many = (passed(tmp_path, made(tmp_path, count)) for count in (FEW, MANY))

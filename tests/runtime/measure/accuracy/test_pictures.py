@@ -41,7 +41,44 @@ def test_a_folder_a_tar_and_a_zip_have_the_same_files(tmp_path):
         files = Files(path)
         assert list(files.pictures) == ["b.png", "deep/a.JPG"]
         assert [files.read(name) for name in files.names] == [name.encode() for name in files.names]
-        files.close()
+
+
+def zipped(path, compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as made:
+        for name in ("b.png", "a.png"):
+            made.writestr(name, name.encode() * 100)
+    return path
+
+
+def test_a_zip_may_be_packed_have_a_comment_and_something_in_front_and_need_64_bits(tmp_path, monkeypatch):
+    path = zipped(tmp_path / "p.zip")
+    with zipfile.ZipFile(path, "a") as made:
+        made.comment = b"PK" * 40
+    path.write_bytes(b"in front" + path.read_bytes())
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+    for one in (path, zipped(tmp_path / "wide.zip"), zipped(tmp_path / "stored.zip", zipfile.ZIP_STORED)):
+        files = Files(one)
+        assert [files.read(name) for name in files.names] == [b"a.png" * 100, b"b.png" * 100]
+    assert b"PK\6\6" in one.read_bytes()
+
+
+def test_a_damaged_zip_is_an_error_with_its_name(tmp_path):
+    path = zipped(tmp_path / "p.zip", zipfile.ZIP_STORED)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"a.png" * 100, b"A.png" * 100))
+    with pytest.raises(DataError, match=r"p\.zip: a\.png: cannot be read: its bytes are not those"):
+        Files(path).read("a.png")
+    path.write_bytes(whole.replace(b"PK\1\2", b"PK\1\3"))
+    with pytest.raises(DataError, match=r"p\.zip: a damaged \.zip: its directory is damaged"):
+        Files(path)
+    bits = whole.index(b"PK\1\2") + 8
+    path.write_bytes(whole[:bits] + b"\1" + whole[bits + 1 :])
+    with pytest.raises(DataError, match=r"b\.png: cannot be read: it is encrypted"):
+        Files(path).read("b.png")
+    zipped(path, zipfile.ZIP_BZIP2)
+    with pytest.raises(DataError, match=r"packed by method 12; stored and deflated members are read"):
+        Files(path).read("b.png")
 
 
 def test_a_compressed_tar_says_what_to_do(tmp_path):
