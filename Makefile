@@ -5,7 +5,7 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-kernels check-gpu-static test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
+.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-kernels check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
 	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
 	@echo "make check-gpu-static every kernel for GPUs, compiled for NVIDIA and AMD without one (2 minutes); writes benchmarks/results/gpu_static.md"
+	@echo "make first-contact    what a machine with a GPU can do, in 10 minutes; writes benchmarks/results/first_contact.md"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
 	@echo "make test-faults      41 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
@@ -77,6 +78,10 @@ test-kernels:
 check-gpu-static:
 	@bash .ci/setup test
 	$(BIN)/python -m benchmarks.gpu_static --out benchmarks/results/gpu_static.json
+
+first-contact:
+	@bash .ci/setup test
+	$(BIN)/python -m benchmarks.first_contact
 
 test-conformance:
 	@bash .ci/setup test

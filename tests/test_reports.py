@@ -21,6 +21,7 @@ WRITERS = {
     "cpu_runtime": "benchmarks/cpu_runtime.py",
     "dishonesty": "tests/agent/runner/test_honesty.py",
     "faults": "tests/faults/conftest.py",
+    "first_contact": "benchmarks/first_contact.py",
     "gpu_static": "benchmarks/gpu_static.py",
     "judge_power": "benchmarks/judge_power.py",
     "kernel_checks": "tests/runtime/kernel_checker.py",

@@ -1,0 +1,94 @@
+"""The first contact with a GPU: a step may fail, and each expectation stands beside its figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks import first_contact
+from benchmarks.first_contact import Contact, Prediction, fma_shares, page, predictions
+from benchmarks.gpu_static import RESULT
+from benchmarks.output import FailedError
+
+HOST = {
+    "device": "GPU", "platform": "P", "driver": "1", "is_gpu": True, "target": "sm_86",
+    "peaks": {"gflops": 1000.0, "gigabytes": 100.0},
+    "us": {"enqueue of a launch": 8.0, "a launch in a queue": 11.0},
+}  # fmt: skip
+MODEL = "torchvision_resnet18"
+
+
+def answering(answers: dict[str, Any]) -> Callable[..., dict[str, Any]]:
+    """Return a process that answers by its step, or fails."""
+
+    def run(module: str, step: str, *rest: str, limit_s: float) -> dict[str, Any]:
+        assert module == "first_contact_steps"
+        assert 0 < limit_s <= 600
+        found = answers.get(step)
+        if found is None:
+            raise FailedError(f"no end within {limit_s:g} s")
+        return found | {"asked": rest, "backend": rest[-1] if rest else ""}
+
+    return run
+
+
+def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_contact, "in_a_process", answering({"drivers": {"libraries": {}}}))
+    contact = Contact(2, 10)
+    contact.run(("drivers", "host", "gemm"), (MODEL,))
+    ended = {step.name: (step.status, step.why) for step in contact.steps}
+    assert ended == {
+        "drivers": ("done", ""),
+        "host": ("failed", "no end within 60 s"),
+        "gemm": ("failed", "the peak of the device, by which its size is chosen, is not known"),
+        f"{MODEL}, opencl": ("failed", "no end within 60 s"),
+        f"{MODEL}, webgpu": ("failed", "no end within 60 s"),
+    }
+
+
+def test_what_has_no_time_left_is_skipped_and_says_so() -> None:
+    contact = Contact(None, 0)
+    contact.run(("drivers",), (MODEL,))
+    assert {(step.status, step.why) for step in contact.steps} == {("skipped", "the time was over")}
+
+
+def test_every_expectation_stands_beside_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = json.loads(RESULT.read_text(encoding="utf-8"))[0]["family"]
+    share = fma_shares(json.loads(RESULT.read_text(encoding="utf-8")), "sm_86")[family]
+    tile = {"tile": "m64n64", "precision": "fp32", "function": family, "gflops": 400.0}
+    row = {"name": "f32_copy", "us": 30.0, "flops": 0, "bytes": 1_000_000}
+    model = {
+        "model": MODEL,
+        "first_s": 1.0,
+        "run_us": 50.0,
+        "error": 0.0,
+        "rows": [row] * 3,
+    }
+    answers = {"host": HOST, "gemm": {"side": 512, "tiles": [tile]}, "model": model}
+    monkeypatch.setattr(first_contact, "in_a_process", answering(answers))
+    contact = Contact(0, 10)
+    contact.run(("host", "gemm"), (MODEL,))
+    told = list(predictions(contact))
+    assert told == [
+        Prediction("host, an enqueue", "us", first_contact.ENQUEUE_US, 8.0),
+        Prediction("device, a launch in a queue", "us", first_contact.GAP_US, 11.0),
+        Prediction("product, m64n64, fp32", "GFLOP/s", round(1000 * share, 1), 400.0),
+        Prediction(f"{MODEL}, 3 kernels", "us", 30, 90.0),
+        Prediction(f"{MODEL}, a run", "us", 37, 50.0),
+    ]
+    lines = page(contact, told)
+    assert "Device: GPU (P, driver 1), a GPU." in lines
+    assert f"| {MODEL}, a run | us | 37 | 50.0 | 1.35 |" in lines
+    assert contact.figures("gemm")["asked"] == ("--device", "0", "--gflops", "1000.0")
+
+
+def test_the_nearest_target_that_was_compiled_is_taken() -> None:
+    def shares(**by: float) -> dict[str, Any]:
+        return {"family": "f", "targets": {name: {"fma_share": share} for name, share in by.items()}}
+
+    rows = [shares(sm_75=0.1, sm_80=0.2, sm_90=0.3, gfx90a=0.4, gfx1100=0.5)]
+    found = [fma_shares(rows, one)["f"] for one in ("sm_89", "sm_100", "gfx1100", "")]
+    assert found == [0.2, 0.3, 0.5, 0.3]
