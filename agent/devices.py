@@ -32,8 +32,15 @@ RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
 """`-P`: a file called `numpy.py` in the user's folder must not become part of a measurement."""
 
 PROBE_TIMEOUT_S = 20.0
-"""Seconds that one listing may take. Loading OpenCL drivers and compiling a first kernel on each device takes
-seconds; a driver that hangs delays the agent's start by this long."""
+"""Seconds that one listing may take on a host with at most one GPU. Loading OpenCL drivers and compiling a
+first kernel takes seconds; a driver that hangs delays the agent's start by this long."""
+
+FURTHER_GPU_S = 10.0
+"""Seconds for each further GPU. Without NVIDIA's persistence mode a GPU takes some seconds until its first
+context is there; less would lose all GPUs of a host of eight, more lets a driver that hangs delay a start."""
+
+_GPU_NODES = ("nvidia[0-9]*", "dri/renderD*")
+"""Nodes in /dev of which each GPU has one; NVIDIA's may have one of each kind."""
 
 
 CHECK_TIMEOUT_S = 3600.0
@@ -87,15 +94,16 @@ def check(*, again: bool = False, timeout_s: float = CHECK_TIMEOUT_S) -> CheckRe
 
 def probe(
     command: Sequence[str] = RUNNER_COMMAND,
-    timeout_s: float = PROBE_TIMEOUT_S,
+    timeout_s: float | None = None,
     sandbox: SandboxSettings | None = None,
 ) -> ProbeReport:
     """List the devices. A driver of WebGPU's adapters that crashes or hangs loses these alone, one of OpenCL
     its devices too, none the CPU.
 
-    `sandbox`: None for what the environment says.
+    `sandbox`: None for what the environment says. `timeout_s`: None for what the host's GPUs need.
     Raises `ProbeError` where not even the CPU can be described.
     """
+    timeout_s = probe_limit_s() if timeout_s is None else timeout_s
     without: tuple[str, ...] = ()
     for option, lost in (("--without-webgpu", "WebGPU adapters"), ("--without-opencl", "OpenCL devices")):
         try:
@@ -103,6 +111,12 @@ def probe(
         except ProbeError as error:
             without = (option, f"listing {lost} failed: {error}")
     return ask([*command, "--probe", *without], timeout_s, ProbeReport, sandbox)
+
+
+def probe_limit_s(nodes: Path = Path("/dev")) -> float:
+    """Return the seconds that a listing may take by the GPUs that the kernel knows."""
+    gpus = max(len(list(nodes.glob(pattern))) for pattern in _GPU_NODES)
+    return PROBE_TIMEOUT_S + FURTHER_GPU_S * max(0, gpus - 1)
 
 
 def ask(

@@ -195,7 +195,7 @@ def _number(target: str) -> int:
 def _kernel_us(row: Figures, peaks: Figures, shares: Mapping[str, float]) -> float:
     """Return the time of a kernel at the roofline, whose roof of arithmetic the inner loop's share lowers."""
     arithmetic = row["flops"] / (1e3 * peaks["gflops"] * (shares.get(row["name"]) or 1.0))
-    return max(arithmetic, row["bytes"] / (1e3 * peaks["gigabytes"]))
+    return float(max(arithmetic, row["bytes"] / (1e3 * peaks["gigabytes"])))
 
 
 def page(contact: Contact, told: Sequence[Prediction]) -> list[str]:

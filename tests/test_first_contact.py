@@ -27,7 +27,7 @@ def answering(answers: dict[str, Any]) -> Callable[..., dict[str, Any]]:
     def run(module: str, step: str, *rest: str, limit_s: float) -> dict[str, Any]:
         assert module == "first_contact_steps"
         assert 0 < limit_s <= 600
-        found = answers.get(step)
+        found: dict[str, Any] | None = answers.get(step)
         if found is None:
             raise FailedError(f"no end within {limit_s:g} s")
         return found | {"asked": rest, "backend": rest[-1] if rest else ""}

@@ -23,6 +23,7 @@ _CACHES = {
     "XDG_CACHE_HOME": "xdg",
     "POCL_CACHE_DIR": "pocl",
     "CUDA_CACHE_PATH": "cuda",
+    "AMD_COMGR_CACHE_DIR": "comgr",
     "NEO_CACHE_DIR": "neo",
     "MESA_SHADER_CACHE_DIR": "mesa",
 }

@@ -51,12 +51,13 @@ def opencl_devices() -> tuple[list[Device], list[str]]:
     from runtime.delegates.gpu.backends.opencl.program import probe_compiler  # noqa: PLC0415  # as above
 
     seen: Counter[str] = Counter()
+    known: dict[str, dict[str, str]] = {}
     found, faults = [], []
     for index, device in enumerate(list_devices()):
         stem = f"opencl-{platform_slug(device.platform.name)}-{'cpu' if _is_cpu(device) else 'gpu'}"
         compiler = probe_compiler(device)
         if compiler.fault is None:
-            found.append(_describe(device, index, f"{stem}-{seen[stem]}", compiler.seconds))
+            found.append(_describe(device, index, f"{stem}-{seen[stem]}", compiler.seconds, known))
         else:
             faults.append(
                 f"the OpenCL driver {device.driver_version.strip()} lists {device.name.strip()} but cannot "
@@ -97,17 +98,20 @@ def _is_cpu(device: pyopencl.Device) -> bool:
     return bool(device.type & pyopencl.device_type.CPU)
 
 
-def _found_before(device: pyopencl.Device) -> dict[str, str]:
+def _found_before(device: pyopencl.Device, known: dict[str, dict[str, str]]) -> dict[str, str]:
     """Return earlier findings about the device from the delegate's cache: the probe of fp16 and bfloat16, and
-    the check of operators, if one ran.
+    the check of operators, if one ran. Those about one kind of device are made once, and left in `known`.
     """
     from runtime.delegates.gpu.backends.opencl.device import capabilities  # noqa: PLC0415  # loads the drivers
     from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision  # noqa: PLC0415  # as above
     from runtime.delegates.gpu.keep.cache import cache_folder, open_cache  # noqa: PLC0415  # as above
     from runtime.delegates.gpu.keep.kept_conformance import kept_conformance  # noqa: PLC0415  # as above
 
-    described, cache = capabilities(device), open_cache(cache_folder(None, dict(os.environ)))
-    facts = {NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)}
+    described = capabilities(device)
+    if described.key in known:
+        return known[described.key]
+    cache = open_cache(cache_folder(None, dict(os.environ)))
+    facts = known[described.key] = {NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)}
     if (checked := kept_conformance(described, cache)) is not None:
         facts[CONFORMANCE_FACT] = str(checked)
         if checked.wrong:
@@ -115,7 +119,13 @@ def _found_before(device: pyopencl.Device) -> dict[str, str]:
     return facts
 
 
-def _describe(device: pyopencl.Device, index: int, device_id: str, compile_seconds: float) -> Device:
+def _describe(
+    device: pyopencl.Device,
+    index: int,
+    device_id: str,
+    compile_seconds: float,
+    known: dict[str, dict[str, str]],
+) -> Device:
     cpu = _is_cpu(device)
     return Device(
         device_id=device_id,
@@ -135,7 +145,7 @@ def _describe(device: pyopencl.Device, index: int, device_id: str, compile_secon
             "opencl_memory_bytes": str(device.global_mem_size),
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
             FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
-            **_found_before(device),
+            **_found_before(device, known),
             **({IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
         },
     )

@@ -36,7 +36,7 @@ networks."""
 _ENVIRONMENT: Final = (
     "PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "VK_ICD_FILENAMES",
     "FARM_CACHE_DIR", "XDG_CACHE_HOME", "POCL_CACHE_DIR", "CUDA_CACHE_PATH", "NEO_CACHE_DIR",
-    "MESA_SHADER_CACHE_DIR",
+    "AMD_COMGR_CACHE_DIR", "MESA_SHADER_CACHE_DIR",
 )  # fmt: skip
 """Variables that a worker gets: programs, folders, where drivers of devices are and keep programs."""
 

@@ -41,6 +41,15 @@ _POCL_PROGRAMS: Final = "*/*"
 _TEMPORARY: Final = ("tmp", "tempfile")
 """Beginnings of the names of folders of compilations, and of files that PoCL is writing."""
 
+_DRIVERS: Final = {
+    "POCL_CACHE_DIR": "pocl",
+    "CUDA_CACHE_PATH": "cuda",
+    "AMD_COMGR_CACHE_DIR": "comgr",
+    "NEO_CACHE_DIR": "neo",
+    "MESA_SHADER_CACHE_DIR": "mesa",
+}
+"""Variables of PoCL, NVIDIA, AMD, Intel and Mesa for the folder of their own cache, and our folder's name."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -97,6 +106,15 @@ class Cache:
     def has_room(self, size: int) -> bool:
         """Return False for an entry that would push everything else out."""
         return size <= _TARGET * self.limit_bytes
+
+    def driver_folders(self) -> dict[str, Path]:
+        """Return the folders in which drivers keep what they compile, by the variables that name them.
+
+        A driver whose folder cannot be written, as in a sandbox, would assemble each kernel in every start.
+        """
+        if self.folder is None:
+            return {}
+        return {variable: self.folder / name for variable, name in _DRIVERS.items()}
 
     @property
     def pocl_folder(self) -> Path | None:

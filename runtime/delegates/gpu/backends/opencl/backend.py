@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,12 @@ class OpenClBackend:
         Raises `DeviceError` or `DelegateError`.
         """
         cache = open_cache(cache_folder)
-        if cache.pocl_folder is not None:
-            # PoCL reads it once, when the process first asks for its devices.
-            os.environ.setdefault("POCL_CACHE_DIR", str(cache.pocl_folder))
+        # Drivers read them once, when the process first asks for its devices.
+        for variable, folder in cache.driver_folders().items():
+            # Some keep nothing in a folder that is not there.
+            with suppress(OSError):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.environ.setdefault(variable, str(folder))
         opened = open_device(wanted, threads, device_class, context)
         index = list_devices().index(opened.device)
         library = KernelLibrary(opened.context, opened.capabilities, index, cache)

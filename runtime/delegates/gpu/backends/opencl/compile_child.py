@@ -17,7 +17,12 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from runtime.delegates.gpu.backends.opencl.by_address import try_addresses
-from runtime.delegates.gpu.backends.opencl.device import list_devices, mapped_errors, open_context
+from runtime.delegates.gpu.backends.opencl.device import (
+    is_gpu,
+    list_devices,
+    mapped_errors,
+    open_context,
+)
 from runtime.delegates.gpu.backends.opencl.program import binary_of, built
 from runtime.errors import DelegateError, FarmRuntimeError
 
@@ -33,7 +38,14 @@ class Compiler:
 
         self._cl = cl
         self._answers = answers
-        self._context = open_context(list_devices()[index])
+        device = list_devices()[index]
+        # A GPU's driver has compiled once it has built; a kernel that runs there may refuse what it is given.
+        self._compiles_what_runs = not is_gpu(device)
+        try:
+            self._context = open_context(device)
+        except DelegateError as error:
+            self.say(refused=str(error))
+            raise
         self._queue = cl.CommandQueue(self._context)
 
     def say(self, content: bytes = b"", **head: Any) -> None:
@@ -63,7 +75,8 @@ class Compiler:
         """Report the driver's binaries of programs that hold one kernel each."""
         for kernel in kernels:
             program = built(self._context, common + kernel["text"])
-            self._run(program, kernel["name"], np.int32(0), tuple(kernel["group"]))
+            if self._compiles_what_runs:
+                self._run(program, kernel["name"], np.int32(0), tuple(kernel["group"]))
             self.say(binary_of(program), kernel=kernel["name"])
 
     def _trial(self, common: str, kernels: Sequence[Mapping[str, Any]]) -> None:

@@ -53,6 +53,10 @@ _END_S: Final = 2.0
 """Seconds for which the end of this process waits for an idle child. It needs milliseconds; one that is stuck
 is killed after that."""
 
+MOST_ON_GPU: Final = 2
+"""Children of a GPU. Each has a context there, which takes half a gigabyte of its memory with NVIDIA's
+driver; with one, nothing compiles while its results are taken."""
+
 _NAMES: Final = frozenset({
     "PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LANG", "LC_ALL", "LC_CTYPE", "VIRTUAL_ENV",
     "LD_LIBRARY_PATH", "LD_PRELOAD",
@@ -62,6 +66,10 @@ _PREFIXES: Final = (
     "HSA_", "AMD_", "GPU_", "NEO_", "IGC_", "ZE_", "ZES_", "MESA_", "RUSTICL_", "LIBGL_", "GALLIUM_", "LP_",
     "RADV_", "ANV_", "DRI_", "VK_", "MALI_",
 )  # fmt: skip
+
+
+class ContextRefusedError(DelegateError):
+    """A child got no context on the device, which may be for one process alone (NVIDIA's exclusive mode)."""
 
 
 class CompilerLostError(DelegateError):
@@ -176,12 +184,15 @@ class _Child:
 
 @dataclass(slots=True)
 class Compilers:
-    """The children of one device. They live on for a while, and serve all models of this process."""
+    """The children of one device, at most `most`, where it is given. They live on for a while, and serve all
+    models of this process.
+    """
 
     index: int
     name: str
     folder: Path | None
     idle_s: float = IDLE_S
+    most: int | None = None
     _children: list[_Child] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     _owner: int = field(default_factory=os.getpid)
@@ -191,8 +202,8 @@ class Compilers:
     ) -> None:
         """Compile kernels, and hand over each result under the kernel's name as soon as it is there.
 
-        Raises `DelegateError` with the compiler's log, or with how it ended. What was not handed over then is
-        not compiled.
+        Raises `DelegateError` with the compiler's log, or with how it ended, and `ContextRefusedError`. What
+        was not handed over then is not compiled.
         """
         self._leave_to_parent()
         with self._lock:
@@ -212,7 +223,7 @@ class Compilers:
         take: Callable[[str, bytes], None],
         waiting: selectors.BaseSelector,
     ) -> None:
-        count = _children_for(len(kernels))
+        count = min(_children_for(len(kernels)), self.most or len(kernels))
         groups = [kernels] if form == "trial" else _groups(kernels, count)
         # What follows a trial is the first model: its compilers start up meanwhile.
         free = self._ready(_cpus() if form == "trial" else count)
@@ -226,6 +237,8 @@ class Compilers:
                 is_open = child.read()
                 while (answer := child.next_answer()) is not None:
                     fields, content = answer
+                    if "refused" in fields:
+                        raise ContextRefusedError(fields["refused"])
                     if "fault" in fields:
                         raise DelegateError(fields["fault"])
                     if "kernel" in fields:

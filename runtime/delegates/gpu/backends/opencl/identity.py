@@ -7,7 +7,6 @@ share every other property.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -54,10 +53,10 @@ def _place(domain: int, bus: int, slot: int, function: int) -> str:
 
 def _info(device: pyopencl.Device, name: int, size: int) -> bytes | None:
     """Return a property that pyopencl has no name for, None if the driver refuses."""
-    loader = ctypes.util.find_library("OpenCL")
-    if loader is None:
-        return None
+    import pyopencl._cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
     buffer = ctypes.create_string_buffer(size)
-    ask = ctypes.CDLL(loader).clGetDeviceInfo
+    # The loader that listed the device: pyopencl's wheels bring their own, and the system may have none.
+    ask = ctypes.CDLL(pyopencl._cl.__file__).clGetDeviceInfo
     ask.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p)
     return None if ask(device.int_ptr, name, size, buffer, None) else buffer.raw

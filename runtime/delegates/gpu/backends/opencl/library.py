@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Final
 
 from runtime.delegates.gpu.backends.base import Progress, unwatched
 from runtime.delegates.gpu.backends.opencl.by_address import load_function, may_call_addresses
-from runtime.delegates.gpu.backends.opencl.compilers import CompilerLostError, Form, compilers
-from runtime.delegates.gpu.backends.opencl.program import BUILD_OPTIONS, binary_of, built, from_binary
+from runtime.delegates.gpu.backends.opencl.compilers import (
+    MOST_ON_GPU,
+    CompilerLostError,
+    ContextRefusedError,
+    Form,
+    compilers,
+)
+from runtime.delegates.gpu.backends.opencl.program import (
+    BUILD_OPTIONS,
+    binary_of,
+    built,
+    check_group,
+    from_binary,
+)
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import Kernel, Source, trial_kernels
@@ -69,6 +81,7 @@ class KernelLibrary:
         self._cache = cache
         folder = None if cache.folder is None else cache.folder / "compiling"
         self._compilers = compilers(index, device.name, folder)
+        self._compilers.most = MOST_ON_GPU if device.is_gpu else None
         self._layers: pyopencl.Program | None = self._tried() if may_call_addresses(device) else None
 
     @property
@@ -137,7 +150,9 @@ class KernelLibrary:
     def _load_programs(
         self, source: Source, keys: Mapping[str, str], progress: Progress
     ) -> dict[str, pyopencl.Program]:
-        """Load programs. A driver may refuse binaries, even its own: then this process compiles."""
+        """Load programs. A driver may refuse binaries, even its own, or children a context: then this process
+        compiles.
+        """
         programs: dict[str, pyopencl.Program] = {}
         missing = []
         for kernel in source.kernels:
@@ -153,11 +168,15 @@ class KernelLibrary:
                 programs[name] = program
                 self._cache.write("kernels", keys[name], binary)
 
-        self._compile("binaries", missing, take, progress)
+        try:
+            self._compile("binaries", missing, take, progress)
+        except ContextRefusedError as error:
+            _log.info("gpu delegate: this process compiles by itself: %s", error)
         for kernel in source.kernels:
             if kernel.name not in programs:
                 programs[kernel.name] = built(self._context, kernel.whole)
                 self._cache.write("kernels", keys[kernel.name], binary_of(programs[kernel.name]))
+            check_group(programs[kernel.name], kernel)
         return programs
 
     def _compile(

@@ -24,6 +24,9 @@ from runtime.errors import DelegateError, FarmRuntimeError
 if TYPE_CHECKING:
     import pyopencl
 
+NO_CONTEXT = 75
+"""Exit code of a process that gets no context on the device: EX_TEMPFAIL of sysexits.h."""
+
 # A bfloat16 holds each of them, and each sum and product below is a float32.
 _NUMBERS = np.array(
     [0, -0.0, 1, -1, 0.5, 1.5, -2.25, 3, 100, -0.0078125, 250, -7, 0.34375, 12, -31, 63], np.float32
@@ -108,7 +111,10 @@ def _pace_fault(context: pyopencl.Context, program: pyopencl.Program) -> str:
 
 def main() -> None:
     """Run the trials in order; what follows the one that ends the process has no answer."""
-    context = open_context(list_devices()[int(sys.argv[1])])
+    try:
+        context = open_context(list_devices()[int(sys.argv[1])])
+    except DelegateError:
+        os._exit(NO_CONTEXT)
     for name in sys.argv[2:]:
         try:
             fault = run(context, Trial(name))

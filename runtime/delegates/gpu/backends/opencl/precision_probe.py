@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from runtime.delegates.gpu.backends.opencl.compilers import environment_of_child
-from runtime.delegates.gpu.backends.opencl.device import list_devices
+from runtime.delegates.gpu.backends.opencl.device import list_devices, shared_context
+from runtime.delegates.gpu.backends.opencl.precision_child import NO_CONTEXT, run
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import kernel_source
@@ -35,7 +36,12 @@ def probe_precision(device: pyopencl.Device, described: Capabilities, cache: Cac
     known = kept_findings(described, cache)
     if known is not None:
         return known
-    faults = _run(list_devices().index(device), list(Trial))
+    try:
+        faults = _run(list_devices().index(device), list(Trial))
+    except _NoContextError:
+        # The device is for one process alone, which is this one. What a GPU cannot do ends no process.
+        context = shared_context(device)
+        faults = {trial: run(context, trial) for trial in Trial}
     content = {trial.value: fault for trial, fault in faults.items()}
     cache.write("precision", _key(described), json.dumps(content).encode())
     return Findings(faults)
@@ -52,6 +58,10 @@ def kept_findings(described: Capabilities, cache: Cache) -> Findings | None:
 def _key(described: Capabilities) -> str:
     texts = (described.key, kernel_source("precision_probe.cl"))
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+class _NoContextError(Exception):
+    """A process of its own gets no context on the device."""
 
 
 def _run(index: int, trials: list[Trial]) -> dict[Trial, str]:
@@ -84,6 +94,8 @@ def _ask(index: int, trials: list[Trial]) -> tuple[dict[Trial, str], str]:
         return _answers(error.stdout or b""), f"no end within {_LIMIT_S:g} s"
     except OSError as error:
         return {}, f"its process cannot be started: {error.strerror or error}"
+    if ran.returncode == NO_CONTEXT:
+        raise _NoContextError
     if ran.returncode < 0:
         return _answers(ran.stdout), f"ends its process by {signal.Signals(-ran.returncode).name}"
     return _answers(ran.stdout), f"ends its process with exit code {ran.returncode}"

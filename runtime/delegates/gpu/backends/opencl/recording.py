@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -178,6 +178,11 @@ class OpenClRecording:
             self.enqueue(self.entry(layer))
             self.queue.finish()
 
+    def _batches(self, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+        """Yield the entries in the numbers that PoCL's queue may hold; on other drivers all at once."""
+        step = _FINISH_EVERY if self._opened.capabilities.is_pocl else len(entries)
+        yield from (entries[first : first + step] for first in range(0, len(entries), max(1, step)))
+
     def enqueue(self, entry: Entry) -> None:
         """Enqueue one entry."""
         self._cl.enqueue_nd_range_kernel(self.queue, entry.kernel, entry.global_size, entry.local_size)
@@ -205,13 +210,12 @@ class OpenClRecording:
         """See `backends.base.EventTimedRecording.device_time`."""
         queue = self._timing_queue()
         events: list[pyopencl.Event] = []
-        for number, entry in enumerate(entries, 1):
-            events.append(
+        for batch in self._batches(entries):
+            events.extend(
                 self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
+                for entry in batch
             )
-            if number % _FINISH_EVERY == 0:
-                queue.finish()
-        queue.finish()
+            queue.finish()
         times = [(event.profile.queued, event.profile.start, event.profile.end) for event in events]
         if not times or any(not queued <= start <= end for queued, start, end in times):
             return NotTold(f"the events of {self._opened.capabilities.name} have no times in order")
@@ -221,13 +225,11 @@ class OpenClRecording:
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
         self._place({})
-        for first in range(_FINISH_EVERY, len(entries), _FINISH_EVERY):
-            self._enqueue_all(entries[first - _FINISH_EVERY : first])
+        for batch in self._batches(entries):
+            event = self._enqueue_all(batch)
+            if self.waits_actively:
+                OpenClEvent(event).ask()
             self.queue.finish()
-        event = self._enqueue_all(entries[(len(entries) - 1) // _FINISH_EVERY * _FINISH_EVERY :])
-        if self.waits_actively:
-            OpenClEvent(event).ask()
-        self.queue.finish()
 
     def _enqueue_all(self, entries: Sequence[Entry]) -> pyopencl.Event:
         """Enqueue entries and return the event of the last: the queue keeps the order."""

@@ -1,0 +1,128 @@
+"""The host side over drivers that behave as GPUs' do: PoCL behind a layer of the OpenCL loader."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.devices import ProbeReport, probe
+from agent.wire.messages import NARROW_NUMBERS_FACT, ReasonCode, Status
+from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
+from tests.runtime.delegates.gpu.caller_models import dense
+from tests.runtime.delegates.gpu.vendor_box import Box
+
+CLOSE = 1e-5
+GPUS = 8
+
+
+def test_a_driver_that_refuses_what_it_may_runs_the_model_all_the_same(tmp_path: Path) -> None:
+    """One process at a time has a context, binaries and empty buffers are refused, an event costs time."""
+    strict = Box(exclusive=True, refuses_binaries=True, refuses_null=True, event_us=50)
+    found = strict.ran(tmp_path)
+    assert found.get("device") == "NVIDIA H200", found
+    assert found["error"] < CLOSE
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "box",
+    [Box(), Box(exclusive=True), Box(refuses_binaries=True), Box(refuses_null=True), Box(event_us=200)],
+    ids=["plain", "exclusive", "refuses_binaries", "refuses_null", "events"],
+)
+def test_each_trait_of_a_driver_by_itself(tmp_path: Path, box: Box) -> None:
+    """Also in a second start, with the cache of the first: no two binaries of this driver are alike."""
+    for _ in range(2):
+        found = box.ran(tmp_path)
+        assert found.get("error", 1.0) < CLOSE, found
+
+
+@pytest.mark.exhaustive
+def test_a_kernel_that_runs_in_smaller_groups_only_is_left_to_the_cpu_with_that_reason(
+    tmp_path: Path,
+) -> None:
+    fault = Box(largest_group=64).ran(tmp_path)["fault"]
+    assert "in work-groups of at most 64 items, and it is made for 256" in fault
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("later", [False, True], ids=["at_once", "behind_the_launch"])
+def test_a_device_that_is_lost_is_named_and_gives_no_result(tmp_path: Path, later: bool) -> None:
+    # Of each run's two launches this is one of the second run.
+    fault = Box(lost_at=6, later=later).ran(tmp_path)["fault"]
+    assert fault.startswith("DeviceLostError")
+    assert "start a new process" in fault
+
+
+@pytest.fixture
+def eight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let every process that this one starts find eight GPUs of one name."""
+    for name, value in Box(devices=GPUS, refuses_null=True).environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def gpus(report: ProbeReport) -> dict[str, str]:
+    """Return the ids of the GPUs with their UUIDs."""
+    found = (device for device in report.devices if device.kind == "gpu")
+    return {device.device_id: device.environment["opencl_uuid"] for device in found}
+
+
+@pytest.mark.exhaustive
+def test_eight_gpus_of_one_name_are_told_apart_and_a_host_needs_no_cpu_device(eight: Path) -> None:
+    report = probe()
+    assert list(gpus(report)) == [f"opencl-nvidia-gpu-{number}" for number in range(GPUS)]
+    assert len(set(gpus(report).values())) == GPUS
+    assert [device.device_id for device in report.devices if device.kind == "cpu"] == ["host-cpu"]
+    assert len({device.facts[NARROW_NUMBERS_FACT] for device in report.devices if device.kind == "gpu"}) == 1
+
+
+@pytest.mark.exhaustive
+def test_doctor_names_the_gpus_and_what_lies_between_them_and_a_program(eight: Path) -> None:
+    farm = Path(sys.executable).with_name("farm")
+    environment = {**os.environ, "FARM_HOME": str(eight / "home")}
+    done = subprocess.run([farm, "doctor"], env=environment, capture_output=True, text=True, check=False)
+    assert "NVIDIA H200" in done.stdout
+    assert "OPENCL_LAYERS" in done.stdout
+
+
+@pytest.mark.exhaustive
+def test_an_attempt_runs_on_the_gpu_that_it_names_and_its_neighbours_stay_free(eight: Path) -> None:
+    agent = EmbeddedAgent(eight)
+    try:
+        model = stored(agent)
+        for number in (0, GPUS - 1):
+            result = agent.run(job(model, "gpu", f"opencl-nvidia-gpu-{number}"))
+            assert (result.status, result.reason) == (Status.DONE, None)
+            assert result.environment["opencl_uuid"] == gpus_of(agent)[f"opencl-nvidia-gpu-{number}"]
+    finally:
+        agent.close()
+
+
+@pytest.mark.exhaustive
+def test_an_attempt_on_a_gpu_that_is_lost_ends_as_one_for_quarantine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in Box(lost_at=12).environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    agent = EmbeddedAgent(tmp_path)
+    try:
+        result = agent.run(job(stored(agent), "gpu", "opencl-nvidia-gpu-0"))
+    finally:
+        agent.close()
+    assert result.reason is not None
+    assert result.reason.code is ReasonCode.DEVICE_LOST
+
+
+def stored(agent: EmbeddedAgent) -> tuple[str, int]:
+    """Bring the model into the agent's store; its hash and size."""
+    path = agent.folder / "model.tflite"
+    path.write_bytes(dense())
+    return put_model(agent.store, path)
+
+
+def gpus_of(agent: EmbeddedAgent) -> dict[str, str]:
+    return gpus(ProbeReport(devices=agent.hello.devices))
