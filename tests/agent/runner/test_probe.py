@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.devices import ProbeError, ProbeReport, probe
+from agent.devices import ProbeError, ProbeReport, probe, probe_limit_s
 from agent.processes.sandbox import landlock
 from agent.processes.sandbox.boundary import SandboxSettings
 from agent.runner.probe import probe as runner_probe
@@ -103,6 +103,19 @@ def test_a_device_that_its_driver_cannot_compile_for_is_missing_with_the_reason(
     assert missing.kind == "gpu"
     assert "cannot compile for it; install a newer driver" in missing.reason
     assert missing.reason.endswith("(Invalid build option: -mcpu-of-the-future)")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "seconds"),
+    [((), 20.0), (("nvidia0", "nvidiactl", "nvidia-uvm"), 20.0), (("dri/renderD128", "dri/card0"), 20.0),
+     ([f"nvidia{n}" for n in range(8)] + [f"dri/renderD{128 + n}" for n in range(8)], 90.0)],
+    ids=["none", "one", "one_of_dri", "eight"],
+)  # fmt: skip
+def test_each_further_gpu_lengthens_the_limit_of_a_listing(tmp_path, nodes, seconds):
+    for name in nodes:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert probe_limit_s(tmp_path) == seconds
 
 
 def test_two_probes_find_the_same_devices():
