@@ -74,12 +74,18 @@ class Prediction:
 
 
 class Contact:
-    """The steps of one run, on one device (an index of OpenCL; None: the first GPU), until a time."""
+    """The steps of one run, on one device (an index of OpenCL; None: the first GPU), until a time.
 
-    def __init__(self, device: int | None, minutes: float) -> None:
+    `ended` is called behind each step: what is known by then stays, even if the machine does not.
+    """
+
+    def __init__(
+        self, device: int | None, minutes: float, ended: Callable[[Contact], object] = lambda _: None
+    ) -> None:
         self._device = () if device is None else ("--device", str(device))
         self._end_s = time.monotonic() + 60 * minutes
         self.steps: list[Step] = []
+        self._ended = ended
 
     def run(self, names: Sequence[str], models: Sequence[str]) -> None:
         """Run the steps of these names, and the models with the time that is left."""
@@ -106,20 +112,26 @@ class Contact:
         return _child("gemm", *self._device, "--gflops", peak)(limit_s)
 
     def _step(self, name: str, share_s: float, work: Callable[[float], Figures]) -> None:
-        began = time.monotonic()
-        limit_s = min(share_s, self._end_s - began)
+        limit_s = min(share_s, self._end_s - time.monotonic())
         if limit_s <= 1:
             self.steps.append(Step(name, "skipped", why="the time was over"))
             return
         print(f"{name} …", file=sys.stderr, flush=True)
-        try:
-            found = work(limit_s)
-        except (FailedError, ProbeError) as error:
-            self.steps.append(Step(name, "failed", round(time.monotonic() - began, 1), str(error)))
-            return
+        self.steps.append(_tried(name, limit_s, work))
+        self._ended(self)
+
+
+def _tried(name: str, limit_s: float, work: Callable[[float], Figures]) -> Step:
+    """Do a step; return how it ended."""
+    began = time.monotonic()
+    found: Figures = {}
+    try:
+        found = work(limit_s)
         why = str(found.get("why", ""))
-        status = "failed" if why else "done"
-        self.steps.append(Step(name, status, round(time.monotonic() - began, 1), why, found))
+    except (FailedError, ProbeError) as error:
+        why = str(error)
+    status = "failed" if why else "done"
+    return Step(name, status, round(time.monotonic() - began, 1), why, found)
 
 
 def _child(*arguments: str) -> Callable[[float], Figures]:
@@ -263,13 +275,18 @@ def main() -> int:
     options.add_argument("--steps", nargs="*", choices=SHARES_S, default=list(SHARES_S))
     options.add_argument("--models", nargs="*", default=list(MODELS), help="names of skeletons")
     args = options.parse_args()
-    contact = Contact(args.device, args.minutes)
+
+    def written(contact: Contact, status: int | None = None) -> list[str]:
+        told = list(predictions(contact))
+        lines = page(contact, told)
+        figures = {"steps": list(map(asdict, contact.steps)), "predictions": list(map(asdict, told))}
+        write_report(args.out, figures, lines, began, status)
+        return lines
+
+    contact = Contact(args.device, args.minutes, written)
     contact.run(args.steps, args.models)
-    told = list(predictions(contact))
-    lines, status = page(contact, told), int(any(step.status == "failed" for step in contact.steps))
-    figures = {"steps": list(map(asdict, contact.steps)), "predictions": list(map(asdict, told))}
-    write_report(args.out, figures, lines, began, status)
-    print("\n".join(lines))
+    status = int(any(step.status == "failed" for step in contact.steps))
+    print("\n".join(written(contact, status)))
     return status
 
 

@@ -59,7 +59,7 @@ def write_figures(out: Path | None, figures: Any) -> None:
         out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def write_report(out: Path, figures: Any, lines: Iterable[str], of: Tree, status: int = 0) -> None:
+def write_report(out: Path, figures: Any, lines: Iterable[str], of: Tree, status: int | None = 0) -> None:
     """Write figures as JSON, and beside them a page in Markdown that names the tree of its run."""
     write_figures(out, figures)
     reports.write_report(out.with_suffix(".md"), "\n".join(lines) + "\n", of, status)
