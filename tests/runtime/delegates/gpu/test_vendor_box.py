@@ -78,8 +78,8 @@ def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Boxed:
 
 
 def gpus(report: ProbeReport) -> dict[str, str]:
-    """Return the ids of the GPUs with their UUIDs."""
-    found = (device for device in report.devices if device.kind == "gpu")
+    """Return the ids of OpenCL's devices with their UUIDs."""
+    found = (device for device in report.devices if device.api == "opencl")
     return {device.device_id: device.environment["opencl_uuid"] for device in found}
 
 
@@ -89,8 +89,9 @@ def test_eight_gpus_of_one_name_are_told_apart_and_a_host_needs_no_cpu_device(bo
     report = probe(timeout_s=PATIENCE_S)
     assert list(gpus(report)) == [f"opencl-nvidia-gpu-{number}" for number in range(GPUS)]
     assert len(set(gpus(report).values())) == GPUS
-    assert [device.device_id for device in report.devices if device.kind == "cpu"] == ["host-cpu"]
-    assert len({device.facts[NARROW_NUMBERS_FACT] for device in report.devices if device.kind == "gpu"}) == 1
+    found = [device for device in report.devices if device.api == "opencl"]
+    assert {(device.kind, device.name) for device in found} == {("gpu", "NVIDIA H200")}
+    assert len({device.facts[NARROW_NUMBERS_FACT] for device in found}) == 1
 
 
 @pytest.mark.exhaustive
