@@ -54,12 +54,14 @@ class OpenClBackend:
         """
         cache = open_cache(cache_folder)
         # Drivers read them once, when the process first asks for its devices.
-        for variable, folder in cache.driver_folders().items():
-            # Some keep nothing in a folder that is not there.
-            with suppress(OSError):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders = cache.driver_folders()
+        for variable, folder in folders.items():
             os.environ.setdefault(variable, str(folder))
         opened = open_device(wanted, threads, device_class, context)
+        # Some drivers keep nothing in a folder that is not there; PoCL makes its own.
+        for folder in () if opened.capabilities.is_pocl else folders.values():
+            with suppress(OSError):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = list_devices().index(opened.device)
         library = KernelLibrary(opened.context, opened.capabilities, index, cache)
         # Behind the driver's own first steps: what follows is data and launches.
