@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,8 +39,9 @@ _FOLDERS: Final = {"bisect": "out", "eval": "answers"}
 _PAGE: Final = "page"
 """The option that names a file to write."""
 _BENCH: Final = "bench"
-_WRITTEN_BY_BENCH: Final = (
-    "result_file_path", "output_filepath", "op_profiling_output_file", "profiling_output_csv_file",
+WRITTEN_BY_BENCH: Final = (
+    "result_file_path", "output_filepath", "output_proto_filepath", "op_profiling_output_file",
+    "profiling_output_csv_file", "model_runtime_info_output_file",
 )  # fmt: skip
 """Flags of `farm bench` that name a file to write."""
 _EXPLAIN: Final = "--explain"
@@ -78,14 +80,20 @@ def run_bench(words: list[str]) -> int | None:
     settings = _settings()
     try:
         flags = parse(words, benchmark_flags())
-        read = [Path(flags.text("graph")), *InputSettings.of(flags).files.values()]
+        read = list(InputSettings.of(flags).files.values())
     except FarmRuntimeError:
         return None
     if settings is None:
         return None
-    written = [Path(flags.text(name)) for name in _WRITTEN_BY_BENCH if flags.text(name)]
+    graph = flags.text("graph")
+    opened = re.match(r"fd:(\d{1,9}):", graph)
+    inherited = () if opened is None else (int(opened[1]),)
+    if opened is None:
+        read.append(Path(graph))
+    written = [Path(flags.text(name)) for name in WRITTEN_BY_BENCH if flags.text(name)]
     with _files(written) as files:
-        return _run(_BENCH, {"words": words}, read, (), replace(settings, write=(*settings.write, *files)))
+        chosen = replace(settings, write=(*settings.write, *files))
+        return _run(_BENCH, {"words": words}, read, (), chosen, inherited)
 
 
 def explain(model: str, kind: str, options: str) -> int:
@@ -111,9 +119,14 @@ def _settings() -> SandboxSettings | None:
 
 
 def _run(
-    name: str, told: object, read: list[Path], written: tuple[Path, ...], settings: SandboxSettings
+    name: str,
+    told: object,
+    read: list[Path],
+    written: tuple[Path, ...],
+    settings: SandboxSettings,
+    inherited: tuple[int, ...] = (),
 ) -> int:
-    """Run a verb in its process; return the exit code."""
+    """Run a verb in its process, which has the descriptors `inherited`; return the exit code."""
     found = survey()
     if not found.landlock_abi or not found.seccomp:
         typer.echo(f"note: this kernel leaves open: {'; '.join(found.without)}", err=True)
@@ -129,10 +142,12 @@ def _run(
         own = (Path(folder), cache, *written)
         resolved = [path.resolve() for path in read]
         close = closing(command, environment, (*resolved, *settings.read), own, settings)
-        return _ended(command, environment, close)
+        return _ended(command, environment, close, inherited)
 
 
-def _ended(command: list[str], environment: dict[str, str], close: Callable[[], None]) -> int:
+def _ended(
+    command: list[str], environment: dict[str, str], close: Callable[[], None], inherited: tuple[int, ...]
+) -> int:
     """Run the command within what `close` closes, and end it with this process; return its exit code."""
     parent = os.getpid()
 
@@ -145,6 +160,7 @@ def _ended(command: list[str], environment: dict[str, str], close: Callable[[], 
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
+            pass_fds=inherited,
             # Without a terminal of its own it can put no keys into the user's.
             start_new_session=True,
             preexec_fn=enter,  # noqa: PLW1509  # this process has one thread

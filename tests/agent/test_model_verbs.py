@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.enclosed import WRITTEN_BY_BENCH
 from agent.processes.sandbox.boundary import SWITCH_VARIABLE
+from runtime.evaluation.flags import benchmark_flags
 from tests.needs import REPOSITORY
 
 DELEGATE = """
@@ -100,22 +102,26 @@ def test_what_runs_or_plans_a_strangers_model_besides_reaches_nothing(curious, t
     assert not (tmp_path / "out").exists()
 
 
-def test_bench_writes_the_files_that_it_is_told_to(tiny, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_open", [False, True])
+def test_bench_reads_and_writes_the_files_that_it_is_told_to(tiny, tmp_path, monkeypatch, is_open):
     monkeypatch.setenv("FARM_CACHE_DIR", str(tmp_path / "cache"))
-    words = [
-        tiny.name,
-        "--num_runs=1",
-        "--min_secs=0",
-        "--result_file_path=r.json",
-        "--output_filepath=out.bin",
-    ]
-    (tmp_path / tiny.name).write_bytes(tiny.read_bytes())
-    ran = subprocess.run(
-        [sys.executable, "-P", *FARM, "bench", *words], cwd=tmp_path, capture_output=True, check=False
-    )
+    (tmp_path / "m.tflite").write_bytes(content := tiny.read_bytes())
+    words = ["--num_runs=1", "--min_secs=0", "--enable_op_profiling=true", "--export_model_runtime_info=true"]
+    words += [f"--{name}={name}" for name in WRITTEN_BY_BENCH] + ["--op_profiling_output_mode=csv"]
+    with (tmp_path / "m.tflite").open("rb") as file:
+        graph = f"--graph=fd:{file.fileno()}:0:{len(content)}" if is_open else "m.tflite"
+        ran = subprocess.run(
+            [sys.executable, "-P", *FARM, "bench", graph, *words],
+            cwd=tmp_path, capture_output=True, check=False, pass_fds=[file.fileno()],
+        )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert json.loads((tmp_path / "r.json").read_text())
-    assert (tmp_path / "out.bin").stat().st_size > 0
+    empty = {name for name in WRITTEN_BY_BENCH if not (tmp_path / name).exists()}
+    assert empty == {"op_profiling_output_file"}, "this one is written in another mode"
+
+
+def test_every_file_that_bench_writes_is_one_that_it_may_write():
+    files = {name for name, flag in benchmark_flags().items() if "file" in name and flag.use == "used"}
+    assert files - {"input_layer_value_files"} == set(WRITTEN_BY_BENCH)
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])
