@@ -56,8 +56,7 @@ class Delegation(Wire):
 class TimedSlice(Wire):
     """One slice of a process: the round of its block, its invokes, the share of it that others took.
 
-    `kept`: whether it counts. One that was disturbed and repeated does not. `cpu_ns`: CPU time of all threads
-    of the process in it; None where the kernel tells none.
+    `kept`: whether it counts: not one that was disturbed and repeated. `cpu_ns`: CPU time of all its threads.
     """
 
     round: Count
