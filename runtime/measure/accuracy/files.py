@@ -103,7 +103,8 @@ class Files:
     @property
     def pictures(self) -> Names:
         """Return the names of pictures, sorted."""
-        return self.names[np.array([name.lower().endswith(SUFFIXES) for name in self.names], bool)]
+        found = (name.lower().endswith(SUFFIXES) for name in self.names)
+        return self.names[np.fromiter(found, bool, len(self.names))]
 
     def where(self, name: str) -> str:
         """Return a file's name for a text."""
@@ -133,7 +134,7 @@ class Files:
     def _span(self, name: str) -> tuple[int, int]:
         """Return where a file begins in that which is opened, and its bytes."""
         if self._is_zip:
-            return 0, self._fields(name, FIELDS)[3]
+            return 0, self._fields(name, FIELDS)[2]
         if not self._spans:
             return 0, (self.path / name).stat().st_size
         start, size = self._fields(name, 2)

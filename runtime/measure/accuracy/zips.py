@@ -20,8 +20,8 @@ _LONGEST_END: Final = 22 + 65_535
 _IN_EXTRA: Final = 0xFFFFFFFF
 """A size or an offset that does not fit into 32 bits, and stands in the member's extra field."""
 
-FIELDS: Final = 5
-"""Numbers that are held of a member: method with flags, CRC, packed and whole size, offset."""
+FIELDS: Final = 4
+"""Numbers that are held of a member: CRC, method and flags in one; packed and whole size; offset."""
 
 
 def names_of_zip(path: Path, spans: array[int]) -> Iterator[str]:
@@ -42,13 +42,14 @@ def names_of_zip(path: Path, spans: array[int]) -> Iterator[str]:
             if offset + shift > first or max(packed, size) >> 63:
                 raise BadZipFile("its directory is damaged")
             if not name.endswith(b"/"):
-                spans.extend((method | flags << 16, crc, packed, size, offset + shift))
+                spans.extend((crc | method << 32 | flags << 48, packed, size, offset + shift))
                 yield name.decode("utf-8" if flags & 0x800 else "cp437", "replace")
 
 
 def read_member(path: Path, fields: array[int]) -> bytes:
     """Return the bytes of a member, checked by its CRC. Raises `BadZipFile`, `zlib.error`, `OSError`."""
-    kind, crc, packed, size, offset = fields
+    first, packed, size, offset = fields
+    crc, method, flags = first & 0xFFFF_FFFF, first >> 32 & 0xFFFF, first >> 48
     with path.open("rb") as file:
         file.seek(offset)
         head = file.read(30)
@@ -56,13 +57,13 @@ def read_member(path: Path, fields: array[int]) -> bytes:
             raise BadZipFile("there is no member where the directory says")
         file.seek(sum(struct.unpack("<2H", head[26:30])), os.SEEK_CUR)
         content = file.read(min(packed, size + size // 1000 + 1024))
-    if kind >> 16 & 1:
+    if flags & 1:
         raise BadZipFile("it is encrypted")
-    if kind & 0xFFFF == ZIP_DEFLATED:
+    if method == ZIP_DEFLATED:
         # One byte more than it should have would show in its length.
         content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, size + 1)
-    elif kind & 0xFFFF != ZIP_STORED:
-        raise BadZipFile(f"it is packed by method {kind & 0xFFFF}; stored and deflated members are read")
+    elif method != ZIP_STORED:
+        raise BadZipFile(f"it is packed by method {method}; stored and deflated members are read")
     if len(content) != size or zlib.crc32(content) != crc:
         raise BadZipFile("its bytes are not those of the directory's CRC-32")
     return content
