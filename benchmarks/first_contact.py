@@ -26,7 +26,7 @@ from agent.devices import ProbeError, check, probe
 from benchmarks.gpu_compilers import NVIDIA, TARGETS
 from benchmarks.gpu_static import RESULT as STATIC
 from benchmarks.output import RESULTS, FailedError, in_a_process, parser, table, write_report
-from runtime.delegates.gpu.settings.options import BACKENDS
+from runtime.delegates.gpu.settings.options import INTERFACES
 from tests.tree import tree
 
 MODELS: Final = (
@@ -91,14 +91,28 @@ class Contact:
         """Run the steps of these names, and the models with the time that is left."""
         for name in names:
             self._step(name, SHARES_S[name], self._work(name))
+        present = self._interfaces()
+        for name in INTERFACES:
+            if models and name not in present:
+                why = "the probe found no device of this interface"
+                self.steps.append(Step(f"models, {name}", "skipped", why=why))
         for model in models:
-            for backend in BACKENDS:
+            for backend in present:
                 wanted = ("model", *self._device, "--model", model, "--backend", backend)
                 self._step(f"{model}, {backend}", MODEL_S, _child(*wanted))
 
     def figures(self, name: str) -> Figures:
         """Return what a step found; nothing where it was not done."""
         return next((step.figures for step in self.steps if step.name == name), {})
+
+    def _interfaces(self) -> list[str]:
+        """Return the interfaces of the devices that the probe found; all of them where it did not end."""
+        devices = self.figures("probe").get("devices")
+        if devices is None:
+            return list(INTERFACES)
+        found = {one["api"] for one in devices}
+        found |= {name for name in INTERFACES for one in devices if f"{name}_adapter" in one["facts"]}
+        return [name for name in INTERFACES if name in found]
 
     def _work(self, name: str) -> Callable[[float], Figures]:
         own = {"drivers": _child("drivers"), "probe": _probe, "host": _child("host", *self._device),
@@ -140,10 +154,9 @@ def _child(*arguments: str) -> Callable[[float], Figures]:
 
 def _probe(limit_s: float) -> Figures:
     found = probe(timeout_s=limit_s)
-    gpus = [
-        one.model_dump(include={"device_id", "kind", "name", "delegates", "facts"}) for one in found.devices
-    ]
-    return {"devices": gpus, "missing": {one.kind: one.reason for one in found.missing}}
+    told = {"device_id", "kind", "api", "name", "delegates", "facts"}
+    devices = [one.model_dump(include=told) for one in found.devices]
+    return {"devices": devices, "missing": {one.kind: one.reason for one in found.missing}}
 
 
 def _operators(limit_s: float) -> Figures:

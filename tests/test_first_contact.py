@@ -12,6 +12,7 @@ from benchmarks import first_contact
 from benchmarks.first_contact import Contact, Prediction, fma_shares, page, predictions
 from benchmarks.gpu_static import RESULT
 from benchmarks.output import FailedError
+from runtime.delegates.gpu.settings.options import INTERFACES
 
 HOST = {
     "device": "GPU", "platform": "P", "driver": "1", "is_gpu": True, "target": "sm_86",
@@ -19,6 +20,8 @@ HOST = {
     "us": {"enqueue of a launch": 8.0, "a launch in a queue": 11.0},
 }  # fmt: skip
 MODEL = "torchvision_resnet18"
+DEVICES = [{"api": "opencl", "facts": {"vulkan_adapter": "llvmpipe"}}]
+ABSENT = "the probe found no device of this interface"
 
 
 def answering(answers: dict[str, Any]) -> Callable[..., dict[str, Any]]:
@@ -37,15 +40,18 @@ def answering(answers: dict[str, Any]) -> Callable[..., dict[str, Any]]:
 
 def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_contact, "in_a_process", answering({"drivers": {"libraries": {}}}))
+    monkeypatch.setattr(first_contact, "_probe", lambda _: {"devices": DEVICES})
     contact = Contact(2, 10)
-    contact.run(("drivers", "host", "gemm"), (MODEL,))
+    contact.run(("drivers", "probe", "host", "gemm"), (MODEL,))
     ended = {step.name: (step.status, step.why) for step in contact.steps}
     assert ended == {
         "drivers": ("done", ""),
+        "probe": ("done", ""),
+        **dict.fromkeys(("models, opengl", "models, metal", "models, d3d12"), ("skipped", ABSENT)),
         "host": ("failed", "no end within 60 s"),
         "gemm": ("failed", "the peak of the device, by which its size is chosen, is not known"),
         f"{MODEL}, opencl": ("failed", "no end within 60 s"),
-        f"{MODEL}, webgpu": ("failed", "no end within 60 s"),
+        f"{MODEL}, vulkan": ("failed", "no end within 60 s"),
     }
 
 
@@ -53,6 +59,7 @@ def test_what_has_no_time_left_is_skipped_and_says_so() -> None:
     contact = Contact(None, 0)
     contact.run(("drivers",), (MODEL,))
     assert {(step.status, step.why) for step in contact.steps} == {("skipped", "the time was over")}
+    assert len(contact.steps) == 1 + len(INTERFACES)
 
 
 def test_every_expectation_stands_beside_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
