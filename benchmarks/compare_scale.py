@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,6 @@ from statistics import median
 
 from agent.wire.measurement import Delegation, Measurement, Quality, Ratio, Variation, baseline_id
 from benchmarks.output import RESULTS, parser, write_figures
-from orchestrator.config.home import FarmHome
 from orchestrator.db.cells import attempts
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.scheduling import ingest
@@ -50,8 +50,8 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=5)
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-compare-") as folder:
-        home = FarmHome(Path(folder))
-        fill(home, given.cells // 2, ("monday", "tuesday"))
+        with closing(new_database(Path(folder))) as database:
+            fill(database, given.cells // 2, ("monday", "tuesday"))
         took = [seconds(folder, "compare", "monday", "tuesday") for _ in range(given.rounds)]
     elapsed, busy = (sorted(one[place] for one in took) for place in (0, 1))
     figures = {"cells": given.cells, "compare_s": elapsed, "compare_cpu_s": busy}
@@ -63,19 +63,15 @@ def main() -> int:
     return 0
 
 
-def fill(home: FarmHome, models: int, campaigns: Iterable[str]) -> None:
+def fill(database: Database, models: int, campaigns: Iterable[str]) -> None:
     """Store campaigns of `models` on two delegates, all measured."""
-    database = new_database(home.database.parent)
-    try:
-        for name in campaigns:
-            figures = _measurements(name)
-            names = tuple(f"model-{number}" for number in range(models))
-            stock(database, asked(names, {"cpu": {}, "gpu": {}}, name=name, reuse="never"))
-            waiting = [cell for cell in cells(database) if cell.state == "queued"]
-            for begin in range(0, len(waiting), _TURN_CELLS):
-                _measure(database, [cell.cell_id for cell in waiting[begin : begin + _TURN_CELLS]], figures)
-    finally:
-        database.close()
+    for name in campaigns:
+        figures = _measurements(name)
+        names = tuple(f"model-{number}" for number in range(models))
+        stock(database, asked(names, {"cpu": {}, "gpu": {}}, name=name, reuse="never"))
+        waiting = [cell for cell in cells(database) if cell.state == "queued"]
+        for begin in range(0, len(waiting), _TURN_CELLS):
+            _measure(database, [cell.cell_id for cell in waiting[begin : begin + _TURN_CELLS]], figures)
 
 
 def _measure(database: Database, cell_ids: list[str], figures: Iterator[Measurement]) -> None:

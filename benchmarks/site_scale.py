@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.compare_scale import fill, seconds
 from benchmarks.output import RESULTS, parser, write_figures
 from orchestrator.config.home import FarmHome
+from tests.orchestrator.stocked import new_database
 
 
 def main() -> int:
@@ -24,10 +25,12 @@ def main() -> int:
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="farm-site-") as folder:
         home = FarmHome(Path(folder))
-        fill(home, given.cells // 2, [f"night-{number}" for number in range(given.campaigns)])
+        database = new_database(Path(folder))
+        fill(database, given.cells // 2, [f"night-{number}" for number in range(given.campaigns)])
         results = given.cells * given.campaigns
         first, again = seconds(folder, "site", "build"), seconds(folder, "site", "build")
-        fill(home, 1, ["one more"])
+        fill(database, 1, ["one more"])
+        database.close()
         more = seconds(folder, "site", "build")
         files = [path for path in home.site.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)

@@ -47,12 +47,14 @@ class SiteSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Campaigns, newest first; the compared cells of each by campaign id; every cell by its own id."""
+    """Campaigns, newest first; the compared cells of each by campaign id; every cell by its own id; the
+    names that models have, by the sha256 of their files.
+    """
 
     campaigns: tuple[CampaignRecord, ...]
     cells: Mapping[str, tuple[ComparedCell, ...]]
     by_id: Mapping[str, ComparedCell]
-    by_file: Mapping[str, tuple[ComparedCell, ...]]
+    names: Mapping[str, frozenset[str]]
     named: Mapping[str, CampaignRecord]
 
     @classmethod
@@ -60,14 +62,14 @@ class Archive:
         """Read all campaigns and cells from `source`, without samples."""
         campaigns = tuple(sorted(source.campaigns(), key=_age, reverse=True))
         cells = {c.campaign_id: tuple(source.compared(c.campaign_id)) for c in campaigns}
-        by_file: dict[str, list[ComparedCell]] = {}
+        names: dict[str, set[str]] = {}
         for cell in (cell for members in cells.values() for cell in members):
-            by_file.setdefault(cell.model_sha256, []).append(cell)
+            names.setdefault(cell.model_sha256, set()).add(cell.model)
         return cls(
             campaigns,
             cells,
             {cell.cell_id: cell for members in cells.values() for cell in members},
-            {sha256: tuple(members) for sha256, members in by_file.items()},
+            {sha256: frozenset(found) for sha256, found in names.items() if sha256},
             {campaign.campaign_id: campaign for campaign in campaigns},
         )
 
@@ -94,17 +96,6 @@ class Archive:
             found = source
             seen.add(found.cell_id)
         return None if found is cell else found
-
-    def others(
-        self, sha256: str, campaign_id: str, model: str
-    ) -> tuple[tuple[CampaignRecord, ComparedCell], ...]:
-        """Every measurement of these model bytes that is not this campaign's under this name, newest campaign
-        first; a reused result once, where it was measured. None for a model that could not be fetched."""
-        return tuple(
-            (self.named[cell.campaign_id], cell)
-            for cell in (self.by_file.get(sha256, ()) if sha256 else ())
-            if (cell.campaign_id, cell.model) != (campaign_id, model) and self.origin(cell) is None
-        )
 
     def before(self, campaign: CampaignRecord) -> CampaignRecord | None:
         """Return the newest earlier campaign of the same name that has cells of the same names."""

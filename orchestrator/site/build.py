@@ -120,17 +120,10 @@ class _Writer:
         """Return everything that the pages of a campaign are made of."""
         archive, name = self._archive, campaign.campaign_id
         cells, before = archive.cells[name], archive.before(campaign)
-        files = {(cell.model_sha256, cell.model) for cell in cells}
-        others = sorted(
-            (model, one.campaign_id, cell.cell_id, str(cell.finished_at))
-            for sha256, model in files
-            for one, cell in archive.others(sha256, name, model)
-        )
         origins = [one and one.cell_id for one in map(archive.origin, cells)]
         return (
             campaign,
             cells,
-            others,
             origins,
             before,
             () if before is None else archive.cells[before.campaign_id],
@@ -151,7 +144,7 @@ class _Writer:
             facts = self._facts(next(cell.model_sha256 for cell in cells if cell.model == model))
             origin = None if manifest is None else manifest.origins.get(model)
             facts = (*origin_facts(origin), *facts)
-            self._page(path, "model", page=model_page(self._archive, campaign, cells, model, facts))
+            self._page(path, "model", page=model_page(campaign, cells, model, facts))
         baselines = Baselines.among(campaign.baseline, cells)
         for cell in cells:
             self._cell(campaign, cell, baselines.of(cell))

@@ -34,6 +34,7 @@ def history_page(
     files = {cell.model_sha256: cell.model_bytes for one in own for cell in (one.newest, one.last)}
     return {
         "model": model,
+        "same": sorted({name for sha256 in files for name in archive.names.get(sha256, ())} - {model}),
         "files": [(sha256, text.byte_count(size)) for sha256, size in files.items() if sha256],
         "rows": [_row(archive, one, [shift for shift in shifts if shift.series is one]) for one in own],
         "shifts": shifts,

@@ -11,15 +11,10 @@ from orchestrator.results.metrics import P50, in_section
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.results.wording import Footnotes
-from orchestrator.site.archive import Archive
-from orchestrator.site.cell_view import brief_view, cell_view, column_name
+from orchestrator.site.cell_view import cell_view, column_name
 from orchestrator.site.figures import Facts, figure, with_interval
 from orchestrator.site.plots import range_plot
 from orchestrator.site.variants import variant_rows
-
-_MOST_OTHERS = 50
-"""Other measurements of a file that its page lists, the newest: about a screen. A campaign of every
-night would make a table of thousands of rows; the campaigns' own pages have them."""
 
 _LATENCIES = tuple(
     metric for metric in in_section("latency") if not metric.interval_of and metric.key != P50.key
@@ -28,17 +23,15 @@ _LATENCIES = tuple(
 
 
 def model_page(
-    archive: Archive, campaign: CampaignRecord, cells: Sequence[CellRecord], model: str, facts: Facts = ()
+    campaign: CampaignRecord, cells: Sequence[CellRecord], model: str, facts: Facts = ()
 ) -> dict[str, Any]:
     """Gather what the page of one model of a campaign shows; its cells keep the campaign's order.
 
-    `facts` say what the file is, empty where the farm does not have it. `others` are the newest of
-    `other_count` measurements of the same file.
+    `facts` say what the file is, empty where the farm does not have it.
     """
     own = [cell for cell in cells if cell.model == model]
     baselines = Baselines.among(campaign.baseline, cells)
     notes = Footnotes()
-    others = archive.others(own[0].model_sha256, campaign.campaign_id, model)
     return {
         "campaign": campaign,
         "model": model,
@@ -50,8 +43,6 @@ def model_page(
         "footnotes": notes.listed(),
         "plot": range_plot(_drawn(own)),
         "variants": variant_rows(own, cells),
-        "others": [(found, cell, brief_view(cell, None)) for found, cell in others[:_MOST_OTHERS]],
-        "other_count": len(others),
     }
 
 

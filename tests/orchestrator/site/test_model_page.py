@@ -58,13 +58,12 @@ def _model_page(site, name: str, model: str):
     return read_page(site / links.model_page(sha(name)[:10], model))
 
 
-def test_other_measurements_of_the_file_are_listed_once_with_their_figures(site):
-    page = _model_page(site, "today", NET)
-    _, _, listed = page.text.partition("Other measurements of this file")
-    assert "yesterday old_name cpu @ bench-01/cpu" in listed
-    assert " standard 2026-11-21" in listed
-    assert "reused" not in listed, "a reused result is that of yesterday, which is listed"
-    assert "today" in _model_page(site, "yesterday", "old_name").text.partition("Other measurements")[2]
+def test_other_measurements_of_the_file_are_a_click_away(site):
+    history = links.history_page(NET)
+    assert f"../{history}" in _model_page(site, "today", NET).values("href")
+    page = read_page(site / history)
+    assert "The same file was measured as old_name." in page.text
+    assert f"../{links.history_page('old_name')}" in page.values("href")
 
 
 def test_where_a_model_comes_from_stands_on_its_page(tmp_path):
