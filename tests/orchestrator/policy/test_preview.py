@@ -86,8 +86,8 @@ def test_a_new_version_of_one_delegate_measures_its_cells_again_and_no_others(da
     assert decided["litert"][0] == "reuse"
 
 
-def test_the_next_cell_is_expected_in_the_environment_that_the_last_one_found(database):
-    """Its agent listed the device before a package was replaced."""
+def test_a_device_stays_as_its_agent_listed_it_whatever_a_result_found(database):
+    """A package was replaced since; until the agent looks again, what a runner says is its result's alone."""
     campaign = asked(("m",), {"cpu": {}})
     stock(database, campaign, [versioned(cpu="1")])
     (cell,) = cells(database)
@@ -97,9 +97,9 @@ def test_the_next_cell_is_expected_in_the_environment_that_the_last_one_found(da
         ingest.apply(session, result(job, environment=found), datetime.now(UTC))
     with database.read() as session:
         (device,) = recorded_hello(session).hello.devices
-    assert device.environment_of("cpu", {}) == found
+    assert device.environment_of("cpu", {}) == {**found, "runtime": "1"}
     (plan,) = planned(database, campaign, [device])
-    assert plan.action == "reuse"
+    assert (plan.action, plan.why) == ("run", "runtime 2 → 1")
 
 
 @pytest.mark.parametrize(
