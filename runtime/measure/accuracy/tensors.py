@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from runtime.delegates.base import Array
 from runtime.errors import DataError
 from runtime.measure.accuracy.classification import class_count, classified, places
 from runtime.measure.accuracy.task import Answer, Detail, Sample
+from runtime.measure.accuracy.zips import names_of_zip
 
 LABELS: Final = "labels"
 SOLE_INPUT: Final = "inputs"
@@ -45,8 +47,11 @@ def is_arrays(path: Path) -> bool:
     """Whether a file is a .npz, whatever its name, and no archive of pictures."""
     if not path.is_file() or not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith(".npy") for name in archive.namelist())
+    try:
+        # Pictures may be many: `zipfile` would hold an entry of each.
+        return any(name.endswith(".npy") for name in names_of_zip(path, array("Q")))
+    except zipfile.BadZipFile:
+        return False
 
 
 class _Column:
