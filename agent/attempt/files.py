@@ -31,7 +31,6 @@ from agent.wire.bounded import MAX_INPUTS, Count, Facts, Integer, Key, Sha256, T
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Delegation, Measurement, ProcessSamples
 from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
-from agent.wire.profile import Profile
 from runtime.common.durable import write_atomically
 
 JOB_FILE: Final = "job.json"
@@ -178,51 +177,6 @@ class LabelledReport(PassReport):
     name = "labelled"
     who = "the process on labelled data"
     score: LabelledScore | None = None
-
-
-class SlicedRuns(Wire):
-    """A part of a sustained pass: its begin by CLOCK_MONOTONIC, its invokes and their median."""
-
-    begin_ns: Integer
-    seconds: float
-    runs: Count
-    p50_ns: Integer
-
-
-class SustainedReport(PassReport):
-    """The report of the process that invoked without a pause."""
-
-    name = "sustained"
-    who = "the sustained process"
-    slices: tuple[SlicedRuns, ...] = ()
-
-
-class ThroughputReport(PassReport):
-    """The report of the process that kept several runs in flight; `why_not` says why it counted none."""
-
-    name = "throughput"
-    who = "the throughput process"
-    runs: Count = 0
-    wall_ns: Integer = 0
-    why_not: Text = ""
-
-
-class ProfileReport(PassReport):
-    """The report of the process that timed each kernel and operator by itself."""
-
-    name = "profile"
-    who = "the profiling process"
-    found: Profile | None = None
-
-
-class StepsReport(PassReport):
-    """The report of the process that timed sequences of steps; `why_not` says why it timed none."""
-
-    name = "steps"
-    who = "the process of steps"
-    first_ns: Integer = 0
-    step_ns: Integer = 0
-    why_not: Text = ""
 
 
 class RunnerResult(Wire):

@@ -40,7 +40,7 @@ Event = Literal["start", "end", "gone"]
 class RunLine:
     """One line of the log. `time_ns`: CLOCK_BOOTTIME.
 
-    `what`: reference | measure | labelled | sustained | throughput | profile; of gone, attempt.
+    `what`: reference, measure, labelled, the name of a pass (`agent.wire.passes`); of gone, attempt.
     `carrier`: the attempt under whose lease the process runs; empty where it is the attempt itself.
     """
 

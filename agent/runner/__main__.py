@@ -1,4 +1,4 @@
-"""The runner's eleven modes, each a process of its own.
+"""The runner's eight modes, each a process of its own.
 
 python -m agent.runner --probe [--without-webgpu WHY | --without-opencl WHY]  this host's devices as JSON
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
@@ -6,11 +6,7 @@ python -m agent.runner --explain MODEL KIND OPTIONS    the operators that a dele
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
 python -m agent.runner --reference JOB.json KIND FILE
 python -m agent.runner --measure JOB.json FOLDER INDEX TUNING DESCRIPTOR
-python -m agent.runner --labelled JOB.json FOLDER DESCRIPTOR
-python -m agent.runner --sustained JOB.json FOLDER DESCRIPTOR
-python -m agent.runner --throughput JOB.json FOLDER DESCRIPTOR
-python -m agent.runner --profile JOB.json FOLDER DESCRIPTOR
-python -m agent.runner --steps JOB.json FOLDER DESCRIPTOR
+python -m agent.runner --pass NAME JOB.json FOLDER DESCRIPTOR   a module of agent/runner/passes
 python -m agent.runner --sensors JOB.json...           read the sensors of the jobs' devices until SIGTERM
 """
 
@@ -47,15 +43,9 @@ def main(arguments: list[str]) -> int:
         case ["--measure", job, folder, *numbers] if len(numbers) == 3 and all(map(str.isdecimal, numbers)):
             measure = import_module("agent.runner.turns.measure").measure_process
             measure(Path(job), Path(folder), *map(int, numbers))
-        case [
-            ("--labelled" | "--sustained" | "--throughput" | "--profile" | "--steps") as mode,
-            job,
-            folder,
-            number,
-        ] if number.isdecimal():
-            name = mode.removeprefix("--")
-            run_pass = getattr(import_module(f"agent.runner.passes.{name}"), f"{name}_process")
-            run_pass(Path(job), Path(folder), int(number))
+        case ["--pass", name, job, folder, number] if name.isidentifier() and number.isdecimal():
+            run_pass = import_module("agent.runner.passes.process_frame").run_pass
+            run_pass(name, Path(job), Path(folder), int(number))
         case ["--sensors", *jobs] if jobs:
             import_module("agent.runner.passes.telemetry").sensors_process([Path(job) for job in jobs])
         case ["--reference", job, kind, target]:

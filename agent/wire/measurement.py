@@ -32,7 +32,7 @@ from agent.wire.bounded import (
     Wire,
 )
 from agent.wire.labelled import LabelledScore
-from agent.wire.profile import Profile
+from agent.wire.passes import PassFigures
 
 
 class Fallback(Wire):
@@ -193,56 +193,6 @@ class DeviceTime(Wire):
 
     busy: float | None = None
     queue_delay: float | None = None
-    missing: Facts = Field(default_factory=dict)
-
-
-class SustainedSlice(Wire):
-    """A part of a sustained pass: when it began, the median of its invokes, their number, and the clock."""
-
-    from_s: float
-    p50_ms: float
-    runs: Count
-    clock_mhz: float | None = None
-
-
-class Sustained(Wire):
-    """One process that invoked the model without a pause for so many `seconds`.
-
-    `end_over_start`: the median of the last slice over that of the first, null where `note` says why;
-    `clock_note` says why a clock is null.
-    """
-
-    seconds: float
-    slices: tuple[SustainedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
-    end_over_start: float | None = None
-    clock_note: Text = ""
-    note: Text = ""
-
-
-class Throughput(Wire):
-    """One process that kept `in_flight` runs of the model started and not yet ended.
-
-    `runs` ended within the `seconds` from the first start to the last end, so many `per_second`; these are
-    null where `missing` says why under their names.
-    """
-
-    in_flight: Count
-    seconds: float | None = None
-    runs: Count | None = None
-    per_second: float | None = None
-    missing: Facts = Field(default_factory=dict)
-
-
-class Steps(Wire):
-    """Sequences of `count` steps of a model that keeps state, each from a fresh state on, in milliseconds.
-
-    `first`: the first step, until its outputs are read; `step`: one of the others; medians over the
-    sequences. `missing` says why they are null.
-    """
-
-    count: Count
-    first: float | None = None
-    step: float | None = None
     missing: Facts = Field(default_factory=dict)
 
 
@@ -445,14 +395,13 @@ def baseline_id(delegate_kind: str, options: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-class Measurement(Wire):
+class Measurement(PassFigures):
     """All figures of a measured cell. `samples_sha256` names the artifact with every `ProcessSamples` as
     JSON.
 
     `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
-    nothing by timing. `sustained`, `throughput` and `profile` are null unless asked for.
-    `advice` is null for a delegate that plans nothing. `cpu_ms`: CPU time of an invoke.
+    nothing by timing. `advice` is null for a delegate that plans nothing. `cpu_ms`: CPU time of an invoke.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
     what it is made of, in the order of measurement; empty in results from before they were kept.
     """
@@ -477,10 +426,6 @@ class Measurement(Wire):
     installed: Installed = Installed()
     cpu_ms: float | None = None
     device: DeviceTime = DeviceTime()
-    sustained: Sustained | None = None
-    throughput: Throughput | None = None
-    steps: Steps | None = None
-    profile: Profile | None = None
     advice: Advice | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)
 

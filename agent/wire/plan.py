@@ -8,14 +8,12 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_COUNT,
-    MAX_IN_FLIGHT,
     MAX_INPUT_SETS,
     MAX_OUTPUTS,
     MAX_RANK,
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
-    MAX_STEPS,
     MOST_DERIVED_ROUNDS,
     SHORTEST_RUN_S,
     Count,
@@ -25,11 +23,7 @@ from agent.wire.bounded import (
     Small,
     Wire,
 )
-from agent.wire.profile import ProfileDetail
-
-PROFILE_S: Final = 10.0
-"""Seconds of the runs of a profile, about: a slower model gets fewer rounds. Chosen: ten rounds of a model of
-half a second, which runs twice in each."""
+from agent.wire.passes import PASSES, AskedPasses
 
 LabelledMetric: TypeAlias = Literal[
     "top1", "top2", "top3", "top4", "top5", "top6", "top7", "top8", "top9", "top10",
@@ -80,13 +74,6 @@ class InputData(Wire):
     size_bytes: int = Field(ge=1, le=MAX_COUNT)
 
 
-class ThroughputPlan(Wire):
-    """A pass that keeps `in_flight` runs of a model started and not yet ended for so many `seconds`."""
-
-    in_flight: int = Field(ge=1, le=MAX_IN_FLIGHT)
-    seconds: float = Field(gt=0)
-
-
 class OutputSpec(Wire):
     """The kind of an output, where the model's graph does not say it. `role`: its part in the detections."""
 
@@ -95,18 +82,15 @@ class OutputSpec(Wire):
     role: Literal["boxes", "classes", "scores", "count"] | None = None
 
 
-class MeasurePlan(Wire):
-    """Counts of one cell, and its labelled data. Defaults: level `quick` (docs/measuring.md).
+class MeasurePlan(AskedPasses):
+    """Counts of one cell, its passes and its labelled data. Defaults: level `quick` (docs/measuring.md).
 
     A cell is measured in blocks, from `min_blocks` on until its answer is known to `target` (a half width, a
     share such as 0.05), at most `max_blocks`. A block is one fresh process of each arm, which take turns in
     `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`. Unless `rounds_fixed`, later
     blocks have as many rounds as the variances of the first ones make worthwhile.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
-    `steps`: of each sequence, from a fresh state on, that a further process times.
-    `sustained_s`: seconds for which a further process invokes the model without a pause. `throughput`: how
-    another one keeps several runs in flight. `profile`: what a further one times one by one. `outputs`: the
-    kinds of outputs. `input_sets`: how many different sets of inputs the invokes take in turn.
+    `outputs`: the kinds of outputs. `input_sets`: how many different sets of inputs the invokes take in turn.
     """
 
     level: Literal["quick", "standard", "publish"] = "quick"
@@ -121,10 +105,6 @@ class MeasurePlan(Wire):
     slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
     slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
-    sustained_s: float | None = Field(default=None, gt=0)
-    throughput: ThroughputPlan | None = None
-    steps: int | None = Field(default=None, ge=2, le=MAX_STEPS)
-    profile: ProfileDetail | None = None
     outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=MAX_OUTPUTS)
     input_sets: int = Field(default=INPUT_SETS, ge=2, le=MAX_INPUT_SETS)
 
@@ -149,9 +129,8 @@ class MeasurePlan(Wire):
     @property
     def passes_s(self) -> tuple[float, ...]:
         """Seconds of each pass that a process makes once everything is timed."""
-        profile = None if self.profile is None else PROFILE_S
-        counted = None if self.throughput is None else self.throughput.seconds
-        return tuple(seconds for seconds in (profile, self.sustained_s, counted) if seconds is not None)
+        asked = ((one.seconds, one.of(self)) for one in PASSES)
+        return tuple(seconds(what) for seconds, what in asked if seconds and what is not None)
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -164,14 +143,9 @@ class MeasurePlan(Wire):
             del fields["rounds_fixed"]
         if self.labelled is None:
             del fields["labelled"]
-        if self.sustained_s is None:
-            del fields["sustained_s"]
-        if self.throughput is None:
-            del fields["throughput"]
-        if self.steps is None:
-            del fields["steps"]
-        if self.profile is None:
-            del fields["profile"]
+        for one in PASSES:
+            if one.of(self) is None:
+                del fields[one.asked]
         if not self.outputs:
             del fields["outputs"]
         if self.input_sets == INPUT_SETS:

@@ -21,14 +21,12 @@ from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.detail_lines import (
     init_lines,
     spread_lines,
-    steps_line,
-    sustained_lines,
-    throughput_line,
 )
 from orchestrator.results.export import cell_document, manifest_json
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
-from orchestrator.results.profiles import profile_heading, profile_line, profile_of
+from orchestrator.results.passes import PASS_RESULTS
+from orchestrator.results.profiles import profile_heading, profile_of
 from orchestrator.results.records import WRONG_OUTPUT, CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.wording import first_line, grouped
@@ -176,13 +174,7 @@ def _figures(cell: CellRecord) -> Iterator[str]:
     for metric in metrics:
         yield _line(metric.label, metric.full_text(cell))
     yield from (_line(name, said) for name, said in init_lines(cell))
-    if (counted := throughput_line(cell)) is not None:
-        yield _line("throughput", counted)
-    if (timed := steps_line(cell)) is not None:
-        yield _line("steps", timed)
-    if (timed := profile_line(cell)) is not None:
-        yield _line("profile", timed)
-    yield from (_line(name, said) for name, said in sustained_lines(cell))
+    yield from (_line(name, said) for one in PASS_RESULTS for name, said in one.told(cell))
     if cell.measurement is not None:
         yield from (_line(name, said) for name, said in spread_lines(cell.measurement))
     ratio = stored_ratio(cell)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from agent.wire.bounded import (
     MAX_BLOCKS,
-    MAX_IN_FLIGHT,
     MAX_ROUNDS,
     MAX_SLICE_RUNS,
     MAX_SLICE_SECONDS,
-    MAX_STEPS,
 )
 from orchestrator.manifest.campaign import LEAST_TARGET
-from orchestrator.manifest.keys import LATER, Keys, key, required
+from orchestrator.manifest.keys import LATER, Keys, key
+from orchestrator.manifest.pass_keys import MOST_SECONDS, PassKeys
 from orchestrator.manifest.values import (
-    Choice,
     JsonSchema,
     Number,
     Share,
@@ -28,20 +26,6 @@ from orchestrator.manifest.values import (
 
 _MOST_WARMUP_RUNS: Final = 1_000_000
 """The largest count of warm-up runs. Chosen; each one's time is kept with the result."""
-
-_MOST_SECONDS: Final = 86_400
-"""The longest warm-up or sustained pass of one process, in seconds: a day. Chosen; nothing else can use the
-device meanwhile."""
-
-_SHORTEST_SUSTAINED_MIN: Final = 0.02
-"""The shortest sustained pass in minutes, about a second. Chosen for trials; heat needs minutes to show."""
-
-_LEAST_THROUGHPUT_S: Final = 0.1
-"""The shortest throughput pass in seconds. Chosen for trials; a shorter one would count too few runs."""
-
-_MOST_THROUGHPUT_S: Final = 600
-"""The longest throughput pass in seconds. Chosen: what minutes of work do to a machine, `sustained` shows."""
-
 
 _BlockCount: Final = Whole(1, MAX_BLOCKS)
 
@@ -84,29 +68,10 @@ class Warmup(Keys):
     runs: Annotated[int, Whole(0, _MOST_WARMUP_RUNS)] | None = key(
         "Runs before the first that is timed, at least."
     )
-    min_seconds: Annotated[float, Number(0, _MOST_SECONDS)] | None = key("Seconds of warm-up runs, at least.")
+    min_seconds: Annotated[float, Number(0, MOST_SECONDS)] | None = key("Seconds of warm-up runs, at least.")
 
 
-class Sustained(Keys):
-    """A pass without a pause."""
-
-    minutes: Annotated[float, Number(_SHORTEST_SUSTAINED_MIN, _MOST_SECONDS / 60)] = required(
-        "How long one further process invokes the model without a pause."
-    )
-
-
-class Throughput(Keys):
-    """A pass with several runs in flight."""
-
-    in_flight: Annotated[int, Whole(1, MAX_IN_FLIGHT)] = required(
-        "Runs that are started and not yet ended at any time; 1: one after another."
-    )
-    seconds: Annotated[float, Number(_LEAST_THROUGHPUT_S, _MOST_THROUGHPUT_S)] = required(
-        "How long one further process keeps so many in flight."
-    )
-
-
-class Measure(Keys):
+class Measure(PassKeys):
     """Counts that replace those of the level, and passes beside it."""
 
     refused: ClassVar[Mapping[str, str]] = {
@@ -130,18 +95,6 @@ class Measure(Keys):
     )
     slice: Slice | None = key("How long a delegate is timed before the next one takes its turn.")
     warmup: Warmup | None = key("How long a process runs the model before it is timed.")
-    steps: Annotated[int, Whole(2, MAX_STEPS)] | None = key(
-        "Steps of a sequence, from a fresh state on, that one further process times of a stateful model."
-    )
     tunings: Annotated[int, _BlockCount] | None = key(
         "Tunings over which the blocks are spread, where the delegate chooses by timing."
     )
-    sustained: Sustained | None = key(
-        "A pass that shows whether the model becomes slower as the machine warms up."
-    )
-    throughput: Throughput | None = key(
-        "A pass that counts the runs finished in a second while several are in flight."
-    )
-    profile: (
-        Annotated[Literal["none", "ops", "kernels"], Choice(("none", "ops", "kernels"), "profile")] | None
-    ) = key("A pass that times each operator by itself, or each kernel too.")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from agent.wire.bounded import SHORTEST_RUN_S
-from agent.wire.plan import MeasurePlan, ThroughputPlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S, Campaign
+from orchestrator.manifest.pass_keys import asked_passes
 
 if TYPE_CHECKING:
     from orchestrator.config.lab import LabConfig
@@ -134,20 +135,12 @@ def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
     """
     values = {"tunings": 1} | LEVELS[level].model_dump()
     for measure in measures:
-        values |= {
-            name: measure[name] for name in ("target", "rounds", "tunings", "steps") if name in measure
-        }
-        if "profile" in measure:
-            values["profile"] = None if measure["profile"] == "none" else measure["profile"]
+        values |= {name: measure[name] for name in ("target", "rounds", "tunings") if name in measure}
+        values |= asked_passes(measure)
         values["rounds_fixed"] = values.get("rounds_fixed", False) or "rounds" in measure
         for (block, key), field in _FIELDS.items():
             if key in measure.get(block, {}):
                 values[field] = measure[block][key]
-        # What a pass lacks is reported at its place in the file.
-        if "minutes" in measure.get("sustained", {}):
-            values["sustained_s"] = 60 * measure["sustained"]["minutes"]
-        if {"in_flight", "seconds"} <= measure.get("throughput", {}).keys():
-            values["throughput"] = ThroughputPlan(**measure["throughput"])
     least, most = values["min_blocks"], values["max_blocks"]
     if least > most:
         raise ValueError(

@@ -1,10 +1,10 @@
-"""Explains a cell's figures in words: spread, init by stage, sustained and throughput pass."""
+"""Explains a cell's figures in words: spread, init by stage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from agent.wire.measurement import Measurement, Sustained, Variation
+from agent.wire.measurement import Measurement, Variation
 from orchestrator.results import format as text
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import INIT_STAGES, METRICS, in_section
@@ -85,52 +85,3 @@ def init_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
     for stage, why in m.init.missing.items():
         reasons.setdefault(why, []).append(stage)
     yield from (("", f"no {', '.join(stages)}: {why}") for why, stages in reasons.items())
-
-
-def sustained_of(cell: CellRecord) -> Sustained | None:
-    """Return the pass of a cell; None if it was not requested, and of a wrong output."""
-    return None if cell.measurement is None or cell.struck_out else cell.measurement.sustained
-
-
-def sustained_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
-    """Lines of a name and a text: the end over the start, the medians in order, the clocks or why none."""
-    found = sustained_of(cell)
-    if found is None:
-        return
-    if found.end_over_start is None:
-        yield "sustained", f"none: {found.note}"
-    else:
-        first, last = (text.milliseconds(found.slices[place].p50_ms) for place in (0, -1))
-        ratio = f"end over start {text.share(found.end_over_start)}"
-        yield "sustained", f"{text.share(found.seconds)} s without a pause: {ratio} ({last} over {first} ms)"
-    if found.slices:
-        yield "", f"p50 of each part: {', '.join(text.milliseconds(s.p50_ms) for s in found.slices)} ms"
-        clocks = [s.clock_mhz for s in found.slices if s.clock_mhz is not None]
-        said = f"{', '.join(f'{mhz:.0f}' for mhz in clocks)} MHz" if clocks else f"none: {found.clock_note}"
-        yield "", f"clock of each part: {said}"
-
-
-def steps_line(cell: CellRecord) -> str | None:
-    """Return the times of a sequence of steps, or why there are none; None if it was not requested, or the
-    output is wrong.
-    """
-    found = None if cell.measurement is None or cell.struck_out else cell.measurement.steps
-    if found is None:
-        return None
-    if found.first is None or found.step is None:
-        return f"none: {found.missing.get('step', 'not recorded')}"
-    first, step = text.milliseconds(found.first), text.milliseconds(found.step)
-    return f"first output {first} ms, further steps {step} ms each ({text.count(found.count)} steps)"
-
-
-def throughput_line(cell: CellRecord) -> str | None:
-    """Return the rate and its basis, or why there is none; None if it was not requested, or the output is
-    wrong.
-    """
-    found = None if cell.measurement is None or cell.struck_out else cell.measurement.throughput
-    if found is None:
-        return None
-    if found.per_second is None or found.runs is None or found.seconds is None:
-        return f"none: {found.missing.get('per_second', 'not recorded')}"
-    counted = f"{text.count(found.runs)} runs in {text.share(found.seconds)} s"
-    return f"{text.rate(found.per_second)} runs/s, {text.count(found.in_flight)} in flight ({counted})"

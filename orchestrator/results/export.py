@@ -16,6 +16,7 @@ from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.grading import Graded, grade_of, p50_grade
+from orchestrator.results.passes import PASS_RESULTS
 from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio, was_measured_with
 
@@ -231,16 +232,8 @@ def _words(cell: CellRecord) -> dict[str, Any]:
         "memory_bytes.missing": dict(m.memory.missing) if m.memory.ready is not None else None,
         "installed.note": m.installed.note or None,
     }
-    if m.sustained is not None:
-        words |= {
-            "sustained.slices": [] if cell.struck_out else [s.model_dump() for s in m.sustained.slices],
-            "sustained.clock_note": m.sustained.clock_note or None,
-            "sustained.note": m.sustained.note or None,
-        }
-    if m.throughput is not None and not cell.struck_out:
-        words["throughput.missing"] = dict(m.throughput.missing)
-    if m.steps is not None and not cell.struck_out:
-        words["steps.missing"] = dict(m.steps.missing)
+    for one in PASS_RESULTS:
+        words |= one.exported(cell)
     if m.labelled is not None:
         words |= {
             "labelled.metric": m.labelled.metric,

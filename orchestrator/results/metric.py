@@ -55,7 +55,7 @@ class Metric:
     """Whether a wrong output voids the figure: a fast wrong answer is evidence and never exported."""
     own_line: bool = True
     """Whether pages and `farm show` give it a line; False where a sentence contains it: on labelled data
-    (`format.labelled`) or on a pass (`sustained.sustained_lines`, `throughput.throughput_line`)."""
+    (`format.labelled`) or on a pass (`passes.PASS_RESULTS`)."""
     chip: bool = False
     """Whether the site's matrix shows it below the latency of each cell."""
     interval_of: str = ""

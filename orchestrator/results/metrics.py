@@ -12,7 +12,7 @@ from typing import Any, Literal
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
 from orchestrator.results.metric import Better, Metric, Section, measured
-from orchestrator.results.pass_metrics import STEPS, SUSTAINED, THROUGHPUT
+from orchestrator.results.passes import PASS_RESULTS
 from orchestrator.results.records import CellRecord
 
 
@@ -299,9 +299,7 @@ METRICS: tuple[Metric, ...] = (
         "How long the first kernel of an invoke waits: START less QUEUED of its event, in the same pass. Of "
         "several partitions it is their sum.",
     ),
-    *SUSTAINED,
-    *THROUGHPUT,
-    *STEPS,
+    *(figure for one in PASS_RESULTS for figure in one.figures),
     PEAK_MEMORY,
     PEAK_MEMORY_COLD,
     ENERGY,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from agent.wire.profile import Profile
 from orchestrator.results.records import CellRecord
 from runtime.common.profile import ModelProfile, OperatorTime, Peaks, ProfileRow
 
 
-def profile_line(cell: CellRecord) -> str | None:
-    """Return the slowest operators in a line, or why there is no profile; None if none was asked for."""
-    found = None if cell.measurement is None else cell.measurement.profile
-    if found is None:
-        return None
+def profile_lines(_: CellRecord, found: Profile) -> Iterator[tuple[str, str]]:
+    """Yield the slowest operators in a line, or why there is no profile."""
     if not found.operators:
-        return f"none: {_why_none(found)}"
+        yield "profile", f"none: {_why_none(found)}"
+        return
     slowest = sorted(model_profile(found).operators, key=lambda one: -one.time_ns)[:3]
     named = ", ".join(f"{one.index} {one.name} {one.share:.0%}" for one in slowest)
-    return f"{found.detail}, {found.rounds} rounds; slowest: {named}"
+    yield "profile", f"{found.detail}, {found.rounds} rounds; slowest: {named}"
 
 
 def profile_of(cell: CellRecord) -> ModelProfile | str:

@@ -12,18 +12,17 @@ from orchestrator.results.detail_lines import (
     count_pair,
     spread_lines,
     stage_pairs,
-    steps_line,
-    throughput_line,
 )
 from orchestrator.results.metric import Metric, Section
 from orchestrator.results.metrics import in_section
+from orchestrator.results.passes import PASS_RESULTS, PassResult
 from orchestrator.results.profiles import profile_of
 from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
 from orchestrator.results.speedups import counted_latency
 from orchestrator.results.wording import Footnotes
 from orchestrator.site.cell_view import accuracy_facts, cell_view
 from orchestrator.site.figures import Facts, Figure, figure, setting_rows
-from orchestrator.site.plots import histogram, process_name, scatter, sustained_view
+from orchestrator.site.plots import histogram, process_name, scatter, sustained_plot
 from runtime.common.profile import written
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
@@ -63,10 +62,9 @@ def cell_page(
         "footnotes": notes.listed(),
         "accuracy": () if m is None else accuracy_facts(cell, m),
         "spread": () if m is None else _spread(m),
-        "throughput": throughput_line(cell),
-        "steps": steps_line(cell),
+        "passes": [(one, facts) for one in PASS_RESULTS if (facts := _told(one, cell))],
         "profile": _profile(cell),
-        "sustained": sustained_view(cell),
+        "sustained": sustained_plot(cell),
         "scatter": scatter(processes, None if counted is None else counted.p50),
         "histogram": histogram(processes),
         "samples_note": samples_note,
@@ -78,12 +76,14 @@ def cell_page(
     }
 
 
-def _profile(cell: CellRecord) -> tuple[str, str] | None:
-    """Return the profile as text and empty, or empty and why there is none; None if it was not asked for."""
-    if cell.measurement is None or cell.measurement.profile is None:
-        return None
+def _told(one: PassResult, cell: CellRecord) -> Facts:
+    return tuple((name or "its parts", said) for name, said in one.told(cell))
+
+
+def _profile(cell: CellRecord) -> str:
+    """Return the profile as text; empty where there is none."""
     found = profile_of(cell)
-    return ("", found) if isinstance(found, str) else ("\n".join(written(found, cell.model, "text")), "")
+    return "" if isinstance(found, str) else "\n".join(written(found, cell.model, "text"))
 
 
 def _figures(section: Section, cell: CellRecord, notes: Footnotes) -> tuple[tuple[Metric, Figure], ...]:

@@ -17,7 +17,6 @@ from types import SimpleNamespace as View
 
 from agent.wire.measurement import Latency, ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.results.detail_lines import sustained_lines, sustained_of
 from orchestrator.results.records import CellRecord
 from orchestrator.site.axes import Scale, log_scale, percent, px
 
@@ -285,16 +284,13 @@ def _range_row(label: str, latency: Latency, index: int, scale: Scale) -> View:
     )
 
 
-def sustained_view(cell: CellRecord) -> View | None:
-    """Say what a sustained pass found, and draw the median of each part in order, as a scatter of one panel;
-    None if there was no pass, no drawing of fewer than two parts.
+def sustained_plot(cell: CellRecord) -> View | None:
+    """Draw the median of each part of a sustained pass in order, as a scatter of one panel; None if there
+    were fewer than two, and of a wrong output.
     """
-    found = sustained_of(cell)
-    if found is None:
-        return None
-    facts = tuple((name or "its parts", said) for name, said in sustained_lines(cell))
-    values = [part.p50_ms for part in found.slices]
-    return View(facts=facts, plot=_medians(values) if len(values) > 1 else None)
+    found = None if cell.measurement is None or cell.struck_out else cell.measurement.sustained
+    values = [] if found is None else [part.p50_ms for part in found.slices]
+    return _medians(values) if len(values) > 1 else None
 
 
 def _medians(values: Sequence[float]) -> View:

@@ -23,7 +23,6 @@ from agent.runner.judge.stages import (
 )
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
-from agent.wire.advice import Advice
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import (
     BlockFigure,
@@ -34,13 +33,9 @@ from agent.wire.measurement import (
     ProcessSamples,
     Quality,
     Ratio,
-    Steps,
-    Sustained,
-    Throughput,
     Variation,
 )
 from agent.wire.messages import Device, Reason, ReasonCode, Status
-from agent.wire.profile import Profile
 from runtime.common.statistics import estimate
 from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
@@ -101,16 +96,11 @@ def concluded(
 
 
 class Figures(TypedDict, total=False):
-    """The fields that a measurement gets once its processes are judged."""
+    """The fields that a measurement gets once its processes are judged, besides those of the passes."""
 
     quality: Quality
     energy: Energy
     ratio: Ratio | None
-    throughput: Throughput
-    steps: Steps
-    profile: Profile
-    advice: Advice | None
-    sustained: Sustained
     labelled: LabelledScore
 
 

@@ -1,1 +1,1 @@
-"""Runs beside and after the timed blocks: sensors, throughput, sustained load, labelled data."""
+"""Runs beside and after the timed blocks: sensors, the passes of `agent.wire.passes`, labelled data."""

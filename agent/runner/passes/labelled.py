@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.attempt.files import ANSWERS_FILE, AttemptFile, LabelledReport
 from agent.runner.opening import input_rules, opener_of
-from agent.runner.passes.process_frame import Tell, send_report
+from agent.runner.passes.process_frame import PassProcess, Tell
 from agent.wire.labelled import LabelledScore
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
@@ -17,11 +17,6 @@ from runtime.measure.accuracy.scores import scores
 _PROGRESS_STEPS = 20
 """How often progress is told over all samples. Chosen: each time costs one small message between two samples,
 and a step of 5 % is as fine as a watcher can use."""
-
-
-def labelled_process(job_file: Path, folder: Path, descriptor: int) -> None:
-    """Answer the samples in this process and send: the score or the failure."""
-    send_report(LabelledReport, job_file, folder, descriptor, _scored)
 
 
 def _scored(attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
@@ -66,3 +61,6 @@ def _scored(attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
         verdict=judged,
     )
     return LabelledReport(score=score)
+
+
+PASS = PassProcess(LabelledReport, _scored)

@@ -6,14 +6,19 @@ folders of its competitors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.channel import Answer, Channel, ClosedError
 from agent.runner.failures import failure_of
+from agent.runner.passes.telemetry import Telemetry
+from agent.wire.bounded import Wire
+from agent.wire.measurement import Measurement
 from runtime.errors import FarmRuntimeError
 
 R = TypeVar("R", bound=PassReport)
@@ -21,20 +26,49 @@ Tell = Callable[[str], None]
 """Tells the phase of a process."""
 
 
-def send_report(
-    kind: type[R],
-    job_file: Path,
-    folder: Path,
-    descriptor: int,
-    work: Callable[[AttemptFile, Path, Tell], R],
-) -> None:
-    """Run a pass in this process and send its report: what `work` returns, or the failure."""
+@dataclass(frozen=True, slots=True)
+class PassProcess(Generic[R]):
+    """The process of a pass. `work`: what it does, in its own process."""
+
+    report: type[R]
+    work: Callable[[AttemptFile, Path, Tell], R]
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[R]):
+    """The report of a pass, and what its figures are made with besides. `asked`: the plan's of this pass."""
+
+    report: R
+    asked: Any
+    attempt: AttemptFile
+    measurement: Measurement
+    sensors: Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresPass(PassProcess[R]):
+    """A pass of `agent.wire.passes`. `figures`: the fields of the measurement that its report gives.
+    `even_if_wrong`: it runs where the output was wrong, too.
+    """
+
+    figures: Callable[[Found[R]], Mapping[str, Wire | None]]
+    even_if_wrong: bool = False
+
+
+def pass_of(name: str) -> Any:
+    """Return the `PassProcess` of a pass: `PASS` of its module, which is imported only now."""
+    return import_module(f"agent.runner.passes.{name}").PASS
+
+
+def run_pass(name: str, job_file: Path, folder: Path, descriptor: int) -> None:
+    """Run a pass in this process and send its report: what its work returns, or the failure."""
+    process: PassProcess[PassReport] = pass_of(name)
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
     channel = Channel.of_descriptor(descriptor)
     with suppress(ClosedError):
         try:
-            report = work(attempt, folder, lambda phase: channel.send(Answer(phase=phase)))
+            report = process.work(attempt, folder, lambda phase: channel.send(Answer(phase=phase)))
         except (FarmRuntimeError, MemoryError) as error:
-            report = kind(failure=failure_of(error, attempt))
+            report = process.report(failure=failure_of(error, attempt))
         channel.send(Answer(over=True))
         channel.send(report)

@@ -6,11 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from agent.attempt.files import AttemptFile, ProfileReport
+from agent.attempt.files import AttemptFile, PassReport
+from agent.runner.advice import with_times
 from agent.runner.opening import input_rules, opener_as_timed
-from agent.runner.passes.process_frame import Tell, send_report
-from agent.wire.bounded import MAX_PROFILED
-from agent.wire.plan import PROFILE_S
+from agent.runner.passes.process_frame import FiguresPass, Found, Tell
+from agent.wire.bounded import MAX_PROFILED, Wire
+from agent.wire.passes import PROFILE_S
 from agent.wire.profile import MeasuredPeaks, Profile, ProfileDetail, ProfiledOperator, ProfiledRow
 from runtime.common.profile import ModelProfile, OperatorTime, ProfileRow
 from runtime.errors import DelegateError
@@ -22,9 +23,12 @@ _ROUNDS: Final = 10
 T = TypeVar("T", OperatorTime, ProfileRow)
 
 
-def profile_process(job_file: Path, folder: Path, descriptor: int) -> None:
-    """Profile in this process and send: the profile or the failure."""
-    send_report(ProfileReport, job_file, folder, descriptor, _profiled)
+class ProfileReport(PassReport):
+    """The report of the process that timed each kernel and operator by itself."""
+
+    name = "profile"
+    who = "the profiling process"
+    found: Profile | None = None
 
 
 def _profiled(attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
@@ -78,3 +82,11 @@ def profile_of(report: ProfileReport, detail: ProfileDetail) -> Profile:
         return report.found
     why = "it reported nothing" if report.failure is None else report.failure.reason.text
     return Profile(detail=detail, missing={"profile": why})
+
+
+def _figures(found: Found[ProfileReport]) -> dict[str, Wire | None]:
+    profile = profile_of(found.report, found.asked)
+    return {"profile": profile, "advice": with_times(found.measurement.advice, profile)}
+
+
+PASS = FiguresPass(ProfileReport, _profiled, _figures, even_if_wrong=True)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, StepsReport
+from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.opening import input_rules, opener_as_timed
-from agent.runner.passes.process_frame import Tell, send_report
-from agent.wire.measurement import Steps
+from agent.runner.passes.process_frame import FiguresPass, Tell
+from agent.wire.bounded import Integer, Text
+from agent.wire.passes import Steps
 from runtime.measure.sequence import SEQUENCES, run_sequences
 
 
-def steps_process(job_file: Path, folder: Path, descriptor: int) -> None:
-    """Run the pass in this process and send: its times or the failure."""
-    send_report(StepsReport, job_file, folder, descriptor, _timed)
+class StepsReport(PassReport):
+    """The report of the process that timed sequences of steps; `why_not` says why it timed none."""
+
+    name = "steps"
+    who = "the process of steps"
+    first_ns: Integer = 0
+    step_ns: Integer = 0
+    why_not: Text = ""
 
 
 def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
@@ -36,3 +42,6 @@ def steps_of(report: StepsReport, count: int) -> Steps:
     if why or not report.first_ns or not report.step_ns:
         return Steps(count=count, missing=dict.fromkeys(("first", "step"), why or "it reported nothing"))
     return Steps(count=count, first=report.first_ns / 1e6, step=report.step_ns / 1e6)
+
+
+PASS = FiguresPass(StepsReport, _timed, lambda found: {"steps": steps_of(found.report, found.asked)})

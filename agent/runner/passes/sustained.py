@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, SlicedRuns, SustainedReport
+from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.opening import input_rules, opener_as_timed
-from agent.runner.passes.process_frame import Tell, send_report
+from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.runner.passes.telemetry import Telemetry
-from agent.wire.measurement import Sustained, SustainedSlice
+from agent.wire.bounded import Count, Integer, Wire
+from agent.wire.passes import Sustained, SustainedSlice
 from runtime.measure.sustained import sustain
 
 
-def sustained_process(job_file: Path, folder: Path, descriptor: int) -> None:
-    """Run the pass in this process and send: its slices or the failure."""
-    send_report(SustainedReport, job_file, folder, descriptor, _sliced)
+class SlicedRuns(Wire):
+    """A part of a sustained pass: its begin by CLOCK_MONOTONIC, its invokes and their median."""
+
+    begin_ns: Integer
+    seconds: float
+    runs: Count
+    p50_ns: Integer
+
+
+class SustainedReport(PassReport):
+    """The report of the process that invoked without a pause."""
+
+    name = "sustained"
+    who = "the sustained process"
+    slices: tuple[SlicedRuns, ...] = ()
 
 
 def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
@@ -58,3 +71,10 @@ def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry)
         end_over_start=last.p50_ns / max(1, first.p50_ns),
         clock_note=why_none,
     )
+
+
+PASS = FiguresPass(
+    SustainedReport,
+    _sliced,
+    lambda found: {"sustained": sustained(found.report, found.attempt, found.sensors)},
+)

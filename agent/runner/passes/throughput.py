@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, ThroughputReport
+from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.opening import input_rules, opener_as_timed
-from agent.runner.passes.process_frame import Tell, send_report
-from agent.wire.measurement import Throughput
-from agent.wire.plan import ThroughputPlan
+from agent.runner.passes.process_frame import FiguresPass, Tell
+from agent.wire.bounded import Count, Integer, Text
+from agent.wire.passes import Throughput, ThroughputPlan
 from runtime.measure import throughput as tool
 
 
-def throughput_process(job_file: Path, folder: Path, descriptor: int) -> None:
-    """Run the pass in this process and send: its count or the failure."""
-    send_report(ThroughputReport, job_file, folder, descriptor, _counted)
+class ThroughputReport(PassReport):
+    """The report of the process that kept several runs in flight; `why_not` says why it counted none."""
+
+    name = "throughput"
+    who = "the throughput process"
+    runs: Count = 0
+    wall_ns: Integer = 0
+    why_not: Text = ""
 
 
 def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport:
@@ -42,3 +47,8 @@ def throughput(report: ThroughputReport, asked: ThroughputPlan) -> Throughput:
     return Throughput(
         in_flight=asked.in_flight, seconds=seconds, runs=report.runs, per_second=report.runs / seconds
     )
+
+
+PASS = FiguresPass(
+    ThroughputReport, _counted, lambda found: {"throughput": throughput(found.report, found.asked)}
+)

@@ -68,7 +68,7 @@ class Children:
         """Run the process of a pass that follows the timed ones; how it failed is a part of its report."""
         found: list[P] = []
         ours, theirs = socket.socketpair()
-        arguments = [f"--{kind.name}", str(self.job_file), str(self.folder), str(theirs.fileno())]
+        arguments = ["--pass", kind.name, str(self.job_file), str(self.folder), str(theirs.fileno())]
         channel = Channel(ours)
 
         def listen() -> None:

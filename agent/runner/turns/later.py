@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from agent.attempt.files import (
-    ProfileReport,
-    RunnerResult,
-    StepsReport,
-    SustainedReport,
-    ThroughputReport,
-)
-from agent.runner.advice import with_times
+from agent.attempt.files import PassReport, RunnerResult
 from agent.runner.failures import failure_of
 from agent.runner.judge.drop import with_answers
-from agent.runner.judge.verdict import scored, with_figures
-from agent.runner.passes.profile import profile_of
-from agent.runner.passes.steps import steps_of
-from agent.runner.passes.sustained import sustained
+from agent.runner.judge.verdict import scored
+from agent.runner.passes.process_frame import FiguresPass, Found, pass_of
 from agent.runner.passes.telemetry import Telemetry
-from agent.runner.passes.throughput import throughput
 from agent.runner.turns.arm import Arm
 from agent.runner.turns.ending import FailedError
 from agent.wire.messages import Status
+from agent.wire.passes import PASSES, Pass
 from runtime.errors import DataError
 
 
@@ -36,46 +27,22 @@ def later_steps(
     baseline, which has ended, of another arm.
     """
     plan = arm.job.plan
-
-    def in_flight(result: RunnerResult) -> RunnerResult:
-        if plan.throughput is None or result.status is not Status.DONE:
-            return result
-        counted = arm.children.run_pass(ThroughputReport, arm.environments[0])
-        return with_figures(result, throughput=throughput(counted, plan.throughput))
-
-    def step_by_step(result: RunnerResult) -> RunnerResult:
-        if plan.steps is None or result.status is not Status.DONE:
-            return result
-        timed = arm.children.run_pass(StepsReport, arm.environments[0])
-        return with_figures(result, steps=steps_of(timed, plan.steps))
-
-    def one_by_one(result: RunnerResult) -> RunnerResult:
-        if plan.profile is None or result.measurement is None:
-            return result
-        report = arm.children.run_pass(ProfileReport, arm.environments[0])
-        profile = profile_of(report, plan.profile)
-        advice = with_times(result.measurement.advice, profile)
-        return with_figures(result, profile=profile, advice=advice)
-
-    def without_pause(result: RunnerResult) -> RunnerResult:
-        if result.status is not Status.DONE:
-            return result
-        report = arm.children.run_pass(SustainedReport, arm.environments[0])
-        return with_figures(result, sustained=sustained(report, arm.attempt, sensors))
-
-    labelled = partial(_labelled, arm, base)
-    steps: list[tuple[object, Callable[[RunnerResult], RunnerResult]]] = [
-        (plan.throughput, in_flight),
-        (plan.steps, step_by_step),
-        (plan.profile, one_by_one),
-        (plan.sustained_s, without_pause),
-        (plan.labelled, labelled),
-    ]
     if arm.attempt.reported:
-        yield from (step for asked, step in steps if asked is not None)
-    elif plan.labelled is not None and plan.labelled.max_drop is not None:
-        # What others may drop by is known by the answers of a baseline that is not reported, too.
-        yield labelled
+        yield from (partial(_passed, one, arm, sensors) for one in PASSES if one.of(plan) is not None)
+    # What others may drop by is known by the answers of a baseline that is not reported, too.
+    if plan.labelled is not None and (arm.attempt.reported or plan.labelled.max_drop is not None):
+        yield partial(_labelled, arm, base)
+
+
+def _passed(one: Pass, arm: Arm, sensors: Telemetry, result: RunnerResult) -> RunnerResult:
+    process: FiguresPass[PassReport] = pass_of(one.name)
+    measurement = result.measurement
+    if measurement is None or not (process.even_if_wrong or result.status is Status.DONE):
+        return result
+    report = arm.children.run_pass(process.report, arm.environments[0])
+    found = Found(report, one.of(arm.job.plan), arm.attempt, measurement, sensors)
+    added = measurement.model_copy(update=process.figures(found))
+    return result.model_copy(update={"measurement": added})
 
 
 def _labelled(arm: Arm, base: Arm | None, result: RunnerResult) -> RunnerResult:

@@ -13,6 +13,7 @@ from agent.wire.plan import INPUT_SETS, InputSpec, MeasurePlan
 from agent.wire.provenance import CONDITIONS
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.delegates import UnusableKindError, declared_options, known_kinds
+from orchestrator.manifest.pass_keys import pass_keys
 from orchestrator.manifest.schema import NAME_PATTERN
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store
@@ -221,10 +222,7 @@ def measure_block(plan: MeasurePlan) -> dict[str, Any]:
         "slice": {"min_runs": plan.slice_runs, "seconds": plan.slice_seconds},
         "tunings": plan.tunings,
         "warmup": {"runs": plan.warmup_runs, "min_seconds": plan.warmup_seconds},
-        **({} if plan.sustained_s is None else {"sustained": {"minutes": plan.sustained_s / 60}}),
-        **({} if plan.throughput is None else {"throughput": plan.throughput.model_dump()}),
-        **({} if plan.steps is None else {"steps": plan.steps}),
-        **({} if plan.profile is None else {"profile": plan.profile}),
+        **dict(pass_keys(plan)),
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from agent.wire.messages import AgentHello, Device
+from agent.wire.passes import PASSES
 from orchestrator.errors import FarmError
 from orchestrator.farm.again.reproduction import delegate_name, inputs_entry, measure_block, model_source
 from orchestrator.manifest.delegates import known_kinds
@@ -176,7 +177,7 @@ def _models(group: _Group, store: Store) -> Iterator[dict[str, Any]]:
         least = max(cell.plan.min_blocks, ROBUST_UNITS)
         blocks = {"min_blocks": least, "max_blocks": max(cell.plan.max_blocks, least)}
         # What follows the timed processes is no part of a comparison by turns.
-        without = {"sustained_s": None, "throughput": None, "steps": None, "profile": None}
+        without = dict.fromkeys((one.asked for one in PASSES), None)
         plan = cell.plan.model_copy(update={**blocks, **without})
         entry = {"id": cell.model, "source": source, "sha256": cell.model_sha256}
         yield entry | {"measure": measure_block(plan)} | inputs_entry(cell, plan, store)

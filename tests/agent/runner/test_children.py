@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from agent.attempt.files import AttemptFile, ThroughputReport, caches_folder, outputs_path
+from agent.attempt.files import AttemptFile, caches_folder, outputs_path
 from agent.processes.sandbox import landlock
 from agent.runner.judge.accuracy import OutputsError, _outputs
+from agent.runner.passes.throughput import ThroughputReport
 from agent.runner.turns import children
 from agent.runner.turns.ending import Clock
 from runtime.measure.reference import ReferenceKind
@@ -20,7 +21,8 @@ from tests.needs import absent
 
 HOSTILE = """
 import json, os, pathlib, socket, sys, time
-found, mode, other = {}, sys.argv[1], pathlib.Path(sys.argv[2]).parent / "other"
+found, mode, job_file = {}, sys.argv[1], sys.argv[3 if sys.argv[1] == "--pass" else 2]
+other = pathlib.Path(job_file).parent / "other"
 own = pathlib.Path(os.environ["TMPDIR"])
 def tried(name, action):
     try:
@@ -43,7 +45,7 @@ said = KIND
 if mode == "--reference":
     os.mkfifo(sys.argv[4])
 else:
-    socket.socket(fileno=int(sys.argv[4])).sendall(said)
+    socket.socket(fileno=int(sys.argv[5])).sendall(said)
 """
 GOOD = b'{"phase": "counts"}\n{"over": true}\n{"runs": 7, "wall_ns": 9}\n'
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.wire.messages import CancelJob, Heartbeat, JobResult, ReasonCode, Receipt, Shutdown, Status
-from agent.wire.plan import ThroughputPlan
+from agent.wire.passes import ThroughputPlan
 from tests.agent.embedded_agent import PATIENCE_S, EmbeddedAgent, job
 from tests.agent.runner import test_blocks
 from tests.agent.runner.test_blocks import BLOCKS, comparison
@@ -38,9 +38,9 @@ if arguments[0] == "--measure":
     if chosen and index == 2 and stage in ("slice", "finishing"):
         from runtime.measure import benchmark
         setattr(benchmark.Session, "slice" if stage == "slice" else "end", hangs)
-elif arguments[0] == "--throughput" and stage == "pass":
+elif arguments[:2] == ["--pass", "throughput"] and stage == "pass":
     from agent.runner.channel import Answer, Channel
-    Channel.of_descriptor(int(arguments[3])).send(Answer(phase="it is there"))
+    Channel.of_descriptor(int(arguments[4])).send(Answer(phase="it is there"))
     time.sleep(600)
 elif arguments[0][0] != "-":
     import agent.runner.decide as decide

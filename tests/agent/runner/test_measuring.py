@@ -16,7 +16,8 @@ from agent.attempt.files import AttemptFile
 from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Device, JobResult, ReasonCode, Receipt, Status, artifact_path
-from agent.wire.plan import InputData, InputSpec, ThroughputPlan
+from agent.wire.passes import ThroughputPlan
+from agent.wire.plan import InputData, InputSpec
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.delegates.partition import DelegationReport, Fallback

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.attempt.files import Failure, ProfileReport
-from agent.runner.passes.profile import profile_of, wire_profile
+from agent.attempt.files import Failure
+from agent.runner.passes.profile import ProfileReport, profile_of, wire_profile
 from agent.wire import profile as wire
 from agent.wire.bounded import MAX_PROFILED
 from agent.wire.messages import Reason, ReasonCode, Status

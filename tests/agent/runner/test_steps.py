@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agent.attempt.files import Failure, StepsReport
-from agent.runner.passes.steps import steps_of
+from agent.attempt.files import Failure
+from agent.runner.passes.steps import StepsReport, steps_of
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.measure.loading import Opener
 from runtime.measure.sequence import SEQUENCES, run_sequences

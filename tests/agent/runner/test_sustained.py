@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-from agent.attempt.files import AttemptFile, Failure, SlicedRuns, SustainedReport
+from agent.attempt.files import AttemptFile, Failure
 from agent.machine.sensors.sensor import PROCESSOR, Found, Missing, Quantity, Sensor
-from agent.runner.passes.sustained import sustained
+from agent.runner.passes.sustained import SlicedRuns, SustainedReport, sustained
 from agent.runner.passes.telemetry import Telemetry
 from agent.runner.turns import children
 from agent.runner.turns.ending import Clock

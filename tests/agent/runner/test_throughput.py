@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from agent.attempt.files import AttemptFile, Failure, ThroughputReport
-from agent.runner.passes.throughput import throughput
+from agent.attempt.files import AttemptFile, Failure
+from agent.runner.passes.throughput import ThroughputReport, throughput
 from agent.runner.turns import children
 from agent.runner.turns.ending import Clock
 from agent.wire.messages import Device, Reason, ReasonCode, Status
-from agent.wire.plan import ThroughputPlan
+from agent.wire.passes import ThroughputPlan
 from tests.agent.embedded_agent import BRIEF, job
 
 ASKED = ThroughputPlan(in_flight=4, seconds=0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.wire.measurement import Steps
+from agent.wire.passes import Steps
 from agent.wire.plan import MeasurePlan
 from orchestrator.cli.show import cell_text
 from orchestrator.farm.again.reproduction import measure_block

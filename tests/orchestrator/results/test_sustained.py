@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.wire.measurement import Sustained, SustainedSlice
+from agent.wire.passes import Sustained, SustainedSlice
 from agent.wire.plan import MeasurePlan
 from orchestrator.cli.show import cell_text
 from orchestrator.farm.again.reproduction import measure_block
@@ -17,7 +17,7 @@ from orchestrator.manifest.plans import plan, soft_limit_s
 from orchestrator.policy.preview import expected_s
 from orchestrator.results.export import result_json, results_csv
 from orchestrator.results.metrics import METRICS
-from orchestrator.site.plots import sustained_view
+from orchestrator.site.plots import sustained_plot
 from tests.needs import REPOSITORY
 from tests.orchestrator.site.records import demo_farm
 
@@ -52,10 +52,10 @@ def test_the_end_over_the_start_is_in_every_form():
     shown = cell_text(cell, [])
     assert "120 s without a pause: end over start 1.3 (2.60 over 2.00 ms)" in shown
     assert "3600, 3500, 3000, 2900 MHz" in shown
-    view = sustained_view(cell)
-    assert view.plot.panels[0].timed_path.count("M") == 4, "a dot for each part"
+    plot = sustained_plot(cell)
+    assert plot.panels[0].timed_path.count("M") == 4, "a dot for each part"
     heights = [
-        float(dot.split(" ")[1].removesuffix("h0")) for dot in view.plot.panels[0].timed_path.split("M")[1:]
+        float(dot.split(" ")[1].removesuffix("h0")) for dot in plot.panels[0].timed_path.split("M")[1:]
     ]
     assert heights == sorted(heights, reverse=True), "slower is higher on the page"
 
@@ -64,11 +64,11 @@ def test_a_cell_without_the_pass_says_nothing_of_it_and_one_that_failed_says_why
     bare = having(None)
     assert result_json(bare)["sustained"] is None
     assert "sustained" not in cell_text(bare, [])
-    assert sustained_view(bare) is None
+    assert sustained_plot(bare) is None
     failed = having(Sustained(seconds=600.0, note="the sustained process was killed by SIGSEGV"))
     assert result_json(failed)["sustained"]["note"] == "the sustained process was killed by SIGSEGV"
     assert "none: the sustained process was killed by SIGSEGV" in cell_text(failed, [])
-    assert sustained_view(failed).plot is None
+    assert sustained_plot(failed) is None
 
 
 def test_a_wrong_output_voids_the_pass():
@@ -80,6 +80,7 @@ def test_a_wrong_output_voids_the_pass():
     assert {metric.exported(wrong) for metric in keys} == {None}
     assert result_json(wrong)["sustained"] is None or result_json(wrong)["sustained"]["slices"] == []
     assert "without a pause" not in cell_text(wrong, [])
+    assert sustained_plot(wrong) is None
 
 
 def test_a_plan_allows_for_the_time_and_one_without_is_what_it_was():

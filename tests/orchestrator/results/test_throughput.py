@@ -7,8 +7,8 @@ import io
 import json
 from dataclasses import replace
 
-from agent.wire.measurement import Throughput
-from agent.wire.plan import MeasurePlan, ThroughputPlan
+from agent.wire.passes import Throughput, ThroughputPlan
+from agent.wire.plan import MeasurePlan
 from orchestrator.cli.show import cell_text
 from orchestrator.farm.again.reproduction import measure_block
 from orchestrator.manifest.plans import plan, soft_limit_s

@@ -25,14 +25,12 @@ from agent.wire.measurement import (
     Quality,
     Ratio,
     StartStages,
-    Sustained,
-    SustainedSlice,
-    Throughput,
     Tuning,
     Variation,
     baseline_id,
 )
 from agent.wire.messages import Reason, ReasonCode, environment_id
+from agent.wire.passes import Sustained, SustainedSlice, Throughput
 from agent.wire.profile import Profile, ProfiledOperator, ProfiledRow
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise

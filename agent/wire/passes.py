@@ -1,0 +1,124 @@
+"""The passes that follow the timed processes where a campaign asks for them: what each is asked and what it
+answers. Everything that lists passes reads `PASSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+
+from agent.wire.bounded import MAX_IN_FLIGHT, MAX_SLICES, MAX_STEPS, Count, Facts, Text, Wire
+from agent.wire.profile import Profile, ProfileDetail
+
+PROFILE_S: Final = 10.0
+"""Seconds of the runs of a profile, about: a slower model gets fewer rounds. Chosen: ten rounds of a model of
+half a second, which runs twice in each."""
+
+
+class ThroughputPlan(Wire):
+    """A pass that keeps `in_flight` runs of a model started and not yet ended for so many `seconds`."""
+
+    in_flight: int = Field(ge=1, le=MAX_IN_FLIGHT)
+    seconds: float = Field(gt=0)
+
+
+class Throughput(Wire):
+    """One process that kept `in_flight` runs of the model started and not yet ended.
+
+    `runs` ended within the `seconds` from the first start to the last end, so many `per_second`; these are
+    null where `missing` says why under their names.
+    """
+
+    in_flight: Count
+    seconds: float | None = None
+    runs: Count | None = None
+    per_second: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class Steps(Wire):
+    """Sequences of `count` steps of a model that keeps state, each from a fresh state on, in milliseconds.
+
+    `first`: the first step, until its outputs are read; `step`: one of the others; medians over the
+    sequences. `missing` says why they are null.
+    """
+
+    count: Count
+    first: float | None = None
+    step: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class SustainedSlice(Wire):
+    """A part of a sustained pass: when it began, the median of its invokes, their number, and the clock."""
+
+    from_s: float
+    p50_ms: float
+    runs: Count
+    clock_mhz: float | None = None
+
+
+class Sustained(Wire):
+    """One process that invoked the model without a pause for so many `seconds`.
+
+    `end_over_start`: the median of the last slice over that of the first, null where `note` says why;
+    `clock_note` says why a clock is null.
+    """
+
+    seconds: float
+    slices: tuple[SustainedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
+    end_over_start: float | None = None
+    clock_note: Text = ""
+    note: Text = ""
+
+
+class AskedPasses(Wire):
+    """The part of a plan that asks for passes; null: not asked for.
+
+    `sustained_s`: seconds for which a process invokes the model without a pause. `throughput`: how one keeps
+    several runs in flight. `steps`: of each sequence, from a fresh state on, that one times. `profile`: what
+    one times one by one.
+    """
+
+    sustained_s: float | None = Field(default=None, gt=0)
+    throughput: ThroughputPlan | None = None
+    steps: int | None = Field(default=None, ge=2, le=MAX_STEPS)
+    profile: ProfileDetail | None = None
+
+
+class PassFigures(Wire):
+    """The part of a measurement that the passes fill; null: not asked for."""
+
+    sustained: Sustained | None = None
+    throughput: Throughput | None = None
+    steps: Steps | None = None
+    profile: Profile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass. `name`: its field of `PassFigures`, its word in the log of runs, its folder in the attempt's,
+    its key below `measure:` and its module in `agent.runner.passes`. `asked`: its field of `AskedPasses`.
+    `seconds`: how long what was asked takes; None where that is not known beforehand.
+    """
+
+    name: str
+    asked: str
+    seconds: Callable[[Any], float] | None = None
+
+    def of(self, plan: AskedPasses) -> Any:
+        """Return what a plan asks of it, None: nothing."""
+        return getattr(plan, self.asked)
+
+
+PASSES: Final = (
+    Pass("throughput", "throughput", lambda plan: plan.seconds),
+    Pass("steps", "steps"),
+    Pass("profile", "profile", lambda _: PROFILE_S),
+    # The last one: it heats the machine.
+    Pass("sustained", "sustained_s", lambda seconds: seconds),
+)
+"""In the order in which they run."""

@@ -1,0 +1,232 @@
+"""The view of results on the passes (`agent.wire.passes`): figures, lines, and what an export adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.wire.passes import Steps, Sustained, Throughput
+from orchestrator.results import format as text
+from orchestrator.results.metric import Better, Metric, measured
+from orchestrator.results.profiles import profile_lines
+from orchestrator.results.records import CellRecord
+
+
+def _sustained(
+    key: str,
+    label: str,
+    unit: str,
+    meaning: str,
+    read: Callable[[Sustained], float | None],
+    write: Callable[[Any], str] = text.milliseconds,
+) -> Metric:
+    """Return a figure of the sustained pass; `_sustained_lines` writes it if it was requested."""
+
+    def value(cell: CellRecord) -> float | None:
+        found = None if cell.measurement is None else cell.measurement.sustained
+        return None if found is None or not found.slices else read(found)
+
+    better: Better = "none" if unit == "s" else "lower"
+    return Metric(
+        f"sustained.{key}", label, unit, better, "latency", meaning, value, write, own_line=False,
+        why_none=lambda m: "not asked for" if m.sustained is None else m.sustained.note, void_if_wrong=True,
+    )  # fmt: skip
+
+
+def _throughput(name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str]) -> Metric:
+    """Return a field of the wire's `Throughput`; `_throughput_lines` writes it if it was requested."""
+    better: Better = "higher" if name == "per_second" else "none"
+    return Metric(
+        f"throughput.{name}", label, unit, better, "latency", meaning, measured("throughput", name), write,
+        own_line=False,
+        why_none=lambda m: "not asked for"
+        if m.throughput is None
+        else m.throughput.missing.get(name, "not recorded"),
+        void_if_wrong=True,
+    )  # fmt: skip
+
+
+def _steps(
+    name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str], **more: Any
+) -> Metric:
+    """Return a field of the wire's `Steps`."""
+    better: Better = "none" if unit == "1" else "lower"
+    return Metric(
+        f"steps.{name}", label, unit, better, "latency", meaning, measured("steps", name), write,
+        why_none=lambda m: "not asked for" if m.steps is None else m.steps.missing.get(name, "not recorded"),
+        void_if_wrong=True, own_line=False, **more,
+    )  # fmt: skip
+
+
+_STEPS = (
+    _steps(
+        "count",
+        "steps",
+        "1",
+        "Steps of each sequence that one further process timed, of a model that keeps state.",
+        text.count,
+    ),
+    _steps(
+        "first",
+        "first output",
+        "ms",
+        "The first step of such a sequence, from a fresh state until its outputs are read; median of five.",
+        text.milliseconds,
+    ),
+    _steps(
+        "step",
+        "further step",
+        "ms",
+        "One of the other steps of such a sequence: the median over five sequences of their medians.",
+        text.milliseconds,
+    ),
+)
+
+_SUSTAINED = (
+    _sustained(
+        "seconds",
+        "sustained for",
+        "s",
+        "Seconds for which one further process invoked the model without a pause, once all else was timed.",
+        lambda found: found.seconds,
+        text.share,
+    ),
+    _sustained(
+        "start_p50",
+        "p50 at the start",
+        "ms",
+        "Median of the invokes of that pass in its first half minute, or first quarter where it is short.",
+        lambda found: found.slices[0].p50_ms,
+    ),
+    _sustained(
+        "end_p50",
+        "p50 at the end",
+        "ms",
+        "The same of its last half minute, or quarter.",
+        lambda found: found.slices[-1].p50_ms,
+    ),
+    _sustained(
+        "end_over_start",
+        "end over start",
+        "1",
+        "The median at the end of the pass over that at its start: above 1, the model becomes slower as it "
+        "runs.",
+        lambda found: found.end_over_start,
+        text.share,
+    ),
+)
+
+_THROUGHPUT = (
+    _throughput(
+        "in_flight",
+        "runs in flight",
+        "1",
+        "Runs that one further process kept started and not yet ended, once all else was timed; 1: one after "
+        "another.",
+        text.count,
+    ),
+    _throughput(
+        "seconds",
+        "throughput over",
+        "s",
+        "Wall time of that process from the first start to the last end.",
+        text.share,
+    ),
+    _throughput("runs", "finished runs", "1", "Runs that were started and ended in this time.", text.count),
+    _throughput(
+        "per_second",
+        "throughput",
+        "runs/s",
+        "Finished runs per second of this wall time, the outputs of each read into host memory. Counted, not "
+        "derived from a latency.",
+        text.rate,
+    ),
+)
+
+
+def _sustained_lines(_: CellRecord, found: Sustained) -> Iterator[tuple[str, str]]:
+    """Yield the end over the start, the medians in order, the clocks or why none."""
+    if found.end_over_start is None:
+        yield "sustained", f"none: {found.note}"
+    else:
+        first, last = (text.milliseconds(found.slices[place].p50_ms) for place in (0, -1))
+        ratio = f"end over start {text.share(found.end_over_start)}"
+        yield "sustained", f"{text.share(found.seconds)} s without a pause: {ratio} ({last} over {first} ms)"
+    if found.slices:
+        yield "", f"p50 of each part: {', '.join(text.milliseconds(s.p50_ms) for s in found.slices)} ms"
+        clocks = [s.clock_mhz for s in found.slices if s.clock_mhz is not None]
+        said = f"{', '.join(f'{mhz:.0f}' for mhz in clocks)} MHz" if clocks else f"none: {found.clock_note}"
+        yield "", f"clock of each part: {said}"
+
+
+def _steps_lines(_: CellRecord, found: Steps) -> Iterator[tuple[str, str]]:
+    if found.first is None or found.step is None:
+        yield "steps", f"none: {found.missing.get('step', 'not recorded')}"
+        return
+    first, step = text.milliseconds(found.first), text.milliseconds(found.step)
+    yield "steps", f"first output {first} ms, further steps {step} ms each ({text.count(found.count)} steps)"
+
+
+def _throughput_lines(_: CellRecord, found: Throughput) -> Iterator[tuple[str, str]]:
+    """Yield the rate and its basis, or why there is none."""
+    if found.per_second is None or found.runs is None or found.seconds is None:
+        yield "throughput", f"none: {found.missing.get('per_second', 'not recorded')}"
+        return
+    counted = f"{text.count(found.runs)} runs in {text.share(found.seconds)} s"
+    rate = f"{text.rate(found.per_second)} runs/s, {text.count(found.in_flight)} in flight ({counted})"
+    yield "throughput", rate
+
+
+def _sustained_words(found: Sustained, *, struck_out: bool) -> dict[str, Any]:
+    return {
+        "slices": [] if struck_out else [one.model_dump() for one in found.slices],
+        "clock_note": found.clock_note or None,
+        "note": found.note or None,
+    }
+
+
+def _missing(found: Throughput | Steps, *, struck_out: bool) -> dict[str, Any]:
+    return {} if struck_out else {"missing": dict(found.missing)}
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """The view of results on one pass. `title`: the heading of its section on a cell's page.
+
+    `lines` and `words` take what the pass found: lines of a name and a text, and the fields that an export
+    has besides the figures. `even_if_wrong`: a wrong output does not void it.
+    """
+
+    name: str
+    title: str
+    lines: Callable[[CellRecord, Any], Iterable[tuple[str, str]]]
+    figures: tuple[Metric, ...] = ()
+    words: Callable[..., Mapping[str, Any]] | None = None
+    even_if_wrong: bool = False
+
+    def told(self, cell: CellRecord) -> tuple[tuple[str, str], ...]:
+        """Return the lines of a cell, a line without a name going on with the one before; none if the pass
+        was not asked for, or the output is wrong.
+        """
+        found = None if cell.measurement is None else getattr(cell.measurement, self.name)
+        if found is None or (cell.struck_out and not self.even_if_wrong):
+            return ()
+        return tuple(self.lines(cell, found))
+
+    def exported(self, cell: CellRecord) -> dict[str, Any]:
+        """Return the words by their paths in an export; none if the pass was not asked for."""
+        found = None if cell.measurement is None else getattr(cell.measurement, self.name)
+        if found is None or self.words is None:
+            return {}
+        words = self.words(found, struck_out=cell.struck_out)
+        return {f"{self.name}.{name}": value for name, value in words.items()}
+
+
+PASS_RESULTS: Final = (
+    PassResult("sustained", "Without a pause", _sustained_lines, _SUSTAINED, _sustained_words),
+    PassResult("throughput", "Throughput", _throughput_lines, _THROUGHPUT, _missing),
+    PassResult("steps", "Steps", _steps_lines, _STEPS, _missing),
+    PassResult("profile", "Profile", profile_lines, even_if_wrong=True),
+)
+"""In the order of their columns."""
