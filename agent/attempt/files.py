@@ -154,7 +154,7 @@ class ProcessReport(Report):
     choices: str | None = Field(default=None, max_length=MAX_CHOICES)
     advice: Advice | None = None
     environment: Facts = Field(default_factory=dict)
-    saw: Seen = Seen()
+    saw: Seen = Field(default_factory=Seen)
     turns: tuple[tuple[Integer, Integer], ...] = ()
     arms: Count = 1
     unseen: Facts = Field(default_factory=dict)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from agent.attempt.artifacts import ArtifactError, copy_verified, put_artifact, verified_file
 from agent.processes.left_files import open_left
@@ -37,7 +37,7 @@ _MOST_RECORD_BYTES: Final = 512 * 1024
 """Bytes of the records that are read: `MAX_MADE` of them, each with a text of at most 8192 characters. The
 runner writes them, so they may hold anything."""
 
-_RECORDS: Final = TypeAdapter(list[ReferenceRecord])
+_RECORDS: Final = TypeAdapter(list[ReferenceRecord], config=ConfigDict(defer_build=True))
 
 log = logging.getLogger(__name__)
 

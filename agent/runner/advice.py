@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from agent.wire.profile import Profile
 from runtime.delegates.registry import delegate_descriptor, delegate_factory
 from runtime.errors import FarmRuntimeError
 from runtime.model.reader import load_model
-from runtime.tools.model_info.delegation import delegate_view
-from runtime.tools.model_plan import model_plan, planner_of, suitability
 
 
 def advice_of(path: str, kind: str, options: Mapping[str, Any]) -> Advice | None:
@@ -21,7 +20,9 @@ def advice_of(path: str, kind: str, options: Mapping[str, Any]) -> Advice | None
     try:
         if not hasattr(delegate_factory(delegate_descriptor(kind)), "planner"):
             return None
-        found = suitability(model_plan(load_model(path), planner_of(kind, options)))
+        # Every measuring process imports this module, and most need none of the tools: a third of its start.
+        tool = import_module("runtime.tools.model_plan")
+        found = tool.suitability(tool.model_plan(load_model(path), tool.planner_of(kind, options)))
     except FarmRuntimeError:
         return None
     return Advice(
@@ -60,7 +61,8 @@ def with_times(advice: Advice | None, profile: Profile) -> Advice | None:
 def explain(path: Path, kind: str, options: str) -> Explained:
     """Say what a delegate would run of a model, on this machine; `options`: its options as JSON."""
     given: dict[str, Any] = json.loads(options)
-    view = delegate_view(kind, path, len(load_model(str(path)).subgraphs[0].operators), given)
+    tool = import_module("runtime.tools.model_info.delegation")
+    view = tool.delegate_view(kind, path, len(load_model(str(path)).subgraphs[0].operators), given)
     return Explained(
         delegated_ops=view.taken,
         total_ops=view.total,

@@ -420,12 +420,12 @@ class Measurement(PassFigures):
     ratio: Ratio | None = None
     variation: Variation | None = None
     tunings: tuple[Tuning, ...] = Field(default=(), max_length=MAX_WARNINGS)
-    energy: Energy = Energy()
-    init: InitStages = InitStages()
-    memory: MemoryStages = MemoryStages()
-    installed: Installed = Installed()
+    energy: Energy = Field(default_factory=Energy)
+    init: InitStages = Field(default_factory=InitStages)
+    memory: MemoryStages = Field(default_factory=MemoryStages)
+    installed: Installed = Field(default_factory=Installed)
     cpu_ms: float | None = None
-    device: DeviceTime = DeviceTime()
+    device: DeviceTime = Field(default_factory=DeviceTime)
     advice: Advice | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)
 

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
+    ConfigDict,
     Field,
     TypeAdapter,
 )
@@ -244,7 +245,7 @@ class JobSpec(Wire):
     delegate: Id
     delegate_kind: Id
     delegate_options: dict[Key, Text | Integer | float | bool] = Field(default={}, max_length=MAX_FACTS)
-    plan: MeasurePlan = MeasurePlan()
+    plan: MeasurePlan = Field(default_factory=MeasurePlan)
     inputs: dict[Key, InputSpec] = Field(default={}, max_length=MAX_INPUTS)
     soft_limit_s: float = 900.0
     hard_limit_s: float = 910.0
@@ -407,8 +408,9 @@ ForOrchestrator: TypeAlias = (
 )
 ToAgent = Annotated[ForAgent, Field(discriminator="type")]
 ToOrchestrator = Annotated[ForOrchestrator, Field(discriminator="type")]
-_TO_AGENT: TypeAdapter[Any] = TypeAdapter(ToAgent)
-_TO_ORCHESTRATOR: TypeAdapter[Any] = TypeAdapter(ToOrchestrator)
+_LATER: Final = ConfigDict(defer_build=True)
+_TO_AGENT: TypeAdapter[Any] = TypeAdapter(ToAgent, config=_LATER)
+_TO_ORCHESTRATOR: TypeAdapter[Any] = TypeAdapter(ToOrchestrator, config=_LATER)
 
 
 def encode(message: Wire) -> bytes:
