@@ -74,11 +74,6 @@ class Archive:
         )
 
     @property
-    def cell_count(self) -> int:
-        """Cells in all campaigns."""
-        return len(self.by_id)
-
-    @property
     def newest_at(self) -> datetime | None:
         """When the newest result arrived; None without one."""
         return max((at for cell in self.by_id.values() if (at := utc(cell.finished_at))), default=None)
