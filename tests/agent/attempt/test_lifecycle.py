@@ -113,7 +113,12 @@ def test_waiting_for_ever_is_not_an_option():
         ),
         (-signal.SIGKILL, "", ReasonCode.RUNNER_KILLED, "which the farm did not send"),
         (1, "Traceback ...\nMemoryError", ReasonCode.OUT_OF_MEMORY, "exit code 1"),
-        (3, "first\nValueError: boom\n\n", ReasonCode.RUNNER_ERROR, "exit code 3: ValueError: boom"),
+        (
+            3,
+            "first\nValueError: boom\n\n",
+            ReasonCode.RUNNER_ERROR,
+            "ValueError: boom (the runner, exit code 3)",
+        ),
         (0, "", ReasonCode.RUNNER_ERROR, "ended without a result"),
     ],
 )
