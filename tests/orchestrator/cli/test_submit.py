@@ -89,7 +89,8 @@ def test_two_runs_are_compared_and_a_reused_result_is_no_evidence(measured: Shel
     assert {tuple(change["key"][:2]) for change in found["changes"]} >= {("good", "cpu"), ("good", "litert")}
     assert all(change["ratio"]["median"] == 1.0 for change in found["changes"])
     markdown = measured.farm("compare", ref, ref, "--all", "--format", "md").out
-    assert markdown.startswith("| cell | A ms | B ms | speed of B | verdict | why |")
+    assert markdown.startswith("from small of ")
+    assert " | speed | verdict | why |" in markdown
 
 
 def test_a_budget_fails_a_build_and_names_the_cell(measured: Shell) -> None:
@@ -118,7 +119,7 @@ def test_two_delegates_of_one_run_are_compared(measured: Shell) -> None:
     asked = ("compare", campaign["campaign_id"])
     found = measured.farm(*asked, "cpu,litert", "--by", "delegate", "--json").json()
     assert [change["key"][1:] for change in found["changes"]] == [["host-cpu", "quick"]] * 2
-    for values, words in (("cpu", "takes two values, e.g. cpu,litert"), ("cpu,gpu", "no delegate of this")):
+    for values, words in (("cpu", "takes two values with a comma"), ("cpu,gpu", "no delegate of this")):
         refused = measured.farm(*asked, values, "--by", "delegate")
         assert (refused.code, refused.out) == (2, "")
         assert words in refused.err
