@@ -65,7 +65,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was expected of a quantity, and what was measured."""
+    """A prediction of a quantity beside its measurement."""
 
     what: str
     unit: str

@@ -228,7 +228,7 @@ def test_time_that_physics_forbids_is_struck_out(tmp_path, probed, monkeypatch):
 def test_delegate_that_takes_no_operator_is_unsupported_and_says_which(caught):
     result = caught["none"]
     assert (result.status, result.reason.code) == (Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED)
-    assert "operator 0 MUL: not on Sundays" in result.reason.text
+    assert "MUL (operator 0): not on Sundays" in result.reason.text
     delegation = result.measurement.delegation
     assert (delegation.status, delegation.delegated_ops, delegation.total_ops) == ("none", 0, 2)
     assert [f.op for f in delegation.fallbacks] == ["MUL", "RELU"]

@@ -63,9 +63,7 @@ def test_an_interface_of_a_device_has_an_environment_of_its_own(start_agent, sto
     assert result.environment == device.environment_of("gpu", through)
     assert {"webgpu_adapter", "webgpu_driver", "wgpu"} <= result.environment.keys()
     assert (result.facts["interface"], result.measurement.settings["backend"]) == (interfaces[1],) * 2
-    gone = job(
-        stored, "gpu", device.device_id, delegate_options={"backend": "d3d12"}, attempt_id="gone", epoch=2
-    )
+    gone = job(stored, "gpu", device.device_id, delegate_options={"backend": "d3d12"}, attempt_id="gone")
     assert agent.refusal(gone).reason.code is ReasonCode.NO_DEVICE
 
 
