@@ -109,7 +109,7 @@ MEANT = {
 
 NAMES = (
     "farm db prune", "farm db prune --json", "farm devices release", "farm submit --force",
-    "farm submit --notify URL", "farm submit … --delegate openvino",
+    "farm submit --explain", "farm submit --notify URL", "farm submit … --delegate openvino",
 )  # fmt: skip
 """What a sentence names, though a parser would accept it: nothing says what is to be done with what."""
 

@@ -95,7 +95,8 @@ def test_a_budget_on_the_ratio_is_judged_by_its_interval_and_ends_with_3(
         report = compared_with(farm, earlier, now, as_json=False)
         assert conclude("nightly", now, budgets, tmp_path / "farm.xml", 0, report) == code
         said = capsys.readouterr()
-        assert f"against campaign {earlier.campaign_id} (nightly, " in said.out
+        assert "against nightly of " in said.out
+        assert f"(campaign {earlier.campaign_id}):" in said.out
         assert (f"budget ratio>=0.95 {outcome}: m cpu@host-cpu: " in said.err) is (outcome != "met")
         assert (f"::error title=budget::budget ratio>=0.95 {outcome}" in said.err) is (outcome != "met")
         junit = (tmp_path / "farm.xml").read_text()
