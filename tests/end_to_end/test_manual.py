@@ -63,9 +63,11 @@ ELSEWHERE = {
     "python -m tests.*": "checks or attacks for minutes",
     "python -m benchmarks.*": "measures or judges for hours",
     "python -m orchestrator.results.metrics_table *": "tests/orchestrator/results/test_metrics.py",
+    "farm show CELL --answers": "tests/end_to_end/test_labelled_campaign.py",
     "farm show iris gpu --profile text": "tests/orchestrator/cli/test_submit.py",
     "farm tune *": "tests/orchestrator/cli/test_tune.py",
     "farm model eval *": "tests/runtime/tools/test_model_eval.py",
+    "python -m runtime.evaluation": "is the name of a package, not what one types",
     "python -m runtime.evaluation *_run_eval *": "tests/runtime/evaluation/test_run_eval.py",
     "python -m runtime.evaluation benchmark_model_performance_options *": (
         "tests/runtime/evaluation/test_performance_options.py"
@@ -109,7 +111,7 @@ MEANT = {
 
 NAMES = (
     "farm db prune", "farm db prune --json", "farm devices release", "farm submit --force",
-    "farm submit --explain", "farm submit --notify URL", "farm submit … --delegate openvino",
+    "farm submit --dry-run", "farm submit --explain", "farm submit --notify URL", "farm submit … --delegate openvino",
 )  # fmt: skip
 """What a sentence names, though a parser would accept it: nothing says what is to be done with what."""
 

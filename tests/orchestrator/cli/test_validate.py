@@ -26,7 +26,7 @@ def test_the_demo_is_valid(shell: Shell) -> None:
     path = REPOSITORY / "examples" / "models.yaml"
     ran = shell.farm("validate", path)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out == f"{path}: valid; campaign demo, 9 models x 3 delegates, level quick\n"
+    assert ran.out == f"{path}: valid; campaign demo, 9 models x 4 delegates, level quick\n"
     found = shell.farm("validate", path, "--json").json()
     assert found["valid"] is True
     assert len(found["campaign"]["models"]) == 9
