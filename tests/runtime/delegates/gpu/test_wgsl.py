@@ -117,7 +117,7 @@ def device(request: pytest.FixtureRequest) -> Any:
     from runtime.delegates.gpu.backends.webgpu.adapter import open_adapter
 
     try:
-        return open_adapter(request.param).device
+        return open_adapter(request.param.lower(), None).device
     except DeviceError as error:
         absent(f"no WebGPU adapter of {request.param}: {error}")
 
