@@ -41,7 +41,6 @@ ELSEWHERE = {
     "umask *": "tests/house/test_lab_docs.py",
     "openssl *": "tests/house/test_lab_docs.py",
     "printf *": "tests/house/test_lab_docs.py",
-    "sudo -u postgres *": "is for the account of PostgreSQL",
     "createuser *": "is for the account of PostgreSQL; it asks for a password",
     "createdb *": "is for the account of PostgreSQL",
     "read -rs *": "waits for a terminal",
@@ -111,7 +110,8 @@ MEANT = {
 
 NAMES = (
     "farm db prune", "farm db prune --json", "farm devices release", "farm submit --force",
-    "farm submit --dry-run", "farm submit --explain", "farm submit --notify URL", "farm submit … --delegate openvino",
+    "farm submit --dry-run", "farm submit --explain", "farm submit --notify URL",
+    "farm submit … --delegate openvino",
 )  # fmt: skip
 """What a sentence names, though a parser would accept it: nothing says what is to be done with what."""
 
