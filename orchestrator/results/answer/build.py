@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from agent.wire.messages import ReasonCode
 from orchestrator.results.answer import entries, headline
@@ -20,18 +21,22 @@ from orchestrator.results.wording import SIGNS, Footnotes, factor_text
 def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric = P50) -> Answer:
     """Build the answer of a campaign's cells, one of each model, delegate, device and level.
 
-    A cell that the campaign's own rules exclude stays blank, as long as there are others. Another `metric`
-    than p50 has neither ratios nor a headline: those are of the median.
+    A cell that the campaign's own rules exclude stays blank, as long as there are others. A delegate that no
+    model of several runs on, for one reason, is named in its footnote: a column would take room from figures.
+    Another `metric` than p50 has neither ratios nor a headline: those are of the median.
     """
     cells = [cell for cell in cells if not _excluded(cell)] or cells
     placed, notes = Placed.of(cells, baseline), entries.footnotes(cells, metric)
     names = placed.names()
-    columns = [_column(key, placed, names[key], notes, metric) for key in placed.columns]
+    built = [_column(key, placed, names[key], notes, metric) for key in placed.columns]
+    columns, said = built, list(noted(notes))
+    if len(placed.models) > 1:
+        columns, said = _without_unsupported(columns, said)
     answer = Answer(
         title=title_of(cells),
         models=tuple(map(visible, placed.models)),
         columns=_with_unit(columns, metric),
-        notes=tuple(noted(notes)),
+        notes=tuple(said),
     )
     if metric is not P50:
         direction = f", {metric.direction}" if metric.direction else ""
@@ -80,6 +85,24 @@ def _column(key: Key, placed: Placed, heading: str, notes: Footnotes, metric: Me
     over = "" if mean.count == len(placed.models) else f"of {mean.count}: "
     unpaired = "" if mean.paired else f"{SIGNS['unpaired']} "
     return Column(visible(heading), shown, f"{over}{unpaired}{factor_text(mean.ratio)}")
+
+
+def _without_unsupported(columns: list[Column], notes: list[str]) -> tuple[list[Column], list[str]]:
+    """Leave out the columns of nothing but one listed reason, whose footnote then names the delegates."""
+    marks = {note.partition(" ")[0] for note in notes}
+    names: dict[str, list[str]] = {}
+    for column in columns:
+        mark = column.unsupported.removeprefix("unsupported ")
+        if mark in marks:
+            names.setdefault(mark, []).append(column.heading)
+    left = [one for one in columns if one.heading not in chain(*names.values())]
+    if not left:
+        return columns, notes
+    split = (note.partition(" ") for note in notes)
+    said = (
+        f"{', '.join(names[mark])} unsupported: {why}" if mark in names else why for mark, _, why in split
+    )
+    return left, [f"{note.partition(' ')[0]} {text}" for note, text in zip(notes, said, strict=True)]
 
 
 def _with_unit(columns: Sequence[Column], metric: Metric) -> tuple[Column, ...]:

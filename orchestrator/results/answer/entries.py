@@ -152,6 +152,13 @@ class Column:
     entries: tuple[Entry | None, ...]
     mean: str = ""
 
+    @property
+    def unsupported(self) -> str:
+        """The word `unsupported` with its footnote if it is that of every entry; else empty."""
+        words = {entry.word for entry in self.entries if entry is not None}
+        word = words.pop() if len(words) == 1 else ""
+        return word if word.startswith("unsupported") else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Title:

@@ -6,6 +6,7 @@ A sentence is a sequence of clauses; where a line is too short for all of them, 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
@@ -18,6 +19,9 @@ from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import SpeedUp, mean_speedup
 from orchestrator.results.wording import SIGNS, Footnotes
+
+_NOT_OF_A_NAME: Final = re.compile(r"\((?:R|TM)\)| Processor$")
+"""What processors add to their names, for which the first line has no room."""
 
 
 def title_of(cells: Sequence[CellRecord]) -> Title:
@@ -34,7 +38,7 @@ def title_of(cells: Sequence[CellRecord]) -> Title:
 def _devices(cells: Sequence[CellRecord]) -> str:
     """Name the machine's processor where all cells ran on it, else count the devices; with the threads."""
     names = {cell.device_name.removesuffix(ON_CPU) for cell in cells if cell.device != "-"}
-    device = "".join(names) if len(names) == 1 else text.counted(len(names), "device")
+    device = _NOT_OF_A_NAME.sub("", "".join(names)) if len(names) == 1 else text.counted(len(names), "device")
     counted = {threads(cell) for cell in cells} - {""}
     return f"{device}, {text.counted(int(counted.pop()), 'thread')}" if len(counted) == 1 else device
 

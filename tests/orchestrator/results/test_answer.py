@@ -67,6 +67,20 @@ def test_what_the_campaign_excludes_stays_blank_and_is_not_counted():
     assert max(map(width, found)) <= 80
 
 
+def test_a_delegate_that_no_model_runs_on_for_one_reason_takes_no_column():
+    """With it, the names of the models would be cut."""
+    why = "bfloat16 gains nothing here"
+    narrow = [
+        ended(model, "gpu-bf16", "unsupported", ReasonCode.UNSUPPORTED_PRECISION, why)
+        for model, *_ in DEMO[:2]
+    ]
+    found = shown(*demo(), *narrow, columns=80)
+    assert found[4:-1] == GOLDEN.splitlines()[4:]
+    assert found[-1] == f"[a] gpu-bf16 unsupported: {why}"
+    alone = shown(measured(DEMO[0][0], "litert", 4.0, half=0.005), narrow[0])
+    assert "unsupported [a]" in "\n".join(alone), "of one model, every delegate is a column"
+
+
 def test_a_campaign_that_excludes_everything_says_so():
     assert "excluded [a]" in "\n".join(shown(excluded("net", "gpu"), excluded("net", "litert")))
 
