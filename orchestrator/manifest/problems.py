@@ -40,6 +40,10 @@ class ManifestError(UsageError):
 _SHORTEST_PART = 3
 """Characters from which on a part of a known word counts as meant; a shorter one is in too many."""
 
+_MOST_LISTED, _EXAMPLES = 40, 6
+"""Known words that a message lists, and how many it lists of more. Chosen: every key and option of a place,
+but not every model of the zoo."""
+
 _MOST_SUGGESTED = 3
 """Words that one suggestion names at most, so that it stays a part of a line."""
 
@@ -79,4 +83,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     close = within[:_MOST_SUGGESTED] or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
+    if len(words) > _MOST_LISTED:
+        return f"; known: {', '.join(words[:_EXAMPLES])} and {len(words) - _EXAMPLES} more"
     return f"; known: {', '.join(words)}" if words else ""
