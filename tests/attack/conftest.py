@@ -25,8 +25,15 @@ def pytest_collection_modifyitems(items):
             item.user_properties.append((HOLDS, holds))
 
 
-def pytest_runtest_logreport(report):
-    _RECORD.note(report)
+class _Recorder:
+    """A plugin, because a hook of this file receives no report of a test in another folder."""
+
+    def pytest_runtest_logreport(self, report):
+        _RECORD.note(report)
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(_Recorder())
 
 
 def pytest_sessionfinish(session, exitstatus):
