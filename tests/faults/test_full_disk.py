@@ -21,6 +21,7 @@ from agent.wire.reference import ReferenceRecord
 from orchestrator import cli
 from orchestrator.cli import output
 from orchestrator.config.clock import utc_now
+from orchestrator.db.engine import copies
 from orchestrator.db.engine.sessions import Database
 from orchestrator.endpoint import user_client
 from orchestrator.errors import FarmError
@@ -81,6 +82,17 @@ def a_copy(disk: Path, outside: Path) -> Write:
     return lambda: backup(database, disk / "copy.db")
 
 
+def a_restored_copy(disk: Path, outside: Path) -> Write:
+    database = new_database(disk)
+    backup(database, outside / "copy.db")
+
+    def write() -> None:
+        with copies.unpacked(database, outside / "copy.db") as copy:
+            copy.put_in_place(disk / "former.db")
+
+    return write
+
+
 def a_model(disk: Path, _: Path) -> Write:
     return lambda: Store(disk).put(io.BytesIO(CONTENT), "model m")
 
@@ -123,6 +135,7 @@ WRITERS: dict[str, Callable[[Path, Path], Write]] = {
         lambda: workload.keep(disk / "workload.json", "d", [workload.Reading(1, 1)])
     ),
     "agent/wire/credentials.py": lambda disk, _: lambda: write_secret(disk / "secret", "s" * 100),
+    "orchestrator/db/engine/copies.py": a_restored_copy,
     "orchestrator/endpoint/user_client.py": an_authority,
     "orchestrator/maintenance/check.py": a_copy,
     "orchestrator/sources/pypi.py": lambda disk, _: (
