@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 
 from agent.wire.messages import ReasonCode
 from orchestrator.results.answer import entries, headline
@@ -95,14 +94,14 @@ def _without_unsupported(columns: list[Column], notes: list[str]) -> tuple[list[
         mark = column.unsupported.removeprefix("unsupported ")
         if mark in marks:
             names.setdefault(mark, []).append(column.heading)
-    left = [one for one in columns if one.heading not in chain(*names.values())]
+    left = [one for one in columns if one.unsupported.removeprefix("unsupported ") not in names]
     if not left:
         return columns, notes
-    split = (note.partition(" ") for note in notes)
-    said = (
-        f"{', '.join(names[mark])} unsupported: {why}" if mark in names else why for mark, _, why in split
-    )
-    return left, [f"{note.partition(' ')[0]} {text}" for note, text in zip(notes, said, strict=True)]
+    said = []
+    for note in notes:
+        mark, _, why = note.partition(" ")
+        said.append(f"{mark} {', '.join(names[mark])} unsupported: {why}" if mark in names else note)
+    return left, said
 
 
 def _with_unit(columns: Sequence[Column], metric: Metric) -> tuple[Column, ...]:
