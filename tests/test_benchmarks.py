@@ -169,17 +169,17 @@ def test_the_work_list_has_first_what_loses_most_against_the_roofline():
     peaks = {"gflops": 100.0, "gigabytes": 20.0}
     rows = [
         row("f32_gemm", 2_000_000, 100_000_000, 8_000_000),  # 1000 us of arithmetic
-        row("f32_copy", 3_000_000, 0, 20_000_000),  # 1000 us of traffic
+        row("f32_copy", 4_000_000, 0, 20_000_000),  # 1000 us of traffic
         row("i8_integer_gemm_product", 1_000_000, 400_000_000, 0),  # four times the peak: nothing lost
         row("f32_cached", 1_000_000, 0, kernels.CACHED_BYTES),  # no traffic that counts: lost as a whole
         row("f32_uncounted", 5_000_000, 0, 0),
     ]
     known = {"a": {"rows": rows, "peaks": peaks}, "b": {"rows": rows[:1], "peaks": None}}
     found = {one["function"]: (one["us"], one["lost_us"]) for one in kernels.work_list(known)}
-    assert next(iter(found)) in ("f32_copy", "f32_gemm")
+    assert next(iter(found)) == "f32_copy"
     assert found == {
-        "f32_copy": (3000.0, 2000.0), "f32_gemm": (4000.0, 2000.0), "f32_cached": (1000.0, 1000.0),
+        "f32_copy": (4000.0, 3000.0), "f32_gemm": (4000.0, 2000.0), "f32_cached": (1000.0, 1000.0),
         "i8_integer_gemm_product": (1000.0, 0.0), "f32_uncounted": (5000.0, 0.0),
     }  # fmt: skip
     page = kernels.page(len(known), kernels.best_peaks(known), {}, kernels.work_list(known))
-    assert any("| `f32_copy` | 1 | 3000 | 2000 | layer of a, 2000 us |" in line for line in page)
+    assert any("| `f32_copy` | 1 | 4000 | 3000 | layer of a, 3000 us |" in line for line in page)
