@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.errors import FarmError
 from orchestrator.results import format as text
 from orchestrator.results.records import ComparedCell, void_reason
 from orchestrator.results.speedups import counted_times
@@ -45,13 +46,15 @@ class PublishedRow:
 def published_rows(cells: Iterable[ComparedCell] = ()) -> list[PublishedRow]:
     """Return the table's rows by name, each with the newest of these cells that measured its file.
 
-    Raises `FarmError` where this installation has no zoo.
+    Raises `FarmError` where this installation has no zoo, or one of an older farm without the table.
     """
-    models = zoo_models()
+    models, table = zoo_models(), zoo_folder() / "published.csv"
+    if not table.exists():
+        raise FarmError(f"{table} is missing: this installation is older than its source; set it up again")
     newest: dict[str, dict[str, ComparedCell]] = {}
     for cell in sorted(_measured(cells), key=_age):
         newest.setdefault(cell.model_sha256, {})[f"{cell.delegate}@{cell.device}"] = cell
-    with (zoo_folder() / "published.csv").open(encoding="utf-8", newline="") as file:
+    with table.open(encoding="utf-8", newline="") as file:
         return [
             PublishedRow(
                 model=row["model"],
