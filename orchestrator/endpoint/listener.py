@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.endpoint.connections import Connection, Connections
 
@@ -23,6 +25,11 @@ machine on a bad network needs two; a larger one lets silent connections stay lo
 
 _SWEEP_S: Final = 0.5
 """Seconds between two looks for connections that are over their deadline; they end so much later at most."""
+
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of `accept` after which asyncio stops accepting for a second and then goes on by itself."""
+
+log = logging.getLogger(__name__)
 
 
 class Listener(socket.socket):
@@ -48,12 +55,13 @@ class Listener(socket.socket):
         if self._burst == BURST:
             self._burst = 0
             raise BlockingIOError
-        plain, address = super().accept()
-        self._burst += 1
         loop = asyncio.get_running_loop()
         if not self._sweeping:
             self._sweeping = True
+            loop.set_exception_handler(_handle)
             self._sweep(loop)
+        plain, address = super().accept()
+        self._burst += 1
         accepted = _Accepted(plain, lambda: self._gone(connection, descriptor))
         descriptor = accepted.fileno()
         connection = Connection(str(address[0]), accepted.cut, loop.time() + FIRST_REQUEST_S)
@@ -70,6 +78,15 @@ class Listener(socket.socket):
         self.connections.expire(loop.time())
         if self.fileno() != -1:
             loop.call_later(_SWEEP_S, self._sweep, loop)
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log in one line that no connection can be accepted for now; leave other errors to asyncio."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+        log.error("no connection can be accepted for a second: %s", error.strerror)
+    else:
+        loop.default_exception_handler(context)
 
 
 class _Accepted(socket.socket):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import resource
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
+from starlette.applications import Starlette
+
+from orchestrator.config.address import Address
+from orchestrator.endpoint.server import EndpointServer
 
 PROGRAM = """
 import resource, sys
@@ -35,3 +42,27 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be(soft: int, hard: 
     command = [sys.executable, "-c", PROGRAM, str(soft), str(hard)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert said in ran.stdout
+
+
+def test_without_descriptors_it_says_so_in_one_line_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        EndpointServer(Starlette(), Address("http://127.0.0.1", "127.0.0.1", 0)) as server,
+        socket.socket() as first,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as second,
+    ):
+        second.sendall(b"GET / HTTP/1.1\r\nHost: farm\r\n\r\n")
+        assert second.recv(12) == b"HTTP/1.1 404"
+        first.settimeout(20)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            first.connect(("127.0.0.1", server.port))
+            until = time.monotonic() + 20
+            while not (said := [r for r in caplog.records if "Too many open files" in r.getMessage()]):
+                assert time.monotonic() < until, caplog.text
+                time.sleep(0.01)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert not any(record.exc_info for record in said)
+        first.sendall(b"GET / HTTP/1.1\r\nHost: farm\r\n\r\n")
+        assert first.recv(12) == b"HTTP/1.1 404"
