@@ -25,7 +25,7 @@ from typing import Any, Final
 from agent.devices import ProbeError, check, probe
 from benchmarks.gpu_compilers import NVIDIA, TARGETS
 from benchmarks.gpu_static import RESULT as STATIC
-from benchmarks.output import RESULTS, FailedError, in_a_process, parser, table, write_report
+from benchmarks.output import RESULTS, FailedError, in_a_process, parser, said_by, table, write_report
 from runtime.delegates.gpu.settings.options import INTERFACES
 from tests.tree import tree
 
@@ -171,7 +171,7 @@ def _sandbox(limit_s: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="farm-first-contact-") as folder:
         out = Path(folder) / "sandbox.json"
         options = ("--rounds", "2", "--seconds", "0.3", "--models", MODELS[0], "--delegates", "gpu")
-        in_a_process("sandbox", *options, "--out", str(out), limit_s=limit_s)
+        said_by("sandbox", *options, "--out", str(out), limit_s=limit_s)
         found: Figures = json.loads(out.read_text())
     return {**found, "why": "" if found["rows"] else "the delegate gpu takes the model on no device here"}
 

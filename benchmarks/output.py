@@ -76,6 +76,14 @@ def in_a_process(
 
     Raises `FailedError`.
     """
+    said = said_by(module, *arguments, limit_s=limit_s, prefix=prefix, **more)
+    return dict(json.loads((said.splitlines() or ["{}"])[-1]))
+
+
+def said_by(
+    module: str, *arguments: str, limit_s: float | None = None, prefix: Sequence[str] = (), **more: Any
+) -> str:
+    """Run a module of this folder and return what it printed. Raises `FailedError`."""
     command = [*prefix, sys.executable, "-m", f"benchmarks.{module}", *arguments]
     try:
         ran = subprocess.run(
@@ -86,4 +94,4 @@ def in_a_process(
     if ran.returncode:
         said = ran.stderr.strip().splitlines() or ["nothing"]
         raise FailedError(f"exit {ran.returncode}: {said[-1][:300]}")
-    return dict(json.loads((ran.stdout.splitlines() or ["{}"])[-1]))
+    return str(ran.stdout)

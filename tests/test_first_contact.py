@@ -55,6 +55,15 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
     }
 
 
+@pytest.mark.exhaustive
+def test_the_step_of_the_sandbox_ends_with_its_ratios() -> None:
+    contact = Contact(300, 300)
+    contact.run(("sandbox",), ())
+    (step,) = contact.steps
+    assert (step.status, step.why) == ("done", "")
+    assert step.figures["rows"]
+
+
 def test_what_has_no_time_left_is_skipped_and_says_so() -> None:
     contact = Contact(None, 0)
     contact.run(("drivers",), (MODEL,))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agent.wire.bounded import MAX_INPUT_SETS
-from agent.wire.plan import INPUT_SETS, InputData
+from agent.wire.plan import INPUT_SETS, InputData, InputSpec
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest.campaign import Campaign, InputSource, ModelEntry
 from orchestrator.manifest.problems import suggestion
@@ -26,7 +26,8 @@ from orchestrator.sources.resolve import StoredModel, not_fetched
 from orchestrator.sources.store import Store, wrong_hash
 from orchestrator.sources.web import Web
 from runtime.common.installation import install_command
-from runtime.model.graph import Tensor
+from runtime.model.graph import Subgraph, Tensor
+from runtime.model.integer_inputs import integer_ranges
 from runtime.model.reader import load_model
 from runtime.model.schema import TensorType
 
@@ -60,27 +61,36 @@ def with_inputs(
 ) -> tuple[Campaign, tuple[StoredModel, ...]]:
     """Return the campaign whose inputs name their data in the store, and its models.
 
-    A model whose data cannot be reached becomes `unreachable`. Raises `UsageError` for a name that is no
-    input, and for a shape or a file that does not fit its input.
+    An integer input without a range gets that which its use in the graph tells. A model whose data cannot be
+    reached becomes `unreachable`. Raises `UsageError` for a name that is no input, and for a shape or a file
+    that does not fit its input.
     """
     stored = {model.id: model for model in models}
     planned = {}
     for entry in campaign.models:
         found = stored[entry.id]
-        if entry.inputs and found.sha256 and not found.problem:
-            tensors = _inputs_of(store, found.sha256)
+        if found.sha256 and not found.problem:
+            graph = load_model(store.path(found.sha256)).subgraphs[0]
+            tensors = {graph.tensors[index].name: graph.tensors[index] for index in graph.inputs}
             _require_inputs(entry, tensors)
+            ranged = _ranged(entry, graph, note)
             try:
-                planned[entry.id] = _Reading(entry, base_dir, store, note, web).planned(tensors)
+                planned[entry.id] = _Reading(ranged, base_dir, store, note, web).planned(tensors)
             except UnreachableError as error:
                 stored[entry.id] = not_fetched(entry.id, found.origin, f"data of an input: {error}")
     entries = tuple(planned.get(entry.id, entry) for entry in campaign.models)
     return replace(campaign, models=entries), tuple(stored[model.id] for model in models)
 
 
-def _inputs_of(store: Store, model: str) -> dict[str, Tensor]:
-    graph = load_model(store.path(model)).subgraphs[0]
-    return {graph.tensors[index].name: graph.tensors[index] for index in graph.inputs}
+def _ranged(entry: ModelEntry, graph: Subgraph, note: Callable[[str], None]) -> ModelEntry:
+    """Return the entry with ranges for integer inputs without one, where their use in the graph tells it."""
+    inputs = dict(entry.inputs)
+    for name, (low, high) in integer_ranges(graph).items():
+        spec = inputs.get(name, InputSpec())
+        if spec.low is None and spec.high is None and name not in entry.own_inputs:
+            note(f"{entry.id}: input {name!r} gets values {low}..{high}, by its use in the graph")
+            inputs[name] = spec.model_copy(update={"low": float(low), "high": float(high)})
+    return replace(entry, inputs=inputs)
 
 
 def _require_inputs(entry: ModelEntry, tensors: Mapping[str, Tensor]) -> None:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from runtime.tools.calls import USAGE, SignatureKey, clear_errors, options_of, refuse, rules_of, visible
+from runtime.tools.calls import (
+    USAGE,
+    SignatureKey,
+    clear_errors,
+    options_of,
+    ranged,
+    refuse,
+    rules_of,
+    visible,
+)
 from runtime.tools.model_bisect import verb as bisect_verb
 from runtime.tools.model_diff import verb as diff_verb
 from runtime.tools.model_eval import verb as eval_verb
@@ -215,8 +224,9 @@ def profile(
     options = options_of(option or [], threads)
     rules = rules_of(input_ or [], shape or [])
     further = [_delegate(text) for text in then or []]
-    with clear_errors(file), readable_model(file, signature) as (path, _):
-        found = model_profile.profile_file(path, delegate, options, rules, rounds, further)
+    with clear_errors(file), readable_model(file, signature) as (path, model):
+        given = ranged(rules, model)
+        found = model_profile.profile_file(path, delegate, options, given, rounds, further)
         if as_json:
             typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))
         else:

@@ -58,6 +58,17 @@ def samples(folder: Path, entry: ModelEntry) -> np.ndarray:
     return np.load(path)
 
 
+def test_ids_get_the_rows_of_their_table_unless_a_range_is_given(tmp_path: Path) -> None:
+    b = Builder()
+    ids = b.input(np.int32, (3,), name="ids")
+    out = b.tensor(np.float32, (3, 2))
+    b.operator(Op.EMBEDDING_LOOKUP, [ids, b.constant(np.zeros((7, 2), np.float32))], [out])
+    model = b.write([out])
+    assert planned(tmp_path, "reuse: never", model).inputs == {"ids": InputSpec(low=0, high=6)}
+    own = planned(tmp_path, "inputs: {ids: {random: {range: [0, 2]}}}", model)
+    assert own.inputs == {"ids": InputSpec(low=0, high=2)}
+
+
 VALUES = np.arange(12, dtype=np.float32).reshape(3, 1, 4)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
+from runtime.tools.calls import SignatureKey, clear_errors, options_of, ranged, rules_of, visible
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected, Suspect
@@ -54,6 +54,7 @@ def bisect(
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
     with clear_errors(file), readable_model(file, signature) as (path, model):
+        rules = ranged(rules, model)
         details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
         pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
         found = search.bisect(

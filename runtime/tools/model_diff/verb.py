@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
+from runtime.tools.calls import SignatureKey, clear_errors, options_of, ranged, rules_of, visible
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected
@@ -69,7 +69,8 @@ def diff(
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
     with clear_errors(file), readable_model(file, signature) as (path, model):
-        request = comparing.Request(Setting.of(delegate, options), reference, runs, seed, rules)
+        setting, given = Setting.of(delegate, options), ranged(rules, model)
+        request = comparing.Request(setting, reference, runs, seed, given)
         found = comparing.difference(model, path, request, _progress(runs))
         bisected = (
             search.bisect(model, found.inputs, delegate, request.test.options) if per_operator else None
