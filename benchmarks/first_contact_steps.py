@@ -32,7 +32,8 @@ from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks
 from runtime.delegates.gpu.backends.opencl.program import built
 from runtime.delegates.gpu.lowering.matmul.conv import groups
 from runtime.errors import UnsupportedPrecisionError
-from runtime.measure.inputs import make_pool
+from runtime.measure.inputs import make_pool, ranged
+from runtime.model.reader import read_model
 from tests.runtime.delegates.gpu.caller_models import dense
 
 Figures = dict[str, Any]
@@ -260,7 +261,8 @@ def model(name: str, device: int | None, backend: str) -> Figures:
     content = restored(name)
     plain = Interpreter(model_content=content)
     plain.allocate_tensors()
-    sets = make_pool(plain.get_input_details(), name, None).sets[0]
+    rules = ranged({}, read_model(content).subgraphs[0])
+    sets = make_pool(plain.get_input_details(), name, rules).sets[0]
     options = {"backend": backend, "cache_dir": "", "device": device if backend == "opencl" else None}
     expected = _run(plain, sets)
     began = time.perf_counter()

@@ -17,6 +17,8 @@ import numpy as np
 from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
 from runtime.measure.natural import natural
+from runtime.model.graph import Subgraph
+from runtime.model.integer_inputs import integer_ranges
 
 POOL_VERSION = "inputs-2"
 """Part of every seed. A change of the rules below raises it, so that old references are not compared with new
@@ -97,6 +99,16 @@ class InputRules(dict[str, InputRule]):
 def sets_of(rules: Mapping[str, InputRule] | None) -> int:
     """Return how many sets of inputs a pool by these rules has."""
     return rules.sets if isinstance(rules, InputRules) else POOL_SIZE
+
+
+def ranged(rules: Mapping[str, InputRule], graph: Subgraph) -> dict[str, InputRule]:
+    """Return the rules with a range for each integer input whose use in the graph tells one."""
+    found = dict(rules)
+    for name, (low, high) in integer_ranges(graph).items():
+        rule = rules.get(name, _DEFAULT)
+        if rule.low is None and rule.high is None:
+            found[name] = replace(rule, low=low, high=high)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

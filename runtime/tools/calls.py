@@ -13,7 +13,6 @@ import typer
 
 if TYPE_CHECKING:
     from runtime.measure.inputs import InputRule
-    from runtime.model.graph import Model
 
 USAGE: Final = 2
 """Exit code for a wrong call or a file that cannot be used, the same as Click's and the farm's."""
@@ -45,19 +44,6 @@ def rules_of(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:
             refuse(f"--shape {text!r} is not of the form NAME=N,N,..., as image=1,224,224,3")
         extents = tuple(int(size) for size in sizes.split(","))
         found[name] = replace(found.get(name, InputRule()), shape=extents)
-    return found
-
-
-def ranged(rules: dict[str, InputRule], model: Model) -> dict[str, InputRule]:
-    """Return the rules with a range for each integer input whose use in the graph tells one."""
-    from runtime.measure.inputs import InputRule
-    from runtime.model.integer_inputs import integer_ranges
-
-    found = dict(rules)
-    for name, (low, high) in integer_ranges(model.subgraphs[0]).items():
-        rule = rules.get(name, InputRule())
-        if rule.low is None and rule.high is None:
-            found[name] = replace(rule, low=low, high=high)
     return found
 
 

@@ -20,7 +20,6 @@ from runtime.tools.calls import (
     SignatureKey,
     clear_errors,
     options_of,
-    ranged,
     refuse,
     rules_of,
     visible,
@@ -218,6 +217,7 @@ def profile(
     which is measured before and printed beside it. Rates are compared with measured peaks of the device.
     """
     from runtime.common import profile as forms
+    from runtime.measure.inputs import ranged
     from runtime.tools import model_profile
     from runtime.tools.model_info.source import readable_model
 
@@ -225,7 +225,7 @@ def profile(
     rules = rules_of(input_ or [], shape or [])
     further = [_delegate(text) for text in then or []]
     with clear_errors(file), readable_model(file, signature) as (path, model):
-        given = ranged(rules, model)
+        given = ranged(rules, model.subgraphs[0])
         found = model_profile.profile_file(path, delegate, options, given, rounds, further)
         if as_json:
             typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from runtime.tools.calls import SignatureKey, clear_errors, options_of, ranged, rules_of, visible
+from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected, Suspect
@@ -47,14 +47,14 @@ def bisect(
     Every operator is run alone on LiteRT's values, then every fusion, then the whole model. A wrong operator
     is written as a model of its own, with its inputs. Exit code: 0 nothing is wrong, 1 something is.
     """
-    from runtime.measure.inputs import make_pool
+    from runtime.measure.inputs import make_pool, ranged
     from runtime.measure.loading import Opener
     from runtime.tools.model_bisect import search
     from runtime.tools.model_info.source import readable_model
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
     with clear_errors(file), readable_model(file, signature) as (path, model):
-        rules = ranged(rules, model)
+        rules = ranged(rules, model.subgraphs[0])
         details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
         pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
         found = search.bisect(

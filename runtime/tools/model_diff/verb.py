@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from runtime.tools.calls import SignatureKey, clear_errors, options_of, ranged, rules_of, visible
+from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected
@@ -62,6 +62,7 @@ def diff(
     first, then further figures of each output, and a verdict by the rule of a result.
     Exit code: 0 no output is outside the rule, 1 one is.
     """
+    from runtime.measure.inputs import ranged
     from runtime.tools.model_bisect import search
     from runtime.tools.model_diff import comparing, printed
     from runtime.tools.model_diff.running import Setting
@@ -69,7 +70,7 @@ def diff(
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
     with clear_errors(file), readable_model(file, signature) as (path, model):
-        setting, given = Setting.of(delegate, options), ranged(rules, model)
+        setting, given = Setting.of(delegate, options), ranged(rules, model.subgraphs[0])
         request = comparing.Request(setting, reference, runs, seed, given)
         found = comparing.difference(model, path, request, _progress(runs))
         bisected = (
