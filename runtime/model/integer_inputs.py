@@ -71,7 +71,8 @@ def _table(graph: Subgraph, operator: Operator, place: int) -> int | None:
     if operator.opcode is Op.EMBEDDING_LOOKUP and place == 0:
         return graph.tensors[operator.inputs[1]].shape[0]
     if operator.opcode is Op.GATHER and place == 1:
-        return graph.tensors[operator.inputs[0]].shape[operator.options.get("axis", 0)]
+        axis: int = operator.options.get("axis", 0)
+        return graph.tensors[operator.inputs[0]].shape[axis]
     return None
 
 
