@@ -60,7 +60,7 @@ LEVELS = (TensorType.INT16, TensorType.INT8, TensorType.UINT8)
 """Types of quantised tensors, which enter the delegate's graph as float32 where they have one scale."""
 
 CASTABLE = (*PLAIN, TensorType.UINT8, TensorType.INT8, TensorType.INT16)
-"""The types between which the delegate casts."""
+"""The types between which the delegate casts, and of which it selects."""
 
 MOVABLE = (*PLAIN, *LEVELS, TensorType.COMPLEX64)
 """The types that the delegate can hold, in the order in which its messages list them."""
@@ -103,7 +103,7 @@ PLACES: Mapping[B, tuple[Sequence[Sequence[TensorType]], Sequence[Sequence[Tenso
     **dict.fromkeys((B.REDUCE_ALL, B.REDUCE_ANY), ([BOOL, FLOAT], [BOOL])),
     **dict.fromkeys((B.REDUCE_MAX, B.REDUCE_MIN, B.REDUCE_PROD, B.SUM), ([PLAIN, FLOAT], [PLAIN])),
     B.RIGHT_SHIFT: ([INT], [INT]),
-    **dict.fromkeys((B.SELECT, B.SELECT_V2), ([BOOL, PLAIN], [PLAIN])),
+    **dict.fromkeys((B.SELECT, B.SELECT_V2), ([BOOL, CASTABLE], [CASTABLE])),
     B.STABLEHLO_AND: ([BITS], [BITS]),
     B.STABLEHLO_SHIFT_LEFT: ([INDICES], [INDICES]),
     B.TOPK_V2: ([ORDERED], [ORDERED, INT]),

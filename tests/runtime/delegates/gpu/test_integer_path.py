@@ -20,18 +20,23 @@ from tests.needs import absent
 from tests.oracle import run_litert
 from tests.runtime.models import Builder, per_tensor
 from tests.runtime.ops.cases import Case, compare
-from tests.runtime.ops.elementwise import test_arithmetic, test_level_functions, test_quantize
+from tests.runtime.ops.elementwise import test_arithmetic, test_level_functions, test_quantize, test_select
 from tests.runtime.ops.families import Family
 from tests.runtime.ops.image import test_pool
-from tests.runtime.ops.matmul import test_conv, test_depthwise_conv, test_fully_connected
+from tests.runtime.ops.matmul import (
+    test_batch_matmul,
+    test_conv,
+    test_depthwise_conv,
+    test_fully_connected,
+)
 from tests.runtime.ops.movement import test_concatenation, test_pad, test_transpose
 from tests.runtime.ops.reduction import test_reduce, test_softmax
 from tests.runtime.ops.support import test_levels
 
 MODULES = (
-    test_arithmetic, test_concatenation, test_conv, test_depthwise_conv, test_fully_connected,
-    test_level_functions, test_levels, test_pad, test_pool, test_quantize, test_reduce, test_softmax,
-    test_transpose,
+    test_arithmetic, test_batch_matmul, test_concatenation, test_conv, test_depthwise_conv,
+    test_fully_connected, test_level_functions, test_levels, test_pad, test_pool, test_quantize, test_reduce,
+    test_select, test_softmax, test_transpose,
 )  # fmt: skip
 
 LEFT = {
@@ -40,12 +45,12 @@ LEFT = {
     "concatenation_rescaled": "input and output have other scales, between which no kernel of integers moves",
     "dequantize_channels": "tensor 0 is int8, but has not one positive scale for all of its elements",
     "max_int8": "tensor 0 't0' is int8, where REDUCE_MAX takes float32 or int32 or int64 or bool",
-    "mean_int8_last": "a mean of int8 over the channels has no kernel",
 }
 """Cases on levels of 8 bits that stay on the CPU, and the reasons."""
 
 NO_KERNEL_OF_INT16 = re.compile(
-    r"tensor 0 't0' is int16, where (EXP|LOG|LOGISTIC|SOFTMAX|TANH) takes float32 or int8( or uint8)?"
+    r"tensor 0 't0' is int16, where (BATCH_MATMUL|EXP|LOG|LOGISTIC|SOFTMAX|TANH) takes float32 or int8"
+    r"( or uint8)?"
 )
 """The reason of a case of int16 whose function the delegate has for levels of 8 bits only."""
 
@@ -62,7 +67,7 @@ def quantised(modules: Iterable[Any]) -> list[Case]:
 
 
 CASES = quantised(MODULES)
-PRODUCTS = quantised((test_conv, test_fully_connected, test_depthwise_conv))
+PRODUCTS = quantised((test_batch_matmul, test_conv, test_fully_connected, test_depthwise_conv))
 
 
 def opened(temporary: pytest.TempPathFactory, precision: str | None = "int8", **more: str) -> GpuDelegate:

@@ -21,6 +21,7 @@ def chosen(name: str, opcode: Op, kind: TensorType, *shapes: tuple[int, ...]) ->
 
 
 TYPES = (TensorType.INT32, TensorType.INT64, TensorType.BOOL)
+NARROW = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 
 CASES = [
     case("SELECT", Op.SELECT, [flags(3, 4), random(3, 4), random(3, 4, seed=1)]),
@@ -35,6 +36,7 @@ CASES = [
     *(chosen("broadcast", Op.SELECT_V2, kind, (3, 1), (4,), (2, 1, 4)) for kind in TYPES),
     *(chosen("same", Op.SELECT, kind, (5, 255), (5, 255), (5, 255)) for kind in TYPES[:2]),
     *(chosen("rows", Op.SELECT, kind, (5,), (5, 3), (5, 3)) for kind in TYPES[1:]),
+    *(chosen("narrow", Op.SELECT_V2, kind, (1, 1, 5, 21), (), (2, 3, 5, 21)) for kind in NARROW),
 ]  # fmt: skip
 
 

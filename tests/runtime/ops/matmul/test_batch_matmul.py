@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,28 +89,47 @@ def test_products_match_litert(case, backend):
     check(case, backend)
 
 
-def products() -> Iterator[Case]:
-    for dtype, scale in ((np.int8, 0.05), (np.int16, 0.001)):
-        for adj_x, adj_y, kept in ((False, False, False), (True, True, False), (False, True, True)):
-            rng = np.random.default_rng(4)
-            bounds = np.iinfo(dtype)
-            zeros = (0, 0, 0) if dtype is np.int16 else (-9, 21, 5)
-            x = (2, 3, 40, 5) if adj_x else (2, 3, 5, 40)
-            z = (1, 3, 6, 40) if adj_y else (1, 3, 40, 6)
-            args = [
-                Arg(rng.integers(bounds.min, bounds.max, shape, endpoint=True).astype(dtype), q, fixed)
-                for shape, q, fixed in (
-                    (x, per_tensor(scale, zeros[0]), False),
-                    (z, per_tensor(scale, zeros[1]), kept),
-                )
-            ]
-            out = Out(dtype, per_tensor(scale * scale * bounds.max * 4, zeros[2]))
-            chosen = {"adj_x": adj_x, "adj_y": adj_y}
-            name = f"matmul_{np.dtype(dtype).name}_{adj_x:d}{adj_y:d}{kept:d}"
-            yield case(name, BATCH_MATMUL, args, [out], chosen, 3)
+def levels(
+    x: tuple[int, ...],
+    z: tuple[int, ...],
+    dtype: type[np.integer[Any]] = np.int8,
+    fixed: str = "",
+    zeros: tuple[int, int] = (-9, 21),
+    **adjoints: bool,
+) -> Case:
+    """Operands of levels; the one that `fixed` names is constant. The sums use most of the result's range."""
+    rng, bounds, is_narrow = np.random.default_rng(4), np.iinfo(dtype), dtype is np.int8
+    scale, zeros = (0.05, zeros) if is_narrow else (0.001, (0, 0))
+    args = [
+        Arg(rng.integers(bounds.min, bounds.max, shape, endpoint=True).astype(dtype), q, letter == fixed)
+        for letter, shape, q in zip("xz", (x, z), (per_tensor(scale, zero) for zero in zeros), strict=True)
+    ]
+    depth = x[-2 if adjoints.get("adj_x") else -1]
+    out = Out(dtype, per_tensor(scale * scale * bounds.max * depth**0.5, 5 if is_narrow else 0))
+    chosen = {"adj_x": False, "adj_y": False, **adjoints}
+    name = f"levels_{np.dtype(dtype).name}_{'x'.join(map(str, x))}_{'x'.join(map(str, z))}_{fixed}"
+    return case(name + "".join(sorted(adjoints)), BATCH_MATMUL, args, [out], chosen, 3)
 
 
-@pytest.mark.parametrize("case", list(products()), ids=str)
+LEVELS = [
+    *(
+        made
+        for dtype in (np.int8, np.int16)
+        for made in (
+            levels((2, 3, 5, 40), (1, 3, 40, 6), dtype),
+            levels((2, 3, 40, 5), (1, 3, 6, 40), dtype, adj_x=True, adj_y=True),
+            levels((2, 3, 5, 40), (1, 3, 6, 40), dtype, "z", adj_y=True),
+        )
+    ),
+    levels((3, 49, 32), (3, 32, 49), zeros=(0, -128)),
+    levels((3, 49, 49), (3, 70, 49), adj_y=True, zeros=(127, 127)),
+    levels((2, 1, 17, 67), (3, 67, 130), zeros=(-128, 0)),
+    levels((37, 19), (19, 33), fixed="x"),
+    levels((1, 3), (3, 200)),
+]
+
+
+@pytest.mark.parametrize("case", LEVELS, ids=str)
 def test_products_of_levels_are_those_of_the_reference_kernels(case):
     check(case, CPU)
 

@@ -53,6 +53,8 @@ CASES = [
     reduction_int8("mean_int8_keep", "MEAN", (2, 5, 3, 9), [1, 2], (0.05, -128), (0.1, 0), keep=True),
     reduction_int8("mean_int8_equal", "MEAN", (1, 4, 4, 64), [1, 2], (0.05, 3), (0.05, 3)),
     reduction_int8("mean_int8_last", "MEAN", (2, 3, 50), [2], (0.05, 3), (0.01, 30)),
+    reduction_int8("mean_int8_rows", "MEAN", (2, 37, 768), [-1], (0.05, -7), (0.001, 30)),
+    reduction_int8("mean_int8_all", "MEAN", (2, 3, 50), [0, 1, 2], (0.05, 3), (0.001, 30), keep=True),
     reduction_int8("max_int8", "REDUCE_MAX", (2, 5, 9), [1], (0.05, 3), (0.05, 3)),
 ]
 

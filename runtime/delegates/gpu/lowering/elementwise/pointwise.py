@@ -113,17 +113,17 @@ _FLOATS: Mapping[Kind, str] = {
 _REQUANTISING = ("MULTIPLIER", "LEFT", "RIGHT", "ZERO_IN", "ZERO_OUT")
 """Parameters of QUANTIZE, in the order of the attribute `requantisation`."""
 
-_MASKS = {1: "char", 4: "int", 8: "long"}
+_MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}
 """Bytes of an element → the type of the mask that selects among vectors of such elements."""
 
-_CASTABLE: ElementTypes = (*PLAIN, ElementType.U8, ElementType.I8, ElementType.I16)
+_ALL: ElementTypes = (*PLAIN, ElementType.U8, ElementType.I8, ElementType.I16)
 _BOTH: ElementTypes = (I32, I64)
 _NUMBERS: ElementTypes = (F32, I32, I64)
 _TYPES: Mapping[Kind, Types] = {
-    Op.CAST: Types((_CASTABLE,), (_CASTABLE,)),
+    Op.CAST: Types((_ALL,), (_ALL,)),
     Op.QUANTIZE: Types(((ElementType.I16,),), ((I32, ElementType.I16, ElementType.I8),)),
     Op.BITCAST: Types((_NUMBERS,), (_NUMBERS,)),
-    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), PLAIN), (PLAIN,), alike=True)),
+    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), _ALL), (_ALL,), alike=True)),
     **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((PLAIN,), ((BOOL,),), alike=True)),
     **dict.fromkeys(
         (Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL), Types((_NUMBERS,), ((BOOL,),), alike=True)

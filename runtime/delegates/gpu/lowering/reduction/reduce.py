@@ -142,8 +142,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     if axes is None:
         return Unsupported("the axes must be constant")
     if facts.types.get(facts.operator.inputs[0]) is I8:
-        if len(facts.shape(0)) - 1 in axes or not axes:
-            return Unsupported("a mean of int8 over the channels has no kernel")
+        if not axes:
+            return Unsupported("a mean of int8 over no axis has no kernel")
         tensors = facts.graph.subgraph.tensors
         if any(levels_of(tensors[i]) is None for i in (facts.operator.inputs[0], facts.operator.outputs[0])):
             return Unsupported("a mean of int8 needs scales")
@@ -213,10 +213,10 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def _rows(node: Node, context: Context, source: int) -> Launch:
-    """Channels and any leading dimensions; a unit is one output pixel."""
+    """Channels and any leading dimensions; a unit is 16 channels of an output pixel."""
     before, after = context.value(source), context.value(node.outputs[0])
     rows, expressions, steps = _views(node, context, source)
-    element = before.type
+    element, blocks = before.type, ceil_div(after.channels, LANES)
     instance = Instance(
         "reduction/reduce_rows.cl",
         instance_name(f"reduce_{_kind(node, element)}_{element.value}_rows"),
@@ -227,10 +227,11 @@ def _rows(node: Node, context: Context, source: int) -> Launch:
             CHANNELS=before.channels,
             OUT_CHANNELS=after.channels,
             OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
+            **divisor("BLOCKS", blocks),
             **_factor(node, element, rows * before.channels),
         ),
     )
-    return _launch(node, context, instance, (source, node.outputs[0]), units=after.pixels)
+    return _launch(node, context, instance, (source, node.outputs[0]), units=after.pixels * blocks)
 
 
 def _columns(node: Node, context: Context, source: int) -> Launch:

@@ -38,19 +38,21 @@ _BATCH_AXES = 3
 the CPU. Each costs a division by a constant for every tile."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def supports(facts: OperatorFacts) -> Unsupported | None:
+    """Return why the product cannot be run, whatever the type of its elements; None if it can."""
     rank, most = max(len(facts.shape(0)), len(facts.shape(1))), _BATCH_AXES + 2
     return None if rank <= most else Unsupported(f"rank {rank} is more than {most}")
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def read(facts: OperatorFacts) -> NodeSpec:
+    """Return the operands and the attributes `adj_x` and `adj_y`."""
     adjoints = {name: bool(facts.options.get(name, False)) for name in ("adj_x", "adj_y")}
     return NodeSpec(facts.operator.inputs[:2], adjoints)
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """Return the general product, or that of pixels and weights if there is one constant matrix."""
-    product = _product(node, context)
+    product = product_of(node, context)
     right = product.right
     if right.data is None or product.batch > 1:
         grouped = product_in_groups(node, context, product) if suits_groups(context.device) else None
@@ -106,7 +108,8 @@ def _matrices(node: Node, name: str, context: Context, value: Value) -> _Matrice
     return _Matrices(source, node.attributes["batches"], steps, shape, *(strides[axis] for axis in axes[-2:]))
 
 
-def _product(node: Node, context: Context) -> Product:
+def product_of(node: Node, context: Context) -> Product:
+    """Return the product with the strides by which its operands are read."""
     x, z = node.inputs[:2]
     if x is None or z is None:
         raise ValueError("BATCH_MATMUL has two inputs")
@@ -141,9 +144,9 @@ def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the p
 
 FAMILY = Family(
     operators=(Op.BATCH_MATMUL,),
-    read=_read,
+    read=read,
     lower=lower,
-    supports=_supports,
+    supports=supports,
     weights=(1,),
     epilogue=True,
     reads_any_layout=_reads_any_layout,

@@ -115,12 +115,13 @@ class Product:
 
         `right`: elements from one matrix of the right side to the next along each batch dimension.
         """
-        left = _start("LEFT", self.batches, self.left.batches, "(b)")
-        other = _start("RIGHT", self.batches, right, "(b)")
+        left = start_of("LEFT", self.batches, self.left.batches, "(b)")
+        other = start_of("RIGHT", self.batches, right, "(b)")
         return {"LEFT(b)": left.expression, "RIGHT(b)": other.expression}, left.parameters | other.parameters
 
 
-def _start(name: str, extents: Sequence[int], steps: Sequence[int], index: str) -> Offset:
+def start_of(name: str, extents: Sequence[int], steps: Sequence[int], index: str) -> Offset:
+    """Return where the matrix of a batch begins, as an expression of the batch, `index`."""
     digits = [Digit(extent, step) for extent, step in zip(extents, steps, strict=True)]
     return offset(f"{name}_BATCH", digits, index)
 
@@ -205,7 +206,7 @@ def overlapping_panels(matrices: Floats, width: int) -> Floats:
 def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
     right = product.right
     panels = tile.panels(product.columns)
-    start = _start("IN", right.extents, right.batches, "(m)")
+    start = start_of("IN", right.extents, right.batches, "(m)")
     return Launch(
         Instance(
             "matmul/batch_matmul/pack.cl",

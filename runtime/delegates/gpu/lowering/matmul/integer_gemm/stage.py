@@ -113,8 +113,11 @@ def stage_of(scales: Sequence[float], context: Context, *, is_rounded_once: bool
     """
     if context.rounding == "xnnpack":
         return Stage.FLOATS
-    if is_rounded_once:
-        return Stage.DOUBLES
+    return Stage.DOUBLES if is_rounded_once else reference_stage(scales)
+
+
+def reference_stage(scales: Sequence[float]) -> Stage:
+    """Return the fastest stage with the bits of the reference that rounds twice."""
     _, shifts = quantize_multipliers(scales)
     return Stage.FACTORS if shifts.min() >= -_MOST_RIGHT and shifts.max() < 0 else Stage.SHIFTS
 
