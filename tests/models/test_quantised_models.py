@@ -123,6 +123,7 @@ def zoo_or_real(name: str) -> bytes:
         long("torchvision_mobilenet_v2__static_int8"),
         long("torchvision_mobilenet_v3_small__static_int8"),
         long("torchvision_resnet18__static_int8"),
+        long("hf_distilbert__static_int8"),
     ],
 )
 def test_in_integers_a_model_has_the_bits_of_litert(name, tmp_path_factory):
