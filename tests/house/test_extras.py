@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions, packages_distributions
+
+from packaging.specifiers import SpecifierSet
 
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
@@ -38,6 +40,20 @@ def locked(name: str) -> set[str]:
 
 def normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def test_every_locked_package_installs_on_the_python_of_debian_12() -> None:
+    pinned = locked("test.lock")
+    required = {
+        normal(one.metadata["Name"]): one.metadata["Requires-Python"] or "" for one in distributions()
+    }
+    refusing = {
+        name: versions
+        for name, versions in required.items()
+        if name in pinned and not SpecifierSet(versions).contains("3.11.2")
+    }
+    assert len(required) > 50
+    assert not refusing, "bound them in pyproject.toml and `make lock`"
 
 
 def said(folder, *lines: str, **environment: str) -> dict[str, int]:
