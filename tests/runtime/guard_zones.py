@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from runtime.common.arena import Arena
-from runtime.delegates.gpu.backends.opencl import backend, recording
+from runtime.delegates.gpu.backends import base
+from runtime.delegates.gpu.backends.opencl import recording
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.layout import memory
@@ -43,7 +44,7 @@ def wanted() -> bool:
 def guard_zones() -> Iterator[list[int]]:
     """Give every recording in the block zones; the list gets the number of zones of each run."""
     runs: list[int] = []
-    real_place, real_empty = backend.place_on, recording.aligned_empty
+    real_place, real_empty = base.place_on, recording.aligned_empty
     placed: list[list[tuple[slice, str]]] = []
     real_init, real_run = recording.OpenClRecording.__init__, recording.OpenClRecording.run
 
@@ -72,7 +73,7 @@ def guard_zones() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "plan_arena", _spread)
-        patch.setattr(backend, "place_on", place_on)
+        patch.setattr(base, "place_on", place_on)
         patch.setattr(recording, "aligned_empty", empty)
         # Zones are in memory alone: a file has none, and would not fit the offsets between them.
         patch.setattr(PackedFiles, "constants", lambda *_: None)

@@ -11,12 +11,7 @@ from runtime.delegates.abilities import KernelTime
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.base import Array, Partition
 from runtime.delegates.device_time import DeviceTime, NotTold
-from runtime.delegates.gpu.backends.base import (
-    AsynchronousRecording,
-    Backend,
-    Entry,
-    EventTimedRecording,
-)
+from runtime.delegates.gpu.backends.base import Backend, Entry
 from runtime.delegates.gpu.choose.schedules import persistent, plain
 from runtime.delegates.gpu.choose.tuning import Budget
 from runtime.delegates.gpu.graph.simulation import Quantised
@@ -63,10 +58,7 @@ class CompiledGraph:
             else plain(self.recording, shares_one_kernel=shares_one_kernel)
         )
         self.waits = options.waits
-        # Asked once: such a question takes longer than to start a small model.
-        self._background = self.recording if isinstance(self.recording, AsynchronousRecording) else None
-        if self._background is not None:
-            self._background.waits_actively = options.wait_type in ("active", "aggressive")
+        self.recording.waits_actively = options.wait_type in ("active", "aggressive")
 
     @property
     def schedule(self) -> str:
@@ -105,8 +97,6 @@ class CompiledGraph:
     def device_time(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> DeviceTime | NotTold:
         """See `runtime.delegates.device_time.DeviceTimedPartition`."""
         recording, entries = self.recording, self.entries
-        if not isinstance(recording, EventTimedRecording):
-            return NotTold(f"{self.backend.capabilities.name}: events of this backend carry no times")
         if any(entry.is_persistent for entry in entries):
             return NotTold(
                 f"{self.backend.capabilities.name} runs persistent kernels, which wait for one another while "
@@ -168,7 +158,7 @@ class CompiledGraph:
         """False with variables, whose values are kept on the host, with a deadline, which the calling thread
         watches, and on backends that cannot do it.
         """
-        return self._background is not None and not self.graph.states and self._deadline_ms is None
+        return self.recording.runs_in_background and not self.graph.states and self._deadline_ms is None
 
     def start(
         self,
@@ -178,8 +168,7 @@ class CompiledGraph:
         behind: Sequence[Completion] = (),
     ) -> StartedRun:
         """Start a run on memory of the caller's. See `delegates.asynchrony.AsynchronousPartition.start`."""
-        recording = self._background
-        assert recording is not None
+        recording = self.recording
         with self._lock, self.backend.errors("starting the partition", self._needs):
             if recording.is_closed:
                 raise DelegateError("gpu delegate: the model was closed, or an input resized, meanwhile")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from runtime.common.stages import stage
 from runtime.delegates.base import Partition
 from runtime.delegates.gpu.alternatives import lowered
-from runtime.delegates.gpu.backends.base import Backend, KeepingBackend, PlannedRecording, Recording
+from runtime.delegates.gpu.backends.base import Backend, KeepingBackend, Recording, recorded
 from runtime.delegates.gpu.choose.contention import disturbance
 from runtime.delegates.gpu.choose.tuning import Budget, Tuner
 from runtime.delegates.gpu.graph.graph import Graph, without_constants
@@ -105,17 +105,16 @@ def _replayed(recordings: Recordings, backend: KeepingBackend) -> Prepared | str
 
 
 def _keep(recordings: Recordings, made: Prepared) -> None:
-    if isinstance(made.recording, PlannedRecording):
-        recordings.write(
-            KeptRecording(
-                made.recording.plan,
-                made.kernels,
-                dict(made.recording.constant_files),
-                dict(made.narrow_weights),
-                dict(made.choices),
-                is_settled=not made.disturbance,
-            )
+    recordings.write(
+        KeptRecording(
+            made.recording.plan,
+            made.kernels,
+            dict(made.recording.constant_files),
+            dict(made.narrow_weights),
+            dict(made.choices),
+            is_settled=not made.disturbance,
         )
+    )
 
 
 def _made(
@@ -155,7 +154,7 @@ def _made(
         _release(partition)
         announcement.doing = f"packing the constants for {device.name}"
         with stage("upload"):
-            recording = backend.record(graph, stages, source, program, files)
+            recording = recorded(backend, graph, stages, source, program, files)
         _release(partition)
         if not device.is_pocl:
             recording.first_runs(announcement)

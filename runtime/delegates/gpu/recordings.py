@@ -91,7 +91,7 @@ class Recordings:
             if size and found is None:
                 return self._unused("the packed constants that it names are missing")
             buffers.append(found)
-        return backend.replayed(kept.plan, program, MappedConstants(buffers))
+        return backend.record(kept.plan, program, MappedConstants(buffers))
 
     def write(self, kept: KeptRecording) -> None:
         """Keep a recording whose constants are all in files; others are packed from the graph."""

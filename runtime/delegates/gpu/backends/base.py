@@ -4,22 +4,24 @@ The core knows graphs, layouts, kernels and memory plans; a backend knows one in
 and the kernel of an entry are the backend's own: the core only hands them back.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Graph
+from runtime.delegates.gpu.graph.graph import LINE, Graph
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.keep.progress import Announced
-from runtime.delegates.gpu.layout.memory import Stage
-from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles
-from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
+from runtime.delegates.gpu.layout.memory import Stage, place_on
+from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles, PlacedConstants
+from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan, planned
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.lowering.spec import Launch
 from runtime.delegates.gpu.settings.precision import Findings
@@ -52,23 +54,36 @@ class Entry:
         return self.last - self.first > 1 and self.global_size != self.local_size
 
 
-class Recording(Protocol):
-    """Launches bound to memory on a device, ready to be enqueued.
+class Recording(ABC):
+    """A plan's launches bound to memory on a device, ready to be enqueued.
 
     `rows` holds for each launch the number of its function, the offsets of its pointers in lines of 64 bytes
     and the values of its parameters, `names` the function's name. `constant_bytes` is the memory of all
     weights and other constants, `buffers` the number of the buffer in which those of each launch lie.
     `device_bytes` is the size of everything that is allocated on the device: arena, constants and tables.
+    `constant_files` are the keys and the sizes of the files of constants.
     """
 
-    launches: Sequence[Launch]
-    rows: Sequence[Sequence[int]]
-    names: Sequence[str]
-    is_closed: bool
-    constant_bytes: int
-    device_bytes: int
-    buffers: Sequence[int]
+    runs_in_background: ClassVar[bool] = False
+    """Whether `start` works."""
 
+    waits_actively: bool = False
+    """Whether those who wait ask the device all the time."""
+
+    device_bytes: int
+
+    def __init__(self, device: Capabilities, plan: RecordingPlan, constants: Constants) -> None:
+        self.device = device
+        self.plan = plan
+        self.is_closed = False
+        self.constant_bytes = plan.constant_bytes
+        self.constant_files = constants.found
+        self.buffers: Sequence[int] = plan.buffers
+        self.launches: Sequence[Launch] = plan.launches
+        self.rows: Sequence[Sequence[int]] = plan.rows
+        self.names: Sequence[str] = plan.names
+
+    @abstractmethod
     def entry(self, layer: int) -> Entry:
         """Return the enqueue of one layer."""
 
@@ -77,48 +92,32 @@ class Recording(Protocol):
 
         As many groups as the device has threads share each of them. A group that does not run holds up none.
         """
+        raise NotImplementedError(f"layers {first} to {last} in one kernel")
 
     def sequence(self, first: int, last: int) -> Entry:
-        """Return the enqueue of several layers as one group, which waits for nobody."""
+        """Return the enqueue of several layers as one group, which waits for nobody; as for `segment`."""
+        raise NotImplementedError(f"layers {first} to {last} in one kernel")
 
     def first_runs(self, announcement: Announced) -> None:
         """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""
+        seen: dict[str, int] = {}
+        for layer, name in enumerate(self.names):
+            seen.setdefault(name, layer)
+        for number, layer in enumerate(seen.values(), 1):
+            announcement.doing = f"compiling kernel {number} of {len(seen)}, {self.names[layer]}"
+            self.run([self.entry(layer)])
 
+    @abstractmethod
     def timer(self) -> Callable[[Entry], int]:
         """Return a function that runs one entry alone and returns its nanoseconds on the device."""
 
+    def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:  # noqa: ARG002 - what others time
+        """Enqueue entries in order as `run` does, none of them persistent, and wait for the last."""
+        return NotTold(f"{self.device.name}: events of this backend carry no times")
+
+    @abstractmethod
     def run(self, entries: Sequence[Entry]) -> None:
         """Enqueue entries in order and wait for the last."""
-
-    def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a dense host array of the value's type into it, before what is enqueued next.
-
-        Nothing may be running.
-        """
-
-    def read(self, value: int, target: NDArray[Any]) -> None:
-        """Copy a dense value to a host array of its type. Nothing may be running."""
-
-    def failed_check(self) -> str | None:
-        """Return the message of the first check that has failed since the last call, or None if all hold.
-
-        Nothing may be running.
-        """
-
-    def finish(self) -> None:
-        """Wait until everything that was enqueued has run."""
-
-    def close(self) -> None:
-        """Release memory and program; nothing can run any more."""
-
-
-@runtime_checkable
-class AsynchronousRecording(Protocol):
-    """A recording that also runs in the background, on memory of the caller's."""
-
-    is_closed: bool
-    waits_actively: bool
-    """Whether those who wait ask the device all the time."""
 
     def start(
         self,
@@ -136,14 +135,56 @@ class AsynchronousRecording(Protocol):
 
         Raises `DelegateError` for a storage or an event that cannot be used, before anything is enqueued.
         """
+        raise NotImplementedError("runs in the background")
 
+    @abstractmethod
+    def _upload(self, offset: int, content: NDArray[Any]) -> None:
+        """Copy a dense host array into the arena, before what is enqueued next."""
 
-@runtime_checkable
-class EventTimedRecording(Protocol):
-    """A recording that also runs with events that carry the device's times."""
+    @abstractmethod
+    def _download(self, offset: int, target: NDArray[Any]) -> None:
+        """Copy a part of the arena to a dense host array, behind what was enqueued."""
 
-    def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:
-        """Enqueue entries in order as `run` does, none of them persistent, and wait for the last."""
+    def write(self, value: int, content: NDArray[Any]) -> None:
+        """Copy a host array of the value's type into it, before what is enqueued next.
+
+        Nothing may be running.
+        """
+        self._upload(self.plan.offsets[value], np.ascontiguousarray(content))
+
+    def read(self, value: int, target: NDArray[Any]) -> None:
+        """Copy a dense value to a host array of its type. Nothing may be running."""
+        dense = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
+        self._download(self.plan.offsets[value], dense)
+        if dense is not target:
+            target[...] = dense
+
+    def failed_check(self) -> str | None:
+        """Return the message of the first check that has failed since the last call, or None if all hold.
+
+        Nothing may be running.
+        """
+        if not self.plan.checks:
+            return None
+        flags = np.empty(len(self.plan.checks) * LINE // 4, np.int32)
+        self._download(self.plan.checks_offset, flags)
+        failed = self._first_failed(flags)
+        if failed is not None:
+            self._upload(self.plan.checks_offset, np.zeros_like(flags))
+        return failed
+
+    def _first_failed(self, flags: NDArray[np.int32]) -> str | None:
+        """Return the message of the first check whose flag, the first integer of its line, is set."""
+        failed = np.flatnonzero(flags.reshape(len(self.plan.checks), -1)[:, 0])
+        return self.plan.checks[int(failed[0])].message if failed.size else None
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until everything that was enqueued has run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release memory and program; nothing can run any more."""
 
 
 class Backend(Protocol):
@@ -175,20 +216,27 @@ class Backend(Protocol):
         Raises `DelegateError` with the compiler's first error and its whole log.
         """
 
-    def record(
-        self,
-        graph: Graph,
-        stages: Sequence[Stage],
-        source: Source,
-        program: Program,
-        files: PackedFiles | None = None,
-    ) -> Recording:
-        """Plan and allocate memory for launches, and bind them to it; `files` may have the constants packed.
+    def record(self, plan: RecordingPlan, program: Program, constants: Constants) -> Recording:
+        """Allocate memory for a plan's launches, and bind them to it. Raises `DeviceError`."""
 
-        Raises:
-            DelegateError: more memory in one piece than the device gives.
-            DeviceError: the driver refuses.
-        """
+
+def recorded(
+    backend: Backend,
+    graph: Graph,
+    stages: Sequence[Stage],
+    source: Source,
+    program: Program,
+    files: PackedFiles | None = None,
+) -> Recording:
+    """Place the memory of launches and record them; `files` may have the constants packed.
+
+    Raises:
+        DelegateError: more memory in one piece than the device gives.
+        DeviceError: the driver refuses.
+    """
+    placement = place_on(backend.capabilities, graph, stages)
+    plan = planned(placement, source, backend.capabilities)
+    return backend.record(plan, program, PlacedConstants(placement, files, READ_AHEAD))
 
 
 @runtime_checkable
@@ -200,14 +248,3 @@ class KeepingBackend(Backend, Protocol):
 
     def known(self, kernels: Mapping[str, str]) -> Program | None:
         """Kernels by their names and keys, in this order; None where one is not kept. Nothing compiles."""
-
-    def replayed(self, plan: RecordingPlan, program: Program, constants: Constants) -> Recording:
-        """Allocate and bind a plan that an earlier start made. Raises as `Backend.record`."""
-
-
-@runtime_checkable
-class PlannedRecording(Protocol):
-    """A recording that can be kept: it has a plan, and the keys and sizes of the files of its constants."""
-
-    plan: RecordingPlan
-    constant_files: Mapping[int, tuple[str, int]]

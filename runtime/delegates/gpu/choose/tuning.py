@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
-from runtime.delegates.gpu.backends.base import Backend, Program
+from runtime.delegates.gpu.backends.base import Backend, Program, recorded
 from runtime.delegates.gpu.choose.contention import described, disturbance, paused_share
 from runtime.delegates.gpu.choose.kept_choices import KeptChoices, weight
 from runtime.delegates.gpu.graph.graph import Graph
@@ -187,7 +187,7 @@ class Tuner:
             return {}
         times: dict[tuple[str, str], list[int]] = {}
         # All candidates of a node write the node's buffer in turn: times are compared here, not results.
-        recording = self._backend.record(graph, stages, source, program)
+        recording = recorded(self._backend, graph, stages, source, program)
         timed = recording.timer()
         entries = [recording.entry(layer) for layer in range(len(recording.launches))]
         start = perf_counter()

@@ -112,6 +112,16 @@ class Value:
         return prod(self.shape)
 
     @property
+    def bytes(self) -> int:
+        """The size of all elements, without padding."""
+        return self.elements * self.type.size
+
+    @property
+    def extents(self) -> str:
+        """The shape as labels write it, e.g. 1x224x224x3."""
+        return "x".join(map(str, self.shape))
+
+    @property
     def is_constant(self) -> bool:
         """True where the values are known at compile time."""
         return self.data is not None
@@ -146,6 +156,19 @@ class Node:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     epilogue: tuple[Step, ...] = ()
     sources: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The operator's name, as models write it."""
+        return self.op.value if isinstance(self.op, Custom) else self.op.name
+
+    @property
+    def required(self) -> tuple[int, ...]:
+        """The inputs of an operator that has no optional ones. Raises ValueError if one is absent."""
+        given = tuple(value for value in self.inputs if value is not None)
+        if len(given) < len(self.inputs):
+            raise ValueError(f"{self.name} lacks one of its {len(self.inputs)} inputs")
+        return given
 
     @property
     def reads(self) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import ceil_div
+from runtime.delegates.gpu.graph.graph import Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor
 
 QUAD = 4
 """Floats of a vector in kernels of work-groups: the widest that every interface to GPUs has."""
@@ -71,6 +72,19 @@ def strided(items: int) -> tuple[WorkGroup, tuple[int, ...]]:
     are many.
     """
     return WorkGroup((GROUP_ITEMS,)), (max(1, ceil_div(min(items, MOST_ITEMS), GROUP_ITEMS)),)
+
+
+def strided_vectors(value: Value) -> tuple[WorkGroup, tuple[int, ...], dict[str, int]]:
+    """Return group, groups and parameters where a work-item takes `QUAD` channels of a pixel at a time."""
+    vectors = round_up(value.channels) // QUAD
+    group, groups = strided(value.pixels * vectors)
+    return group, groups, {"TOTAL": value.pixels * vectors, **divisor("VECTORS", vectors)}
+
+
+def image_places(value: Value) -> dict[str, int]:
+    """Return the parameters by which a kernel finds row and column of a pixel of images [N, H, W, C]."""
+    _, height, width, _ = value.shape
+    return {**divisor("OUT_PIXELS", height * width), **divisor("OUT_W", width)}
 
 
 def row_group(channels: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from runtime.common.arena import Arena, Lifetime, assign
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up, without_constants
+from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.graph.parameters import word
 from runtime.delegates.gpu.layout.constants import ConstantBuffers, divide
 from runtime.delegates.gpu.layout.source import Source, function_of, parameters_of
@@ -172,11 +172,6 @@ class Placement:
     def bare_launches(self) -> tuple[Launch, ...]:
         """The launches without what they read: weights would otherwise be in memory twice."""
         return tuple(replace(launch, args=(), epilogue=Epilogue()) for launch in self.launches)
-
-    @property
-    def bare(self) -> Placement:
-        """The offsets alone, without launches and constants, for as long as a recording lives."""
-        return replace(self, graph=without_constants(self.graph), launches=(), constants=divide((), 0))
 
     def references(self) -> dict[int, list[Reference]]:
         """Return the references to the buffer of each of the graph's inputs and outputs, for moving it."""

@@ -11,6 +11,10 @@ from runtime.delegates.gpu.layout.memory import Placement, Reference, demand
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.lowering.spec import Check, Launch
 
+READ_AHEAD = 256
+"""Bytes behind a buffer that a kernel may read: a vector access that starts at the last element reaches 15
+elements further, 120 bytes of int64, and the rest is for a kernel that reads ahead."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordingPlan:

@@ -50,7 +50,7 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 - The epilogue works on float32 alone: operators on other types are nodes without steps.
   `EPILOGUE(v, p, c)` is an expression of a float16 `v` at pixel `p` (all leading dimensions of
   the output flattened) and channels `c .. c+15`. `v` is evaluated once, `p` and `c` several times. The launch
-  that stores the node's output gets `epilogue=epilogue_of(node, context.graph)`; the frame then defines
+  that stores the node's output is made by `Context.launch`; the frame then defines
   EPILOGUE and adds the operands' pointers and strides to PARAMETERS. Without it EPILOGUE(v, p, c) is `(v)`.
   `Family.epilogue` says that a family applies it.
 - Layouts: element (p, c) of a value lies at pointer[p * pixel_stride + c * channel_stride], the strides being
@@ -72,7 +72,7 @@ Where `context.device.works_in_groups`, a family may offer launches of work-grou
 
 - `Instance.work_group` states the size of a work-group and its arrays in local memory, which the frame
   declares and the function uses by name; `Launch.groups` how many groups there are in each dimension.
-- The epilogue is one of vectors of four: `epilogue_of(node, graph, lanes=4)`.
+- The epilogue is one of vectors of four.
 - A family without such a kernel offers its unit functions; each unit is then a work-item.
 """
 
@@ -93,7 +93,7 @@ from runtime.delegates.gpu.graph.epilogue import join, join_residual, operands_o
 from runtime.delegates.gpu.graph.graph import LANES, LINE, Graph, Kind, Layout, Node, Step, Value, round_up
 from runtime.delegates.gpu.graph.parameters import Parameters
 from runtime.delegates.gpu.graph.weights import WeightType
-from runtime.delegates.gpu.graph.work_groups import WorkGroup
+from runtime.delegates.gpu.graph.work_groups import QUAD, WorkGroup
 from runtime.model.graph import Operator
 from runtime.model.schema import ActivationFunctionType, Padding
 
@@ -320,6 +320,51 @@ class Context:
         if value.is_constant:
             return Layout(value_id, 0, round_up(value.channels))
         return self.graph.layouts[value_id]
+
+    def strides(self, **values: int) -> dict[str, int]:
+        """Return parameters: `IN_STRIDE` with the distance between pixels of the value given as `IN`."""
+        return {f"{name}_STRIDE": self.layout(value).pixel_stride for name, value in values.items()}
+
+    def tail(self, value_id: int) -> int:
+        """Return the number of padded lanes behind the channels of a pixel."""
+        channels = self.value(value_id).channels
+        return round_up(channels) - channels if self.layout(value_id).padded else 0
+
+    def launch(
+        self,
+        node: Node,
+        instance: Instance,
+        args: tuple[Argument, ...],
+        units: int | tuple[int, ...],
+        *,
+        note: str = "",
+        flops: int = 0,
+        moved: int | None = None,
+    ) -> Launch:
+        """Return the launch that stores a node's output, with its epilogue.
+
+        Args:
+            node: what is computed.
+            instance: the function, whose epilogue has vectors of `LANES`, of `QUAD` for work-groups.
+            args: its pointers.
+            units: units, or the number of work-groups in each dimension.
+            note: what the label says behind the operator's name: the output's shape where it is empty.
+            flops: operations, for profile and plan.
+            moved: bytes read and written; without it, those of the node's inputs and outputs.
+        """
+        groups = units if isinstance(units, tuple) else ()
+        direct = (value for value in (*node.inputs, *node.outputs) if value is not None)
+        return Launch(
+            instance,
+            args,
+            units=units if isinstance(units, int) else prod(units),
+            label=f"{node.name} {note or self.value(node.outputs[0]).extents}",
+            sources=node.sources,
+            flops=flops,
+            bytes=sum(self.value(value).bytes for value in direct) if moved is None else moved,
+            epilogue=epilogue_of(node, self.graph, QUAD if groups else LANES),
+            groups=groups,
+        )
 
     def shift(self, value_id: int) -> int:
         """Elements between the start of a line of 64 bytes and the value's first element."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from runtime.delegates.gpu.alternatives import layout_rules
+from runtime.delegates.gpu.backends.base import recorded
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.layout.source import assemble
@@ -100,7 +101,7 @@ def run(backend, model, inputs, choose, chosen=WINDOWS):
     launches = [launch for stage in stages for launch in stage.candidate.launches]
     source = assemble(launches, backend.capabilities)
     program = backend.compile(source)
-    recording = backend.record(graph, stages, source, program)
+    recording = recorded(backend, graph, stages, source, program)
     contents = [np.ascontiguousarray(array, np.float32) for array in inputs]
     for value, content in zip(graph.inputs, contents, strict=True):
         recording.write(value, content)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from runtime.delegates.base import Array, GraphFacts, Partition
+from runtime.delegates.gpu.backends.base import recorded
 from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
 from runtime.delegates.gpu.layout.memory import Stage
@@ -120,7 +121,7 @@ def run_stages(backend: Any, graph: Graph, stages: Sequence[Stage], inputs: Sequ
     """Return the graph's outputs, float32, with these candidates."""
     launches = [launch for stage in stages for launch in stage.candidate.launches]
     source = assemble(launches, backend.capabilities)
-    recording = backend.record(graph, stages, source, backend.compile(source))
+    recording = recorded(backend, graph, stages, source, backend.compile(source))
     for value, content in zip(graph.inputs, inputs, strict=True):
         recording.write(value, content)
     recording.run([recording.entry(layer) for layer in range(len(launches))])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from runtime.delegates.gpu.backends.base import recorded
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.epilogue import EXPRESSIONS, Operand, can_broadcast, join
 from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Step, Value
@@ -91,7 +92,7 @@ def run_node(backend, graph, operands, lower):
     (candidate,) = lower(node, Context(graph, backend.capabilities))
     source = assemble(candidate.launches, backend.capabilities)
     program = backend.compile(source)
-    recording = backend.record(graph, [Stage(0, candidate)], source, program)
+    recording = recorded(backend, graph, [Stage(0, candidate)], source, program)
     for key, array in operands.items():
         rows = array.reshape(values[key].pixels, values[key].channels)
         recording.write(key, np.pad(rows, ((0, 0), (0, layouts[key].pixel_stride - rows.shape[1]))))

@@ -5,6 +5,7 @@ import pytest
 
 from runtime import Interpreter
 from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
+from runtime.delegates.gpu.backends.base import recorded
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate
@@ -238,7 +239,7 @@ def test_every_candidate_of_every_layer_computes_the_same():
     program = backend.compile(source)
     for turn in range(max(len(node) for node in ways)):
         stages = [Stage(i, node[min(turn, len(node) - 1)]) for i, node in enumerate(ways)]
-        recording = backend.record(graph, stages, source, program)
+        recording = recorded(backend, graph, stages, source, program)
         recording.write(graph.inputs[0], x)
         recording.run([recording.entry(layer) for layer in range(len(recording.launches))])
         found = np.empty_like(expected)

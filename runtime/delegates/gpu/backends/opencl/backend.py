@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
-from runtime.delegates.gpu.backends.opencl.caller_memory import READ_AHEAD
 from runtime.delegates.gpu.backends.opencl.device import (
     OpenedDevice,
     list_devices,
@@ -22,11 +21,9 @@ from runtime.delegates.gpu.backends.opencl.library import KernelLibrary, LoadedK
 from runtime.delegates.gpu.backends.opencl.precision_probe import probe_precision
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
-from runtime.delegates.gpu.layout.memory import Stage, place_on
-from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles, PlacedConstants
-from runtime.delegates.gpu.layout.recording_plan import RecordingPlan, planned
+from runtime.delegates.gpu.layout.packed_file import Constants
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.settings.precision import Findings
 
@@ -98,23 +95,10 @@ class OpenClBackend:
         """
         return self.library.keys(source)
 
-    def record(
-        self,
-        graph: Graph,
-        stages: Sequence[Stage],
-        source: Source,
-        program: LoadedKernels,
-        files: PackedFiles | None = None,
-    ) -> Recording:
-        """Allocate buffers and set the kernels' arguments. Raises `DelegateError`, `DeviceError`."""
-        placement = place_on(self.capabilities, graph, stages)
-        plan = planned(placement, source, self.capabilities)
-        return OpenClRecording(self.opened, plan, program, PlacedConstants(placement, files, READ_AHEAD))
-
     def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:
         """See `backends.base.KeepingBackend`."""
         return self.library.known(kernels)
 
-    def replayed(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
-        """See `backends.base.KeepingBackend`."""
+    def record(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
+        """Allocate buffers and set the kernels' arguments. Raises `DeviceError`."""
         return OpenClRecording(self.opened, plan, program, constants)

@@ -14,13 +14,9 @@ from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage, SvmStorage
 from runtime.delegates.gpu.graph.graph import LINE
 from runtime.delegates.gpu.layout.memory import extent
-from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
+from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
 from runtime.delegates.storage import HostStorage, Place, Storage
 from runtime.errors import DelegateError
-
-READ_AHEAD = 256
-"""Bytes behind a buffer that a kernel may read: a vector access that starts at the last element reaches 15
-elements further, 120 bytes of int64, and the rest is for a kernel that reads ahead."""
 
 _NEAREST_LINE = -(1 << 30)
 """The smallest offset in lines that a row holds, `NEAREST_LINE` of `kernels/called.cl`: smaller integers say

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.device_time import DeviceTime, NotTold
-from runtime.delegates.gpu.backends.base import Entry
+from runtime.delegates.gpu.backends.base import Entry, Recording
 from runtime.delegates.gpu.backends.opencl.by_address import counters
-from runtime.delegates.gpu.backends.opencl.caller_memory import READ_AHEAD, CallerMemory
+from runtime.delegates.gpu.backends.opencl.caller_memory import CallerMemory
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
 from runtime.delegates.gpu.backends.opencl.faults import device_errors
 from runtime.delegates.gpu.backends.opencl.library import LoadedKernels
 from runtime.delegates.gpu.backends.opencl.run import OpenClEvent, OpenClRun, events_of
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage
 from runtime.delegates.gpu.graph.graph import LINE
-from runtime.delegates.gpu.keep.progress import Announced
 from runtime.delegates.gpu.layout.packed_file import Constants
-from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
-from runtime.delegates.gpu.lowering.spec import Launch
+from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
 from runtime.delegates.storage import HostStorage, Storage
 from runtime.errors import InvocationError
 
@@ -48,31 +46,26 @@ def aligned_empty(size: int, alignment: int = _PAGE) -> NDArray[np.uint8]:
     return raw[start : start + size]
 
 
-class OpenClRecording:
+class OpenClRecording(Recording):
     """Launches bound to memory on a device, ready to be enqueued.
 
     Keeps a reference to every buffer: OpenCL kernels do not.
     """
+
+    runs_in_background = True
 
     def __init__(
         self, opened: OpenedDevice, plan: RecordingPlan, program: LoadedKernels, constants: Constants
     ) -> None:
         import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
+        super().__init__(opened.capabilities, plan, constants)
         self._cl = cl
         self._opened = opened
         self._tables: tuple[pyopencl.Buffer, ...] = ()
         self._running: deque[OpenClRun] = deque()
         self._addresses: dict[int, int] = {}
-        self.waits_actively: bool = False
-        self.is_closed: bool = False
         self._kernels = program
-        self.plan = plan
-        self.constant_bytes: int = plan.constant_bytes
-        self.buffers: Sequence[int] = plan.buffers
-        self.launches: Sequence[Launch] = plan.launches
-        self.rows: Sequence[Sequence[int]] = plan.rows
-        self.names: Sequence[str] = plan.names
         what = f"allocating memory on {opened.capabilities.name}"
         with device_errors(what, opened.context, plan.needs):
             self.queue = cl.CommandQueue(opened.context)
@@ -80,10 +73,9 @@ class OpenClRecording:
             reached = None if self._reached_memory is None else int(self._reached_memory.ctypes.data)
             self._callers = CallerMemory(opened, plan, reached)
             self.constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
-            self.constant_files: Mapping[int, tuple[str, int]] = constants.found
             self._bind()
             allocated = (self.arena, *self.constants, *self._tables)
-            self.device_bytes: int = sum(int(buffer.size) for buffer in allocated)
+            self.device_bytes = sum(int(buffer.size) for buffer in allocated)
 
     def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
         """Allocate a buffer of `size` bytes; also return the host memory under it on a CPU device, else None.
@@ -168,16 +160,6 @@ class OpenClRecording:
         kernel.set_args(self.arena, constants, self._tables[0], np.int32(layer))
         return Entry(kernel, launch.global_size, launch.local_size, layer, layer + 1)
 
-    def first_runs(self, announcement: Announced) -> None:
-        """Run every kernel once, on zeros: drivers other than PoCL compile a kernel when it first runs."""
-        seen: dict[str, int] = {}
-        for layer, name in enumerate(self.names):
-            seen.setdefault(name, layer)
-        for number, layer in enumerate(seen.values(), 1):
-            announcement.doing = f"compiling kernel {number} of {len(seen)}, {self.names[layer]}"
-            self.enqueue(self.entry(layer))
-            self.queue.finish()
-
     def _batches(self, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         """Yield the entries in the numbers that PoCL's queue may hold; on other drivers all at once."""
         step = _FINISH_EVERY if self._opened.capabilities.is_pocl else len(entries)
@@ -207,7 +189,7 @@ class OpenClRecording:
         return self._cl.CommandQueue(self._opened.context, properties=properties)
 
     def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:
-        """See `backends.base.EventTimedRecording.device_time`."""
+        """See `backends.base.Recording.device_time`."""
         queue = self._timing_queue()
         events: list[pyopencl.Event] = []
         for batch in self._batches(entries):
@@ -254,7 +236,7 @@ class OpenClRecording:
         after: Sequence[Completion],
         behind: Sequence[Completion],
     ) -> StartedRun:
-        """See `backends.base.AsynchronousRecording.start`."""
+        """See `backends.base.Recording.start`."""
         self._settle()
         bound = self._callers.bind(inputs, outputs)
         gates = events_of((*after, *behind), self._opened.context)
@@ -310,72 +292,26 @@ class OpenClRecording:
         return flags
 
     def _error_of(self, flags: NDArray[np.int32] | None) -> InvocationError | None:
-        failed = self._first_failed(flags)
+        failed = None if flags is None else self._first_failed(flags)
         return None if failed is None else InvocationError(failed)
-
-    def _first_failed(self, flags: NDArray[np.int32] | None) -> str | None:
-        """Return the message of the first check whose flag, the first integer of its line, is set."""
-        checks = self.plan.checks
-        if flags is None:
-            return None
-        failed = np.flatnonzero(flags.reshape(len(checks), -1)[:, 0])
-        return checks[int(failed[0])].message if failed.size else None
 
     @property
     def _reached_memory(self) -> NDArray[np.uint8] | None:
         """The arena on PoCL, whose CPU devices work on the host's memory; None elsewhere."""
         return self._arena_memory if self._opened.capabilities.is_pocl else None
 
-    def _host_view(self, value: int, like: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the value's memory itself on PoCL, whose CPU devices work on the host's memory; None
-        elsewhere.
-        """
-        if self._reached_memory is None:
-            return None
-        start = self.plan.offsets[value]
-        return self._reached_memory[start : start + like.nbytes].view(like.dtype).reshape(like.shape)
+    def _upload(self, offset: int, content: NDArray[Any]) -> None:
+        if self._reached_memory is not None:
+            self._reached_memory[offset : offset + content.nbytes] = content.reshape(-1).view(np.uint8)
+        else:
+            self._cl.enqueue_copy(self.queue, self.arena, content, dst_offset=offset, is_blocking=True)
 
-    def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a dense host array of the value's type into it. See `backends.base.Recording.write`."""
-        view = self._host_view(value, content)
-        if view is not None:
-            view[...] = content
-            return
-        dense = np.ascontiguousarray(content)
-        self._cl.enqueue_copy(
-            self.queue, self.arena, dense, dst_offset=self.plan.offsets[value], is_blocking=True
-        )
-
-    def read(self, value: int, target: NDArray[Any]) -> None:
-        """Copy a dense value to a host array of its type, behind `finish`."""
-        view = self._host_view(value, target)
-        if view is not None:
-            target[...] = view
-            return
-        dense = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
-        self._cl.enqueue_copy(
-            self.queue, dense, self.arena, src_offset=self.plan.offsets[value], is_blocking=True
-        )
-        if dense is not target:
-            target[...] = dense
-
-    def failed_check(self) -> str | None:
-        """Read the checks and clear them. See `backends.base.Recording.failed_check`."""
-        checks = self.plan.checks
-        if not checks:
-            return None
-        start, size = self.plan.checks_offset, len(checks) * LINE
-        memory = self._reached_memory
-        lines = np.empty(size, np.uint8) if memory is None else memory[start : start + size]
-        if memory is None:
-            self._cl.enqueue_copy(self.queue, lines, self.arena, src_offset=start, is_blocking=True)
-        failed = self._first_failed(lines.view(np.int32))
-        if failed is None:
-            return None
-        lines[:] = 0
-        if memory is None:
-            self._cl.enqueue_copy(self.queue, self.arena, lines, dst_offset=start, is_blocking=True)
-        return failed
+    def _download(self, offset: int, target: NDArray[Any]) -> None:
+        if self._reached_memory is not None:
+            content = self._reached_memory[offset : offset + target.nbytes]
+            target[...] = content.view(target.dtype).reshape(target.shape)
+        else:
+            self._cl.enqueue_copy(self.queue, target, self.arena, src_offset=offset, is_blocking=True)
 
     def finish(self) -> None:
         """Wait until everything that was enqueued has run."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import wgpu
 
 from runtime.delegates.gpu.capabilities import Capabilities, DeviceClass
+from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD
 from runtime.errors import DeviceError, FarmRuntimeError
 
 _NO_ADAPTER: Final = (
@@ -29,9 +30,6 @@ _LIMITS: Final = (
     "max-storage-buffer-binding-size",
 )
 """Limits that a device is opened with as its adapter has them; unasked, WebGPU gives those of any device."""
-
-SLACK: Final = 256
-"""Bytes behind the last value of a buffer, for vector loads that begin at the last element."""
 
 _TIMESTAMPS: Final = "timestamp-query"
 """The feature that tells how long a kernel took on the device."""
@@ -124,7 +122,7 @@ def described(adapter: Any) -> Capabilities:
         max_work_group=limits["max-compute-invocations-per-workgroup"],
         local_memory_bytes=limits["max-compute-workgroup-storage-size"],
         max_allocation_bytes=min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
-        - SLACK,
+        - READ_AHEAD,
         memory_bytes=_NO_LIMIT,
         alignment_bytes=limits["min-storage-buffer-offset-alignment"],
         device_class=DeviceClass.GPU,

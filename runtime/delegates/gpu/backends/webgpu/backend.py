@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +17,9 @@ from runtime.delegates.gpu.backends.webgpu.faults import device_errors
 from runtime.delegates.gpu.backends.webgpu.program import Pipelines, compiled
 from runtime.delegates.gpu.backends.webgpu.recording import WebGpuRecording
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
-from runtime.delegates.gpu.layout.memory import Stage
-from runtime.delegates.gpu.layout.packed_file import PackedFiles
+from runtime.delegates.gpu.layout.packed_file import Constants
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.settings.precision import Findings, Trial
 
@@ -69,13 +67,6 @@ class WebGpuBackend:
         """Translate and compile kernels. Raises `DelegateError`."""
         return compiled(self.opened, source, progress)
 
-    def record(
-        self,
-        graph: Graph,
-        stages: Sequence[Stage],
-        source: Source,
-        program: Pipelines,
-        files: PackedFiles | None = None,
-    ) -> Recording:
+    def record(self, plan: RecordingPlan, program: Pipelines, constants: Constants) -> Recording:
         """Allocate buffers and bind them to pipelines. Raises `DelegateError`, `DeviceError`."""
-        return WebGpuRecording(self.opened, graph, stages, source, program, files)
+        return WebGpuRecording(self.opened, plan, program, constants)

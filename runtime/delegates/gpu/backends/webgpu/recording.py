@@ -9,16 +9,13 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from runtime.delegates.gpu.backends.base import Entry
-from runtime.delegates.gpu.backends.webgpu.adapter import SLACK, OpenedAdapter
+from runtime.delegates.gpu.backends.base import Entry, Recording
+from runtime.delegates.gpu.backends.webgpu.adapter import OpenedAdapter
 from runtime.delegates.gpu.backends.webgpu.faults import device_errors
 from runtime.delegates.gpu.backends.webgpu.program import Pipelines
-from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
-from runtime.delegates.gpu.keep.progress import Announced
-from runtime.delegates.gpu.layout.memory import Placement, Stage, demand, place_on
-from runtime.delegates.gpu.layout.packed_file import PackedFiles
-from runtime.delegates.gpu.layout.source import Source
-from runtime.delegates.gpu.lowering.spec import Launch
+from runtime.delegates.gpu.graph.graph import round_up
+from runtime.delegates.gpu.layout.packed_file import Constants
+from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
 from runtime.errors import DelegateError
 
 _WORD: Final = 4
@@ -35,38 +32,23 @@ _TIMESTAMP_BYTES: Final = 8
 """Bytes of a timestamp."""
 
 
-class WebGpuRecording:
-    """Launches bound to memory on a device, ready to be run; see `backends.base.Recording`."""
+class WebGpuRecording(Recording):
+    """Launches bound to memory on a device, ready to be run."""
 
     def __init__(
-        self,
-        opened: OpenedAdapter,
-        graph: Graph,
-        stages: Sequence[Stage],
-        source: Source,
-        program: Pipelines,
-        files: PackedFiles | None = None,
+        self, opened: OpenedAdapter, plan: RecordingPlan, program: Pipelines, constants: Constants
     ) -> None:
+        super().__init__(opened.capabilities, plan, constants)
         self._opened = opened
         self._pipelines = program.pipelines
-        self.is_closed = False
-        placement = place_on(opened.capabilities, graph, stages)
-        self.constant_bytes: int = placement.constant_bytes
-        self.buffers: Sequence[int] = placement.constants.chosen
-        self._placement = placement.bare
-        self.launches: Sequence[Launch] = placement.bare_launches
-        self.rows: Sequence[Sequence[int]] = placement.rows(source)
-        self.names: Sequence[str] = placement.names(source)
         self._refuse_many_groups()
-        with device_errors("allocating memory", opened, demand(placement, opened.capabilities)):
-            self._arena = self._allocate(placement.arena.size + SLACK)
-            self._constants = [
-                self._pack(placement, number, files) for number in range(len(placement.constants.sizes))
-            ]
+        with device_errors("allocating memory", opened, plan.needs):
+            self._arena = self._allocate(plan.arena_bytes + READ_AHEAD)
+            self._constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
             self._table, self._offsets = self._tabulated()
             self._groups = [self._bound(layer) for layer in range(len(self.rows))]
             allocated = (self._arena, *self._constants, self._table)
-            self.device_bytes: int = sum(int(buffer.size) for buffer in allocated)
+            self.device_bytes = sum(int(buffer.size) for buffer in allocated)
 
     def _refuse_many_groups(self) -> None:
         for launch, name in zip(self.launches, self.names, strict=True):
@@ -83,24 +65,15 @@ class WebGpuRecording:
             size=round_up(size, _WORD), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
         )
 
-    def _pack(self, placement: Placement, number: int, files: PackedFiles | None) -> Any:
-        """One buffer of constants, filled piece by piece: weights are in memory once."""
-        buffer = self._allocate(placement.constants.sizes[number] + SLACK)
-        mapped = None if files is None else files.constants(placement, number, SLACK)
-        if mapped is not None:
-            self._opened.device.queue.write_buffer(buffer, 0, mapped)
-            return buffer
-        for constant, offset in placement.constants.offsets[number].items():
-            self._write(buffer, offset, constant.values().view(np.uint8))
-            if files is not None:
-                files.release_model(constant.bytes)
+    def _pack(self, constants: Constants, number: int) -> Any:
+        """One buffer of constants."""
+        buffer = self._allocate(self.plan.constant_sizes[number] + READ_AHEAD)
+        content = constants.mapped(number)
+        if content is None:
+            content = np.empty(buffer.size, np.uint8)
+            constants.fill(number, content)
+        self._opened.device.queue.write_buffer(buffer, 0, content)
         return buffer
-
-    def _write(self, buffer: Any, offset: int, content: NDArray[np.uint8]) -> None:
-        """Write bytes at a multiple of a word; up to three zeros follow, within the line of the last."""
-        padded = np.pad(content, (0, -content.size % _WORD))
-        if padded.size:
-            self._opened.device.queue.write_buffer(buffer, offset, padded)
 
     def _tabulated(self) -> tuple[Any, list[int]]:
         """Return the rows, each behind the place at which it begins in its binding, and the bindings'
@@ -140,23 +113,6 @@ class WebGpuRecording:
         kernel = (self._pipelines[self.rows[layer][0]], self._groups[layer])
         size = launch.instance.work_group.size if launch.instance.work_group else (1,)
         return Entry(kernel, groups, (*size, 1, 1)[:3], layer, layer + 1)
-
-    def segment(self, first: int, last: int) -> Entry:
-        """Not on WebGPU, which has no persistent kernels."""
-        raise NotImplementedError(f"layers {first} to {last} in one kernel")
-
-    def sequence(self, first: int, last: int) -> Entry:
-        """Not on WebGPU, whose kernels run one layer."""
-        raise NotImplementedError(f"layers {first} to {last} in one kernel")
-
-    def first_runs(self, announcement: Announced) -> None:
-        """Run every kernel once, on zeros: some drivers compile a kernel when it first runs."""
-        seen: dict[str, int] = {}
-        for layer, name in enumerate(self.names):
-            seen.setdefault(name, layer)
-        for number, layer in enumerate(seen.values(), 1):
-            announcement.doing = f"compiling kernel {number} of {len(seen)}, {self.names[layer]}"
-            self.run([self.entry(layer)])
 
     def _submit(self, entries: Sequence[Entry], queries: Any = None) -> None:
         """Run entries in order. WebGPU lets each see what those before have stored."""
@@ -202,34 +158,21 @@ class WebGpuRecording:
         self._submit(entries)
         self.finish()
 
-    def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a dense host array into a value. See `backends.base.Recording.write`."""
-        dense = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-        self._write(self._arena, self._placement.offset_of(value), dense)
+    def _upload(self, offset: int, content: NDArray[Any]) -> None:
+        """Write at a multiple of a word; up to three zeros follow, within the line of the last byte."""
+        flat = content.reshape(-1).view(np.uint8)
+        padded = np.pad(flat, (0, -flat.size % _WORD))
+        if padded.size:
+            self._opened.device.queue.write_buffer(self._arena, offset, padded)
 
-    def read(self, value: int, target: NDArray[Any]) -> None:
-        """Copy a dense value to a host array. See `backends.base.Recording.read`."""
-        if not target.nbytes:
-            return
-        content = self._read(self._placement.offset_of(value), target.nbytes)
-        target[...] = content[: target.nbytes].view(target.dtype).reshape(target.shape)
+    def _download(self, offset: int, target: NDArray[Any]) -> None:
+        if target.nbytes:
+            content = self._read(offset, target.nbytes)[: target.nbytes]
+            target[...] = content.view(target.dtype).reshape(target.shape)
 
     def _read(self, offset: int, size: int) -> NDArray[np.uint8]:
         found = self._opened.device.queue.read_buffer(self._arena, offset, round_up(size, _WORD))
         return np.frombuffer(found, np.uint8)
-
-    def failed_check(self) -> str | None:
-        """Read the checks and clear them. See `backends.base.Recording.failed_check`."""
-        checks = self._placement.checks
-        if not checks:
-            return None
-        start, size = self._placement.checks_offset, len(checks) * LINE
-        lines = self._read(start, size)
-        failed = np.flatnonzero(lines.view(np.int32).reshape(len(checks), -1)[:, 0])
-        if not failed.size:
-            return None
-        self._write(self._arena, start, np.zeros(size, np.uint8))
-        return checks[int(failed[0])].message
 
     def finish(self) -> None:
         """Wait until everything that was submitted has run, by a copy, which comes last."""

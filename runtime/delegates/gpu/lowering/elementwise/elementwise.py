@@ -11,18 +11,16 @@ from math import prod
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.epilogue import BOUNDS, MAX_OPERANDS, can_broadcast
 from runtime.delegates.gpu.graph.graph import Node, Step, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
-from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
+from runtime.delegates.gpu.graph.parameters import parameters
+from runtime.delegates.gpu.graph.work_groups import strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    epilogue_of,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -128,56 +126,42 @@ def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One kernel over all pixels."""
+    """One kernel: a unit is a range of pixels; work-items take the vectors of all pixels in turn."""
     (target,) = node.outputs
-    value, layout = context.value(target), context.layout(target)
-    channels = round_up(value.channels)
-    if suits_groups(context.device):
-        return [_in_groups(node, context, value.pixels, channels // QUAD)]
-    ops = ("clamp" if step.op in BOUNDS else step.op.lower() for step in node.epilogue if step.op != "LOAD")
-    launch = Launch(
-        Instance(
-            "elementwise/elementwise.cl",
-            instance_name(f"elementwise_{'_'.join(ops)}"),
-            parameters=parameters(PIXELS=value.pixels, CHANNELS=channels, OUT_STRIDE=layout.pixel_stride),
-        ),
-        (target,),
-        units=max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels)),
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
-        flops=value.elements * max(1, len(node.epilogue) - 1),
-        bytes=4 * value.elements * (1 + len(node.reads)),
-        epilogue=epilogue_of(node, context.graph),
+    value, stride, in_groups = (
+        context.value(target),
+        context.strides(OUT=target),
+        suits_groups(context.device),
     )
-    return [Candidate("rows", (launch,))]
-
-
-def _in_groups(node: Node, context: Context, pixels: int, vectors: int) -> Candidate:
-    """Work-items that take the vectors of all pixels in turn."""
-    (target,) = node.outputs
-    value = context.value(target)
-    group, groups = strided(pixels * vectors)
-    launch = Launch(
-        Instance(
+    units: int | tuple[int, ...]
+    if in_groups:
+        group, units, vectors = strided_vectors(value)
+        instance = Instance(
             "elementwise/elementwise_groups.cl",
             instance_name("groups_elementwise"),
-            parameters=parameters(
-                TOTAL=pixels * vectors,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                **divisor("VECTORS", vectors),
-            ),
+            parameters=parameters(**stride, **vectors),
             work_group=group,
-        ),
+        )
+    else:
+        ops = (
+            "clamp" if step.op in BOUNDS else step.op.lower() for step in node.epilogue if step.op != "LOAD"
+        )
+        channels = round_up(value.channels)
+        instance = Instance(
+            "elementwise/elementwise.cl",
+            instance_name(f"elementwise_{'_'.join(ops)}"),
+            parameters=parameters(**stride, PIXELS=value.pixels, CHANNELS=channels),
+        )
+        units = max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels))
+    launch = context.launch(
+        node,
+        instance,
         (target,),
-        units=groups[0],
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
+        units,
         flops=value.elements * max(1, len(node.epilogue) - 1),
-        bytes=4 * value.elements * (1 + len(node.reads)),
-        epilogue=epilogue_of(node, context.graph, QUAD),
-        groups=groups,
+        moved=value.bytes * (1 + len(node.reads)),
     )
-    return Candidate("groups", (launch,))
+    return [Candidate("groups" if in_groups else "rows", (launch,))]
 
 
 FAMILY = Family(

@@ -23,12 +23,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
     defines,
-    epilogue_of,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -87,38 +85,34 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     (target,) = node.outputs
     if not _converts(node, context.graph):
         return elementwise.lower(node, context)
-    (source,) = node.inputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has one input")
+    (source,) = node.required
     before, after = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
     to_levels = _writes_integers(node, context.graph)
     stored = after if to_levels else before
     limits = np.iinfo(stored.type.dtype)
     bounds = {"LOW": float(limits.min), "HIGH": float(limits.max)} if to_levels else {}
-    launch = Launch(
-        Instance(
-            f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
-            instance_name(f"{node.op.name.lower()}_{stored.type.value}"),
-            defines(T=stored.type.opencl),
-            parameters(
-                **bounds,
-                PIXELS=after.pixels,
-                CHANNELS=after.channels,
-                IN_STRIDE=read.pixel_stride,
-                IN_CHANNEL_STRIDE=read.channel_stride,
-                OUT_STRIDE=write.pixel_stride,
-                SCALE=float(node.attributes["scale"]),
-                ZERO_POINT=float(node.attributes["zero_point"]),
-            ),
+    instance = Instance(
+        f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
+        instance_name(f"{node.op.name.lower()}_{stored.type.value}"),
+        defines(T=stored.type.opencl),
+        parameters(
+            **bounds,
+            PIXELS=after.pixels,
+            CHANNELS=after.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            OUT_STRIDE=write.pixel_stride,
+            SCALE=float(node.attributes["scale"]),
+            ZERO_POINT=float(node.attributes["zero_point"]),
         ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (source, target),
-        units=max(1, min(most_units(context.device, _UNITS), after.pixels)),
-        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
+        max(1, min(most_units(context.device, _UNITS), after.pixels)),
         flops=3 * after.elements,
-        bytes=(before.type.size + after.type.size) * after.elements,
-        epilogue=epilogue_of(node, context.graph),
     )
     return [Candidate("rows", (launch,))]
 

@@ -23,7 +23,6 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     Types,
     defines,
-    epilogue_of,
     instance_name,
     packed,
 )
@@ -80,64 +79,56 @@ def _circle(size: int) -> PackedConstant:
 def _spectrum(node: Node, context: Context, source: int) -> Launch:
     """Return the launch of RFFT2D; a unit is one image."""
     before, after = context.value(source), context.value(node.outputs[0])
-    (height, width), layout = node.attributes["lengths"], context.layout(node.outputs[0])
+    height, width = node.attributes["lengths"]
     size, images = max(2, height, width), prod(after.shape[:-2])
-    tail = round_up(after.channels) - after.channels if layout.padded else 0
-    return Launch(
-        Instance(
-            "features/signal_spectrum.cl",
-            instance_name("spectrum", f"n{size}"),
-            defines(SIZE=size),
-            parameters(
-                IN_HEIGHT=before.shape[-2],
-                IN_WIDTH=before.shape[-1],
-                IN_STRIDE=context.layout(source).pixel_stride,
-                HEIGHT=height,
-                WIDTH=width,
-                OUT_STRIDE=layout.pixel_stride,
-                TAIL=tail,
-            ),
+    instance = Instance(
+        "features/signal_spectrum.cl",
+        instance_name("spectrum", f"n{size}"),
+        defines(SIZE=size),
+        parameters(
+            IN_HEIGHT=before.shape[-2],
+            IN_WIDTH=before.shape[-1],
+            HEIGHT=height,
+            WIDTH=width,
+            TAIL=context.tail(node.outputs[0]),
+            **context.strides(IN=source, OUT=node.outputs[0]),
         ),
+    )
+    return context.launch(
+        node,
+        instance,
         (source, _circle(size), node.outputs[0]),
-        units=images,
-        label=f"RFFT2D {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
+        images,
         flops=_OPERATIONS * images * height * width * (size.bit_length() - 1),
-        bytes=before.type.size * before.elements + after.type.size * after.elements,
     )
 
 
 def _part(node: Node, context: Context, source: int) -> Launch:
     """Return the launch of a part of complex numbers; a unit is a range of pixels."""
-    before, after = context.value(source), context.value(node.outputs[0])
+    after = context.value(node.outputs[0])
     channels = round_up(after.channels)
-    return Launch(
-        Instance(
-            "features/signal_part.cl",
-            instance_name(f"signal_{node.op.name.lower()}"),
-            defines(**{"PART(re, im)": _PARTS[node.op]}),
-            parameters(
-                PIXELS=after.pixels,
-                CHANNELS=channels,
-                IN_STRIDE=context.layout(source).pixel_stride,
-                OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            ),
+    instance = Instance(
+        "features/signal_part.cl",
+        instance_name(f"signal_{node.op.name.lower()}"),
+        defines(**{"PART(re, im)": _PARTS[node.op]}),
+        parameters(
+            PIXELS=after.pixels,
+            CHANNELS=channels,
+            **context.strides(IN=source, OUT=node.outputs[0]),
         ),
+    )
+    return context.launch(
+        node,
+        instance,
         (source, node.outputs[0]),
-        units=max(1, min(_UNITS, after.pixels * channels // (LANES * _VECTORS_PER_UNIT), after.pixels)),
-        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
+        max(1, min(_UNITS, after.pixels * channels // (LANES * _VECTORS_PER_UNIT), after.pixels)),
         flops=after.elements,
-        bytes=before.type.size * before.elements + after.type.size * after.elements,
-        epilogue=epilogue_of(node, context.graph),
     )
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel."""
-    (source,) = node.inputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has one input")
+    (source,) = node.required
     launch = _spectrum if node.op == Op.RFFT2D else _part
     return [Candidate("rows", (launch(node, context, source),))]
 

@@ -14,13 +14,13 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import LANES, Custom, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.work_groups import image_places
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     defines,
@@ -75,9 +75,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def _pool(node: Node, context: Context) -> Candidate:
-    (source,), (target, places), a = node.inputs, node.outputs, node.attributes
-    if source is None:
-        raise ValueError(f"{node.op.value} has one input")
+    (source,), (target, places), a = node.required, node.outputs, node.attributes
     low, high = _BOUNDS[a["activation"]]
     instance = Instance(
         "image/argmax_pool.cl",
@@ -88,16 +86,14 @@ def _pool(node: Node, context: Context) -> Candidate:
             **{f"STRIDE_{letter}": a[f"stride_{letter.lower()}"] for letter in "HW"},
             LOW=low,
             HIGH=high,
-            PLACE_STRIDE=context.layout(places).pixel_stride,
+            **context.strides(PLACE=places),
         ),
     )
     return _candidate(node, context, instance, (source, target, places))
 
 
 def _unpool(node: Node, context: Context) -> Candidate:
-    (source, indices), (target,), a = node.inputs, node.outputs, node.attributes
-    if source is None or indices is None:
-        raise ValueError(f"{node.op.value} has two inputs")
+    (source, indices), (target,), a = node.required, node.outputs, node.attributes
     instance = Instance(
         "image/argmax_pool_inverse.cl",
         instance_name("argmax_pool_inverse"),
@@ -106,7 +102,7 @@ def _unpool(node: Node, context: Context) -> Candidate:
             **_window(node, context, source, target),
             **divisor("STRIDE_H", a["stride_h"]),
             **divisor("STRIDE_W", a["stride_w"]),
-            INDEX_STRIDE=context.layout(indices).pixel_stride,
+            **context.strides(INDEX=indices),
         ),
     )
     pointers = (context.pointer(source), context.pointer(indices), target)
@@ -126,21 +122,14 @@ def _window(node: Node, context: Context, source: int, target: int) -> dict[str,
         "IN_STRIDE": context.layout(source).pixel_stride,
         "OUT_STRIDE": context.layout(target).pixel_stride,
         **divisor("UNIT_BLOCKS", ceil_div(after.channels, LANES)),
-        **divisor("OUT_PIXELS", after.shape[1] * after.shape[2]),
-        **divisor("OUT_W", after.shape[2]),
+        **image_places(after),
     }
 
 
 def _candidate(node: Node, context: Context, instance: Instance, pointers: tuple[Argument, ...]) -> Candidate:
     after = context.value(node.outputs[0])
-    launch = Launch(
-        instance,
-        pointers,
-        units=after.pixels * ceil_div(after.channels, LANES),
-        label=f"{node.op.value} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
-        flops=after.elements,
-        bytes=8 * after.elements,
+    launch = context.launch(
+        node, instance, pointers, after.pixels * ceil_div(after.channels, LANES), flops=after.elements
     )
     return Candidate("vectors", (launch,))
 

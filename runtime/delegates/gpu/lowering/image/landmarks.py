@@ -16,7 +16,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
@@ -89,14 +88,15 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     elif node.op is _MOVED:
         numbers["DIMENSIONS"] = after.channels
     part = _PARTS[node.op]
-    launch = Launch(
-        Instance(f"image/landmarks_{part}.cl", instance_name(f"landmarks_{part}"), (), parameters(**numbers)),
+    instance = Instance(
+        f"image/landmarks_{part}.cl", instance_name(f"landmarks_{part}"), (), parameters(**numbers)
+    )
+    launch = context.launch(
+        node,
+        instance,
         (context.pointer(source), second, target),
-        units=1 if node.op is _MATRIX else after.pixels,
-        label=f"{node.op.value} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
+        1 if node.op is _MATRIX else after.pixels,
         flops=_OPERATIONS * (before if node.op is _MATRIX else after).elements,
-        bytes=4 * (before.elements + after.elements),
     )
     return [Candidate("units", (launch,))]
 

@@ -7,22 +7,20 @@ from collections.abc import Mapping, Sequence
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Kind, Node, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
+from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     MOST_REACH,
     Candidate,
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
     activation_of,
     defines,
-    epilogue_of,
     instance_name,
     window_attributes,
 )
@@ -31,6 +29,10 @@ from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import activation_range
 
 _KINDS: Mapping[Kind, int] = {Op.AVERAGE_POOL_2D: 0, Op.MAX_POOL_2D: 1, Op.L2_POOL_2D: 2}
+
+
+_WINDOW = ("filter_h", "filter_w", "stride_h", "stride_w", "pad_top", "pad_left")
+"""Attributes that are parameters of the kernels."""
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
@@ -69,90 +71,37 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One kernel, a unit for each output row."""
-    (source,), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError("a pool has one input")
-    before, after, a = context.value(source), context.value(target), node.attributes
-    n, in_h, in_w, _ = before.shape
-    _, out_h, out_w, channels = after.shape
-    window = f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']}"
-    is_of_levels = after.type is ElementType.I8
-    bounds = {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
-    if suits_groups(context.device) and not is_of_levels:
-        return [_in_groups(node, context, source, window)]
-    launch = Launch(
-        Instance(
-            "image/pool_levels.cl" if is_of_levels else "image/pool.cl",
-            instance_name(f"pool_{node.op.name.partition('_')[0].lower()}"),
-            defines(KIND=_KINDS[node.op]),
-            parameters(
-                IN_H=in_h,
-                IN_W=in_w,
-                OUT_H=out_h,
-                OUT_W=out_w,
-                FILTER_H=a["filter_h"],
-                FILTER_W=a["filter_w"],
-                STRIDE_H=a["stride_h"],
-                STRIDE_W=a["stride_w"],
-                PAD_TOP=a["pad_top"],
-                PAD_LEFT=a["pad_left"],
-                CHANNELS=round_up(channels),
-                IN_STRIDE=context.layout(source).pixel_stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                **bounds,
-            ),
-        ),
-        (source, target),
-        units=n * out_h,
-        label=f"{node.op.name} {window} {out_h}x{out_w}x{channels}",
-        sources=node.sources,
-        flops=after.elements * a["filter_h"] * a["filter_w"],
-        bytes=after.type.size * (before.elements + after.elements),
-        epilogue=epilogue_of(node, context.graph),
-    )
-    return [Candidate("rows", (launch,))]
-
-
-def _in_groups(node: Node, context: Context, source: int, window: str) -> Candidate:
-    """Return the candidate with a work-item for four channels of a pixel."""
-    (target,), a = node.outputs, node.attributes
+    """One kernel: a unit is an output row, a work-item takes four channels of a pixel."""
+    (source,), (target,), a = node.required, node.outputs, node.attributes
     before, after = context.value(source), context.value(target)
     _, in_h, in_w, _ = before.shape
-    _, out_h, out_w, channels = after.shape
-    vectors = round_up(channels) // QUAD
-    group, groups = strided(after.pixels * vectors)
-    steps = {name.upper(): a[name] for name in ("stride_h", "stride_w", "pad_top", "pad_left")}
-    launch = Launch(
-        Instance(
-            "image/pool_groups.cl",
-            instance_name(f"groups_pool_{node.op.name.partition('_')[0].lower()}"),
-            defines(KIND=_KINDS[node.op]),
-            parameters(
-                **steps,
-                TOTAL=after.pixels * vectors,
-                IN_H=in_h,
-                IN_W=in_w,
-                FILTER_H=a["filter_h"],
-                FILTER_W=a["filter_w"],
-                IN_STRIDE=context.layout(source).pixel_stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                **divisor("VECTORS", vectors),
-                **divisor("OUT_PIXELS", out_h * out_w),
-                **divisor("OUT_W", out_w),
-            ),
-            group,
-        ),
+    images, out_h, out_w, channels = after.shape
+    is_of_levels = after.type is ElementType.I8
+    in_groups = suits_groups(context.device) and not is_of_levels
+    name, kind = f"pool_{node.op.name.partition('_')[0].lower()}", defines(KIND=_KINDS[node.op])
+    shape = {"IN_H": in_h, "IN_W": in_w, **context.strides(IN=source, OUT=target)}
+    shape |= {name.upper(): a[name] for name in _WINDOW}
+    units: int | tuple[int, ...]
+    if in_groups:
+        group, units, vectors = strided_vectors(after)
+        shape |= vectors | image_places(after)
+        instance = Instance(
+            "image/pool_groups.cl", instance_name(f"groups_{name}"), kind, parameters(**shape), group
+        )
+    else:
+        shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
+        shape |= {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
+        file = "image/pool_levels.cl" if is_of_levels else "image/pool.cl"
+        instance, units = Instance(file, instance_name(name), kind, parameters(**shape)), images * out_h
+    launch = context.launch(
+        node,
+        instance,
         (source, target),
-        units=groups[0],
-        label=f"{node.op.name} {window} {out_h}x{out_w}x{channels}",
-        sources=node.sources,
+        units,
+        note=f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']} {out_h}x{out_w}x{channels}",
         flops=after.elements * a["filter_h"] * a["filter_w"],
-        bytes=4 * (before.elements + after.elements),
-        epilogue=epilogue_of(node, context.graph, QUAD),
-        groups=groups,
     )
-    return Candidate("groups", (launch,))
+    return [Candidate("groups" if in_groups else "rows", (launch,))]
 
 
 _REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)

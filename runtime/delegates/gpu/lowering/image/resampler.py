@@ -11,7 +11,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     defines,
@@ -25,32 +24,27 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is one output pixel."""
-    (source, positions), (target,) = node.inputs, node.outputs
-    if source is None or positions is None:
-        raise ValueError("Resampler has two inputs")
+    (source, positions), (target,) = node.required, node.outputs
     value = context.value(target)
     _, height, width, channels = value.shape
-    launch = Launch(
-        Instance(
-            "image/resampler.cl",
-            instance_name("resampler"),
-            defines(),
-            parameters(
-                IN_H=height,
-                IN_W=width,
-                CHANNELS=channels,
-                IN_STRIDE=context.layout(source).pixel_stride,
-                POSITION_STRIDE=context.layout(positions).pixel_stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                **divisor("IN_PIXELS", height * width),
-            ),
+    instance = Instance(
+        "image/resampler.cl",
+        instance_name("resampler"),
+        defines(),
+        parameters(
+            IN_H=height,
+            IN_W=width,
+            CHANNELS=channels,
+            **context.strides(IN=source, POSITION=positions, OUT=target),
+            **divisor("IN_PIXELS", height * width),
         ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (context.pointer(source), context.pointer(positions), target),
-        units=value.pixels,
-        label=f"Resampler {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
+        value.pixels,
         flops=8 * value.elements,
-        bytes=8 * value.elements,
     )
     return [Candidate("pixels", (launch,))]
 

@@ -26,12 +26,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     activation_of,
     defines,
-    epilogue_of,
     instance_name,
     packed,
 )
@@ -171,21 +169,19 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
             M=after.pixels,
             K=channels,
             CHANNELS=round_up(after.channels),
-            IN_STRIDE=context.layout(source).pixel_stride,
-            OUT_STRIDE=context.layout(target).pixel_stride,
+            **context.strides(IN=source, OUT=target),
         ),
     )
     flops, traffic = _cost(before, weights, after)
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (source, packed_weights, zeros, target),
-        units=tile.units(after.pixels, after.channels),
-        label=f"{node.op.name} {name} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
+        tile.units(after.pixels, after.channels),
+        note=f"{name} {after.extents}",
         flops=flops,
-        bytes=traffic,
-        epilogue=epilogue_of(node, context.graph),
+        moved=traffic,
     )
     return Candidate(f"direct_{tile.name}", (launch,))
 

@@ -19,12 +19,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     activation_of,
     defines,
-    epilogue_of,
     instance_name,
     packed,
 )
@@ -103,8 +101,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         parameters(
             K=depth,
             CHANNELS=after.channels,
-            IN_STRIDE=context.layout(source).pixel_stride,
-            OUT_STRIDE=context.layout(target).pixel_stride,
+            **context.strides(IN=source, OUT=target),
             **window,
             **divisor("UNIT_BLOCKS", blocks),
             **divisor("OUT_VOLUME", prod(after.shape[1:4])),
@@ -112,7 +109,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             **divisor("OUT_W", width),
         ),
     )
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (
             source,
@@ -120,12 +118,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             packed(f"bias{target}", round_up(after.channels), start),
             target,
         ),
-        units=after.pixels * blocks,
-        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
+        after.pixels * blocks,
         flops=2 * before.pixels * weights.elements,
-        bytes=4 * (before.elements + weights.elements + after.elements),
-        epilogue=epilogue_of(node, context.graph),
+        moved=4 * (before.elements + weights.elements + after.elements),
     )
     return [Candidate("cells", (launch,))]
 

@@ -161,8 +161,7 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
             M=pixels,
             K=channels,
             CHANNELS=round_up(after.channels),
-            IN_STRIDE=context.layout(source).pixel_stride,
-            OUT_STRIDE=context.layout(target).pixel_stride,
+            **context.strides(IN=source, OUT=target),
         ),
     )
     flops, traffic = _cost(before, weights, after)

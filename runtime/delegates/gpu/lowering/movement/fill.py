@@ -7,7 +7,7 @@ from math import prod
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
-from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
@@ -15,7 +15,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
@@ -39,32 +38,29 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is one output pixel."""
-    (source, on, off), (target,) = node.inputs, node.outputs
-    if source is None or on is None or off is None:
-        raise ValueError("ONE_HOT has indices and two values")
+    (source, on, off), (target,) = node.required, node.outputs
     indices, value = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
-    launch = Launch(
-        Instance(
-            "movement/fill_one_hot.cl",
-            instance_name("one_hot"),
-            defines(T=value.type.word, INDEX=indices.type.opencl),
-            parameters(
-                CHANNELS=value.channels,
-                OUT_STRIDE=write.pixel_stride,
-                TAIL=round_up(value.channels) - value.channels if write.padded else 0,
-                INDEX_STRIDE=read.pixel_stride,
-                INDEX_CHANNEL_STRIDE=read.channel_stride,
-                **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
-                **divisor("INNER", node.attributes["inner"]),
-                **divisor("INDEX_CHANNELS", indices.channels),
-            ),
+    instance = Instance(
+        "movement/fill_one_hot.cl",
+        instance_name("one_hot"),
+        defines(T=value.type.word, INDEX=indices.type.opencl),
+        parameters(
+            CHANNELS=value.channels,
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=context.tail(target),
+            INDEX_STRIDE=read.pixel_stride,
+            INDEX_CHANNEL_STRIDE=read.channel_stride,
+            **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
+            **divisor("INNER", node.attributes["inner"]),
+            **divisor("INDEX_CHANNELS", indices.channels),
         ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (context.pointer(source), context.pointer(on), context.pointer(off), target),
-        units=value.pixels,
-        label=f"ONE_HOT {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
-        bytes=value.type.size * value.elements,
+        value.pixels,
     )
     return [Candidate("positions", (launch,))]
 

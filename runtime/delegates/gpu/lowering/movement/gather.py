@@ -24,7 +24,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
@@ -100,9 +99,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel: whole rows where the channels are no extent, else single elements."""
-    (source, chooser), (target,) = node.inputs, node.outputs
-    if source is None or chooser is None:
-        raise ValueError(f"{node.op.name} has two inputs")
+    (source, chooser), (target,) = node.required, node.outputs
     table = narrow_table(context.value(source))
     write = context.layout(target)
     if table is not None and node.op is Op.EMBEDDING_LOOKUP and write.padded and write.channel_stride == 1:
@@ -112,7 +109,6 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     read = context.layout(source)
     rows = bool(form.inner)
     inner = prod(form.inner[:-1])
-    tail = round_up(after.channels) - after.channels if write.padded else 0
     count = after.elements // (form.outer * prod(form.inner))
     blocks = ceil_div(after.channels, _BLOCK)
     flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
@@ -134,8 +130,8 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             IN_STRIDE=read.pixel_stride,
             IN_CHANNEL_STRIDE=read.channel_stride,
             OUT_STRIDE=write.pixel_stride,
-            TAIL=tail,
-            INDEX_STRIDE=context.layout(chooser).pixel_stride,
+            TAIL=context.tail(target),
+            **context.strides(INDEX=chooser),
             SPAN=prod(form.extents),
             **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
             **divisor("BLOCKS", blocks),
@@ -147,13 +143,12 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             **divisor("SHARED", form.shared),
         ),
     )
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (context.pointer(source), context.pointer(chooser), target, *flag),
-        units=after.pixels * blocks,
-        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
-        bytes=2 * after.type.size * after.elements,
+        after.pixels * blocks,
+        moved=2 * after.type.size * after.elements,
     )
     return [Candidate("positions", (launch,))]
 
@@ -186,40 +181,37 @@ def narrow_table(value: Value) -> PackedConstant | None:
 
 def _narrow(node: Node, context: Context, table: PackedConstant) -> Candidate:
     """Rows of a constant table that are widened on their way."""
-    (source, chooser), (target,) = node.inputs, node.outputs
-    if source is None or chooser is None:
-        raise ValueError(f"{node.op.name} has two inputs")
+    (source, chooser), (target,) = node.required, node.outputs
     before, indices, after = (context.value(v) for v in (source, chooser, target))
     stored, blocks = before.stored, ceil_div(after.channels, _BLOCK)
     if stored is None:
         raise ValueError(f"value {source} is float32")
     flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
-    launch = Launch(
-        Instance(
-            "movement/gather_narrow.cl",
-            instance_name("gather", weights=stored.type),
-            defines(
-                WEIGHT=stored.type.value,
-                INDEX=indices.type.opencl,
-                CHECKED=not indices.is_constant,
-                BLOCK=_BLOCK,
-            ),
-            parameters(
-                ROWS=before.shape[0],
-                ROW_BYTES=table.bytes // before.shape[0],
-                HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
-                CHANNELS=round_up(after.channels),
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                INDEX_STRIDE=context.layout(chooser).pixel_stride,
-                **divisor("BLOCKS", blocks),
-                **divisor("INDEX_CHANNELS", indices.channels),
-            ),
+    instance = Instance(
+        "movement/gather_narrow.cl",
+        instance_name("gather", weights=stored.type),
+        defines(
+            WEIGHT=stored.type.value,
+            INDEX=indices.type.opencl,
+            CHECKED=not indices.is_constant,
+            BLOCK=_BLOCK,
         ),
+        parameters(
+            ROWS=before.shape[0],
+            ROW_BYTES=table.bytes // before.shape[0],
+            HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
+            CHANNELS=round_up(after.channels),
+            **context.strides(OUT=target, INDEX=chooser),
+            **divisor("BLOCKS", blocks),
+            **divisor("INDEX_CHANNELS", indices.channels),
+        ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (table, context.pointer(chooser), target, *flag),
-        units=after.pixels * blocks,
-        label=f"{node.op.name} {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
-        bytes=(4 + before.type.size) * after.elements,
+        after.pixels * blocks,
+        moved=(4 + before.type.size) * after.elements,
     )
     return Candidate("narrow_rows", (launch,))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Value
 from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
 from runtime.delegates.gpu.graph.work_groups import strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
@@ -44,12 +44,9 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
     For a part of a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`.
     """
-    (source,), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError("RESHAPE has one input")
+    (source,), (target,) = node.required, node.outputs
     before, after = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
-    tail = round_up(after.channels) - after.channels if write.padded else 0
     instance = _copy(
         before,
         read,
@@ -57,7 +54,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         channels=after.channels,
         stride=write.pixel_stride,
         shift=context.shift(target),
-        tail=node.attributes.get("tail", tail),
+        tail=node.attributes.get("tail", context.tail(target)),
         group=node.attributes.get("group_pixels", after.pixels),
         group_stride=node.attributes.get("group_stride"),
     )

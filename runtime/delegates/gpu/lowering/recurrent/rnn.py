@@ -23,7 +23,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     activation_of,
@@ -75,7 +74,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 CELLS=units,
                 INPUTS=context.value(x).channels,
                 OUTPUTS=units,
-                STATE_STRIDE=context.layout(state).pixel_stride,
+                **context.strides(STATE=state),
                 **here.parameters("X"),
                 **before.parameters("PREVIOUS"),
                 **out.parameters("OUT"),
@@ -83,14 +82,14 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             ),
         )
         launches.append(
-            Launch(
+            context.launch(
+                node,
                 instance,
                 (context.pointer(x), before.argument, packed, start, y, state),
-                units=extent.batch * blocks_of(units),
-                label=f"{node.op.name} {units}",
-                sources=node.sources,
+                extent.batch * blocks_of(units),
+                note=f"{units}",
                 flops=2 * extent.batch * matrix.size,
-                bytes=4 * matrix.size,
+                moved=4 * matrix.size,
             )
         )
     return [Candidate("steps", tuple(launches))]

@@ -17,7 +17,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
@@ -84,7 +83,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     y, state = node.outputs
     if x is None or feature is None or time is None or previous is None:
         raise ValueError("SVDF has weights and a state")
-    out, memory, kept = context.value(y), context.value(time), context.value(state)
+    out, memory, _kept = context.value(y), context.value(time), context.value(state)
     scaling = node.attributes.get("scaling")
     element = ElementType.F32 if scaling is None else ElementType.I32
     start = np.zeros(out.channels, element.dtype) if bias is None else context.constant(bias)
@@ -92,27 +91,29 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     weights, times = context.value(feature), context.value(time)
     write, fresh = context.layout(y), context.layout(state)
     batch = context.value(x).pixels
-    launch = Launch(
-        Instance(
-            "recurrent/svdf.cl" if scaling is None else "recurrent/svdf_levels.cl",
-            instance_name("svdf" if scaling is None else "svdf_levels"),
-            defines(**form),
-            parameters(
-                RANK=node.attributes["rank"],
-                MEMORY=memory.channels,
-                INPUTS=context.value(x).channels,
-                PADDED_INPUTS=round_up(weights.channels),
-                IN_STRIDE=context.layout(x).pixel_stride,
-                OUT_STRIDE=write.pixel_stride,
-                STATE_STRIDE=context.layout(previous).pixel_stride,
-                NEW_STATE_STRIDE=fresh.pixel_stride,
-                TIME_STRIDE=round_up(times.channels),
-                TAIL=round_up(out.channels) - out.channels if write.padded else 0,
-                STATE_TAIL=round_up(kept.channels) - kept.channels if fresh.padded else 0,
-                **divisor("OUT_UNITS", out.channels),
-                **(scaling or {}),
-            ),
+    instance = Instance(
+        "recurrent/svdf.cl" if scaling is None else "recurrent/svdf_levels.cl",
+        instance_name("svdf" if scaling is None else "svdf_levels"),
+        defines(**form),
+        parameters(
+            RANK=node.attributes["rank"],
+            MEMORY=memory.channels,
+            INPUTS=context.value(x).channels,
+            PADDED_INPUTS=round_up(weights.channels),
+            **context.strides(IN=x),
+            OUT_STRIDE=write.pixel_stride,
+            **context.strides(STATE=previous),
+            NEW_STATE_STRIDE=fresh.pixel_stride,
+            TIME_STRIDE=round_up(times.channels),
+            TAIL=context.tail(y),
+            STATE_TAIL=context.tail(state),
+            **divisor("OUT_UNITS", out.channels),
+            **(scaling or {}),
         ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (
             context.pointer(x),
             context.pointer(previous),
@@ -122,11 +123,10 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             y,
             state,
         ),
-        units=batch * out.channels,
-        label=f"SVDF {out.channels}",
-        sources=node.sources,
+        batch * out.channels,
+        note=out.channels,
         flops=2 * batch * (weights.elements + times.elements),
-        bytes=weights.type.size * weights.elements + times.type.size * times.elements,
+        moved=weights.type.size * weights.elements + times.type.size * times.elements,
     )
     return [Candidate("units", (launch,))]
 

@@ -7,7 +7,7 @@ from math import prod
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
-from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
@@ -15,7 +15,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
@@ -38,39 +37,37 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is 16 elements of the output."""
-    (source,), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has one input")
+    (source,), (target,) = node.required, node.outputs
     value, found, axis = context.value(source), context.value(target), node.attributes["axis"]
     read, write = context.layout(source), context.layout(target)
-    launch = Launch(
-        Instance(
-            "reduction/arg_extreme.cl",
-            instance_name(f"{node.op.name.lower()}_{value.type.value}"),
-            defines(
-                T=value.type.opencl,
-                INDEX=found.type.opencl,
-                IS_FLOAT=value.type is ElementType.F32,
-                LARGEST=node.op == Op.ARG_MAX,
-            ),
-            parameters(
-                LENGTH=value.shape[axis],
-                ELEMENTS=found.elements,
-                IN_STRIDE=read.pixel_stride,
-                IN_CHANNEL_STRIDE=read.channel_stride,
-                OUT_STRIDE=write.pixel_stride,
-                TAIL=round_up(found.channels) - found.channels if write.padded else 0,
-                **divisor("INNER", prod(value.shape[axis + 1 :])),
-                **divisor("IN_CHANNELS", value.channels),
-                **divisor("OUT_CHANNELS", found.channels),
-            ),
+    instance = Instance(
+        "reduction/arg_extreme.cl",
+        instance_name(f"{node.op.name.lower()}_{value.type.value}"),
+        defines(
+            T=value.type.opencl,
+            INDEX=found.type.opencl,
+            IS_FLOAT=value.type is ElementType.F32,
+            LARGEST=node.op == Op.ARG_MAX,
         ),
+        parameters(
+            LENGTH=value.shape[axis],
+            ELEMENTS=found.elements,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=context.tail(target),
+            **divisor("INNER", prod(value.shape[axis + 1 :])),
+            **divisor("IN_CHANNELS", value.channels),
+            **divisor("OUT_CHANNELS", found.channels),
+        ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (context.pointer(source), target),
-        units=ceil_div(found.elements, LANES),
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
+        ceil_div(found.elements, LANES),
+        note=value.extents,
         flops=value.elements,
-        bytes=value.type.size * value.elements,
     )
     return [Candidate("elements", (launch,))]
 

@@ -14,12 +14,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
     defines,
-    epilogue_of,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -48,9 +46,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel: a unit is a run of 16 channels along the axis, or one row of channels."""
-    (source,), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError("CUMSUM has one input")
+    (source,), (target,) = node.required, node.outputs
     value, axis = context.value(target), node.attributes["axis"]
     flags = defines(
         T=_SUMMED[value.type],
@@ -73,16 +69,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         shape = parameters(LENGTH=value.shape[axis], INNER=inner, **shared)
         instance = Instance("reduction/cumsum.cl", instance_name("cumsum"), flags, shape)
         units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
-    launch = Launch(
-        instance,
-        (source, target),
-        units=units,
-        label=f"CUMSUM {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
-        flops=value.elements,
-        bytes=2 * value.type.size * value.elements,
-        epilogue=epilogue_of(node, context.graph),
-    )
+    launch = context.launch(node, instance, (source, target), units, flops=value.elements)
     return [Candidate("runs", (launch,))]
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
-    QUAD,
     LocalArray,
     WorkGroup,
     row_group,
@@ -23,11 +22,9 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     defines,
-    epilogue_of,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -54,9 +51,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel, a unit for each row of channels."""
-    (source,), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has one input")
+    (source,), (target,) = node.required, node.outputs
     value = context.value(target)
     shape: dict[str, int | float] = {
         "CHANNELS": value.channels,
@@ -89,16 +84,12 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             defines(CAPACITY=1 << (2 * radius + round_up(value.channels) - 1).bit_length()),
             parameters(RADIUS=radius, **options, **shape),
         )
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (source, target),
-        units=ceil_div(value.pixels, rows) if in_groups else value.pixels,
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
+        ceil_div(value.pixels, rows) if in_groups else value.pixels,
         flops=value.elements * 4,
-        bytes=8 * value.elements,
-        epilogue=epilogue_of(node, context.graph, QUAD if in_groups else LANES),
-        groups=(ceil_div(value.pixels, rows), 1) if in_groups else (),
     )
     return [Candidate("groups" if in_groups else "rows", (launch,))]
 

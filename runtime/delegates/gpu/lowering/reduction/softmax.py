@@ -13,7 +13,6 @@ from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
-    QUAD,
     LocalArray,
     WorkGroup,
     row_group,
@@ -24,13 +23,11 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Types,
     defines,
-    epilogue_of,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -76,93 +73,55 @@ def _of_levels(node: Node, context: Context, source: int) -> Candidate:
     """Fixed-point numbers, exactly as LiteRT's reference kernel."""
     (target,) = node.outputs
     value, table = context.value(target), np.frombuffer(node.attributes["exponentials"], np.int32)
-    launch = Launch(
-        Instance(
-            "reduction/softmax_levels.cl",
-            "i8_softmax_levels",
-            defines(T=value.type.opencl),
-            parameters(
-                PIXELS=value.pixels,
-                CHANNELS=value.channels,
-                IN_STRIDE=context.layout(source).pixel_stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                LOWEST=-128,
-            ),
+    instance = Instance(
+        "reduction/softmax_levels.cl",
+        "i8_softmax_levels",
+        defines(T=value.type.opencl),
+        parameters(
+            PIXELS=value.pixels,
+            CHANNELS=value.channels,
+            **context.strides(IN=source, OUT=target),
+            LOWEST=-128,
         ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (source, PackedConstant(f"table{target}", table.size, lambda: table, ElementType.I32), target),
-        units=max(1, min(_UNITS, value.pixels)),
-        label=f"{node.op.name} int8 {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
+        max(1, min(_UNITS, value.pixels)),
+        note=f"int8 {value.extents}",
         flops=value.elements * 12,
-        bytes=2 * value.elements,
     )
     return Candidate("rows", (launch,))
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
-    """One kernel, a unit for each row of channels."""
-    (source,), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has one input")
+    """One kernel: a unit is a row of channels, which work-items of a group share."""
+    (source,), (target,) = node.required, node.outputs
     value = context.value(target)
     if value.type is ElementType.I8:
         return [_of_levels(node, context, source)]
-    if suits_groups(context.device):
-        return [_in_groups(node, context, source)]
-    launch = Launch(
-        Instance(
-            "reduction/softmax.cl",
-            instance_name(node.op.name.lower()),
-            defines(LOGARITHM=node.op == Op.LOG_SOFTMAX),
-            parameters(
-                CHANNELS=value.channels,
-                IN_STRIDE=context.layout(source).pixel_stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                BETA=node.attributes["beta"],
-            ),
-        ),
-        (source, target),
-        units=value.pixels,
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
-        flops=value.elements * 12,
-        bytes=8 * value.elements,
-        epilogue=epilogue_of(node, context.graph),
-    )
-    return [Candidate("rows", (launch,))]
-
-
-def _in_groups(node: Node, context: Context, source: int) -> Candidate:
-    """Work-items that share a row."""
-    (target,) = node.outputs
-    value = context.value(target)
-    items, rows = row_group(value.channels)
-    groups = (ceil_div(value.pixels, rows), 1)
-    launch = Launch(
-        Instance(
+    name, in_groups = node.op.name.lower(), suits_groups(context.device)
+    kind: dict[str, int | str] = {"LOGARITHM": node.op == Op.LOG_SOFTMAX}
+    shape = {
+        "CHANNELS": value.channels,
+        "BETA": node.attributes["beta"],
+        **context.strides(IN=source, OUT=target),
+    }
+    units: int | tuple[int, ...] = value.pixels
+    instance = Instance("reduction/softmax.cl", instance_name(name), defines(**kind), parameters(**shape))
+    if in_groups:
+        items, rows = row_group(value.channels)
+        units = (ceil_div(value.pixels, rows), 1)
+        instance = Instance(
             "reduction/softmax_groups.cl",
-            instance_name(f"groups_{node.op.name.lower()}", f"r{items}"),
-            defines(LOGARITHM=node.op == Op.LOG_SOFTMAX, ROW_ITEMS=items, ROWS=rows),
-            parameters(
-                PIXELS=value.pixels,
-                CHANNELS=value.channels,
-                PADDED=round_up(value.channels),
-                IN_STRIDE=context.layout(source).pixel_stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                BETA=node.attributes["beta"],
-            ),
+            instance_name(f"groups_{name}", f"r{items}"),
+            defines(**kind, ROW_ITEMS=items, ROWS=rows),
+            parameters(**shape, PIXELS=value.pixels, PADDED=round_up(value.channels)),
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
-        ),
-        (source, target),
-        units=groups[0],
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
-        flops=value.elements * 12,
-        bytes=8 * value.elements,
-        epilogue=epilogue_of(node, context.graph, QUAD),
-        groups=groups,
-    )
-    return Candidate("groups", (launch,))
+        )
+    launch = context.launch(node, instance, (source, target), units, flops=value.elements * 12)
+    return [Candidate("groups" if in_groups else "rows", (launch,))]
 
 
 _REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)

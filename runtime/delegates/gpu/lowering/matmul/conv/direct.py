@@ -13,9 +13,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Instance,
-    Launch,
     defines,
-    epilogue_of,
     instance_name,
     packed,
 )
@@ -64,14 +62,13 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
             GROUP_OUT=s.group_out,
         ),
     )
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (s.source, weights, zeros, s.target),
-        units=tile.units(s.pixels, s.out_channels),
-        label=f"{node.op.name} {s.label}",
-        sources=node.sources,
+        tile.units(s.pixels, s.out_channels),
+        note=s.label,
         flops=s.flops,
-        bytes=s.bytes,
-        epilogue=epilogue_of(node, context.graph),
+        moved=s.bytes,
     )
     return Candidate(f"direct_{tile.name}", (launch,))

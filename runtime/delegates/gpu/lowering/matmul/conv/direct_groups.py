@@ -11,9 +11,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Instance,
-    Launch,
     defines,
-    epilogue_of,
     instance_name,
 )
 
@@ -26,32 +24,31 @@ def direct_in_groups(node: Node, context: Context, shape: ConvShape) -> Candidat
     group, groups = strided(s.pixels * vectors)
     matrix = s.weights.arranged(lambda codes: filter_matrix(codes, s.group_in))
     sizes = s.image | s.taps
-    launch = Launch(
-        Instance(
-            "matmul/conv/direct_groups.cl",
-            instance_name("groups_conv_direct", weights=s.weights.type),
-            defines(ALIKE=s.group_out % QUAD == 0, WEIGHT=s.weights.type.value),
-            parameters(
-                **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
-                TOTAL=s.pixels * vectors,
-                IN_STEP=s.in_layout.channel_stride,
-                CHANNELS=channels,
-                OUT_CHANNELS=s.out_channels,
-                GROUP_IN=s.group_in,
-                **divisor("VECTORS", vectors),
-                **divisor("OUT_PIXELS", s.out_h * s.out_w),
-                **divisor("OUT_W", s.out_w),
-                **divisor("GROUP_OUT", s.group_out),
-            ),
-            group,
+    instance = Instance(
+        "matmul/conv/direct_groups.cl",
+        instance_name("groups_conv_direct", weights=s.weights.type),
+        defines(ALIKE=s.group_out % QUAD == 0, WEIGHT=s.weights.type.value),
+        parameters(
+            **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
+            TOTAL=s.pixels * vectors,
+            IN_STEP=s.in_layout.channel_stride,
+            CHANNELS=channels,
+            OUT_CHANNELS=s.out_channels,
+            GROUP_IN=s.group_in,
+            **divisor("VECTORS", vectors),
+            **divisor("OUT_PIXELS", s.out_h * s.out_w),
+            **divisor("OUT_W", s.out_w),
+            **divisor("GROUP_OUT", s.group_out),
         ),
+        group,
+    )
+    launch = context.launch(
+        node,
+        instance,
         (s.source, matrix.rows(f"weights{s.target}", depth, s.out_channels), s.target),
-        units=groups[0],
-        label=f"{node.op.name} {s.label}",
-        sources=node.sources,
+        groups,
+        note=s.label,
         flops=s.flops,
-        bytes=s.bytes,
-        epilogue=epilogue_of(node, context.graph, QUAD),
-        groups=groups,
+        moved=s.bytes,
     )
     return Candidate("groups_direct", (launch,))

@@ -14,10 +14,8 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Instance,
-    Launch,
     PackedConstant,
     defines,
-    epilogue_of,
     instance_name,
 )
 
@@ -88,7 +86,7 @@ def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidat
             CHANNELS=round_up(product.columns),
             IN_STRIDE=product.row_stride,
             IN_STEP=product.step,
-            OUT_STRIDE=context.layout(target).pixel_stride,
+            **context.strides(OUT=target),
             **tile.order(product.rows, product.columns, product.weight_bytes),
         ),
     )
@@ -96,15 +94,14 @@ def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidat
     return Candidate(
         f"gemm_{tile.name}",
         (
-            Launch(
+            context.launch(
+                node,
                 instance,
                 (source, weights, target),
-                units=tile.units(product.rows, product.columns),
-                label=f"{node.op.name} {product.rows}x{product.depth}x{product.columns}",
-                sources=node.sources,
+                tile.units(product.rows, product.columns),
+                note=f"{product.rows}x{product.depth}x{product.columns}",
                 flops=2 * product.rows * product.depth * product.columns,
-                bytes=_traffic(product),
-                epilogue=epilogue_of(node, context.graph),
+                moved=_traffic(product),
             ),
         ),
     )
@@ -130,15 +127,14 @@ def row(node: Node, context: Context, product: Product, width: int) -> Candidate
         defines(TILE_N=width, SPLIT=_ROW_SPLIT[width], WEIGHT=product.weights.type.value),
         parameters(K=product.depth, CHANNELS=round_up(product.columns), IN_STEP=product.step),
     )
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (source, product.panels(f"weights{target}", width), target),
-        units=ceil_div(product.columns, width),
-        label=f"{node.op.name} 1x{product.depth}x{product.columns}",
-        sources=node.sources,
+        ceil_div(product.columns, width),
+        note=f"1x{product.depth}x{product.columns}",
         flops=2 * product.depth * product.columns,
-        bytes=_traffic(product),
-        epilogue=epilogue_of(node, context.graph),
+        moved=_traffic(product),
     )
     return Candidate(f"row_n{width}", (launch,))
 

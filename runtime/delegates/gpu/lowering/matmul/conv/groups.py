@@ -334,7 +334,7 @@ def _joined(
                 CHANNELS=round_up(columns),
                 SPLITS=count,
                 TOTAL=rows * vectors,
-                OUT_STRIDE=context.layout(target).pixel_stride,
+                **context.strides(OUT=target),
                 **divisor("VECTORS", vectors),
             ),
             WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),

@@ -78,7 +78,7 @@ def in_pairs(
                 M=rows,
                 PAIRS=ceil_div(depth, 2),
                 CHANNELS=round_up(columns),
-                OUT_STRIDE=context.layout(target).pixel_stride,
+                **context.strides(OUT=target),
                 **tile.order(rows, columns, packed.bytes),
             ),
         ),

@@ -12,9 +12,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Instance,
-    Launch,
     defines,
-    epilogue_of,
     instance_name,
 )
 
@@ -103,15 +101,14 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
             **divisor("PANELS", count),
         ),
     )
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (s.source, weights, s.target),
-        units=s.images * s.out_h,
-        label=f"{node.op.name} {s.label}",
-        sources=node.sources,
+        s.images * s.out_h,
+        note=s.label,
         flops=s.flops,
-        bytes=s.bytes,
-        epilogue=epilogue_of(node, context.graph),
+        moved=s.bytes,
     )
     return Candidate(f"stem_{tile.name}", (launch,))
 

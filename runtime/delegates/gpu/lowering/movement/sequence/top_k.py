@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
-from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
@@ -14,7 +14,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
@@ -37,37 +36,34 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is one row."""
-    (source,), (target, places) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError("TOPK_V2 has one input")
+    (source,), (target, places) = node.required, node.outputs
     before, values = context.value(source), context.value(target)
     read, write, beside = (context.layout(v) for v in (source, target, places))
-    tail = round_up(values.channels) - values.channels
-    launch = Launch(
-        Instance(
-            "movement/sequence/top_k.cl",
-            instance_name(f"top_k_{before.type.value}"),
-            defines(
-                T=before.type.opencl,
-                IS_FLOAT=before.type is ElementType.F32,
-            ),
-            parameters(
-                CHANNELS=before.channels,
-                IN_STRIDE=read.pixel_stride,
-                IN_CHANNEL_STRIDE=read.channel_stride,
-                K=values.channels,
-                VALUE_STRIDE=write.pixel_stride,
-                INDEX_STRIDE=beside.pixel_stride,
-                VALUE_TAIL=tail if write.padded else 0,
-                INDEX_TAIL=tail if beside.padded else 0,
-            ),
+    instance = Instance(
+        "movement/sequence/top_k.cl",
+        instance_name(f"top_k_{before.type.value}"),
+        defines(
+            T=before.type.opencl,
+            IS_FLOAT=before.type is ElementType.F32,
         ),
+        parameters(
+            CHANNELS=before.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            K=values.channels,
+            VALUE_STRIDE=write.pixel_stride,
+            INDEX_STRIDE=beside.pixel_stride,
+            VALUE_TAIL=context.tail(target),
+            INDEX_TAIL=context.tail(places),
+        ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (context.pointer(source), target, places),
-        units=before.pixels,
-        label=f"TOPK_V2 {'x'.join(map(str, before.shape))}",
-        sources=node.sources,
+        before.pixels,
+        note=before.extents,
         flops=before.elements,
-        bytes=before.type.size * before.elements,
     )
     return [Candidate("rows", (launch,))]
 

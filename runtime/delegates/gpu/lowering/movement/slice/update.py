@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
-from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
@@ -13,7 +13,6 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     Types,
@@ -29,40 +28,38 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is one output pixel."""
-    (source, update, starts), (target,) = node.inputs, node.outputs
-    if source is None or update is None or starts is None:
-        raise ValueError("DYNAMIC_UPDATE_SLICE has three inputs")
+    (source, update, starts), (target,) = node.required, node.outputs
     before, box, after = (context.value(v) for v in (source, update, target))
     read, write = context.layout(source), context.layout(target)
     rank = len(after.shape)
-    launch = Launch(
-        Instance(
-            "movement/slice/update.cl",
-            instance_name("slice_update"),
-            defines(
-                T=after.type.word,
-                INDEX=context.value(starts).type.opencl,
-                RANK=rank,
-                SIZES=", ".join(f"SIZE{a}" for a in range(rank)),
-                WINDOWS=", ".join(f"WINDOW{a}" for a in range(rank)),
-                VECTORS=read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
-            ),
-            parameters(
-                CHANNELS=after.channels,
-                IN_STRIDE=read.pixel_stride,
-                IN_CHANNEL_STRIDE=read.channel_stride,
-                UPDATE_STRIDE=context.layout(update).pixel_stride,
-                OUT_STRIDE=write.pixel_stride,
-                TAIL=round_up(after.channels) - after.channels if write.padded else 0,
-                **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
-                **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
-            ),
+    instance = Instance(
+        "movement/slice/update.cl",
+        instance_name("slice_update"),
+        defines(
+            T=after.type.word,
+            INDEX=context.value(starts).type.opencl,
+            RANK=rank,
+            SIZES=", ".join(f"SIZE{a}" for a in range(rank)),
+            WINDOWS=", ".join(f"WINDOW{a}" for a in range(rank)),
+            VECTORS=read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
         ),
+        parameters(
+            CHANNELS=after.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            **context.strides(UPDATE=update),
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=context.tail(target),
+            **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
+            **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
+        ),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (context.pointer(source), context.pointer(update), context.pointer(starts), target),
-        units=after.pixels,
-        label=f"DYNAMIC_UPDATE_SLICE {'x'.join(map(str, after.shape))}",
-        sources=node.sources,
-        bytes=after.type.size * (2 * after.elements + box.elements),
+        after.pixels,
+        moved=after.type.size * (2 * after.elements + box.elements),
     )
     return [Candidate("rows", (launch,))]
 
