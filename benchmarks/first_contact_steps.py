@@ -26,8 +26,7 @@ import numpy as np
 from benchmarks.output import restored
 from runtime import Interpreter, load_delegate
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.gpu.backends.opencl.device import open_device
-from runtime.delegates.gpu.backends.opencl.identity import identity
+from runtime.delegates.gpu.backends.opencl.device import identity, open_device
 from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks
 from runtime.delegates.gpu.backends.opencl.program import built
 from runtime.delegates.gpu.lowering.matmul.conv import groups

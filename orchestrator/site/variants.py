@@ -13,7 +13,7 @@ from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.site import links
 from orchestrator.site.cell_view import column_name
-from runtime.common.front import on_front
+from runtime.common.statistics import on_front
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,13 +45,11 @@ from runtime.errors import (
     ModelError,
     StatusError,
 )
-from runtime.interpreter.details import check_resize, public_dtype
-from runtime.interpreter.signatures import names, ordered_signatures, tensor_named
+from runtime.interpreter.details import check_resize, names, ordered_signatures, public_dtype, tensor_named
 from runtime.model.graph import Model, Signature
 from runtime.model.reader import load_model, read_model
-from runtime.plan.calls import check_operators
 from runtime.plan.profiler import Profiler
-from runtime.plan.program import Program
+from runtime.plan.program import Program, check_operators
 from runtime.plan.subgraph import PlannedSubgraph
 
 __all__ = ["CompiledModel", "CpuKernelMode", "CpuOptions", "Environment", "EnvironmentOptions", "GpuOptions"]

@@ -33,9 +33,8 @@ from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
 from runtime.ops.support.registry import CustomRegistrar, custom_operator
 from runtime.ops.support.value import Array, Shape, constant_array
-from runtime.plan.calls import check_operators
 from runtime.plan.profile import StepTime, model_profile
-from runtime.plan.program import Program
+from runtime.plan.program import Program, check_operators
 from runtime.plan.subgraph import PlannedSubgraph
 
 __all__ = [

@@ -5,6 +5,8 @@ never pooled for an interval. All values are natural logarithms of times or of r
 a factor to either side: a half width of 0.03 is 3 %.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -133,3 +135,20 @@ def geometric_mean(values: Iterable[float]) -> float:
     if min(listed) <= 0.0:
         return 0.0
     return math.exp(math.fsum(math.log(v) for v in listed) / len(listed))
+
+
+Costs = Sequence[float | None]
+"""Costs of one alternative, the same ones for all; None where one is not known."""
+
+
+def on_front(alternatives: Sequence[Costs]) -> tuple[bool, ...]:
+    """Return for each alternative whether no other is at least as cheap in all and cheaper in something.
+
+    A cost that one of two lacks does not decide between them.
+    """
+    return tuple(not any(_beats(other, one) for other in alternatives) for one in alternatives)
+
+
+def _beats(a: Costs, b: Costs) -> bool:
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)

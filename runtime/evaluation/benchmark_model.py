@@ -13,12 +13,10 @@ from typing import Any, Final
 from runtime.common.litert_statistics import Statistics
 from runtime.delegates.base import Array, CountsMemory
 from runtime.errors import FarmRuntimeError
-from runtime.evaluation.calls import run_tool, write
 from runtime.evaluation.files import example, graph_file
-from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo
+from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo, run_tool, write
 from runtime.evaluation.inputs import InputSettings
 from runtime.evaluation.loop import NS_PER_US, Pace, StopRule, run_loop
-from runtime.evaluation.messages import result_message
 from runtime.evaluation.profiling import profile_mode, write_profile
 from runtime.evaluation.report import (
     MB,
@@ -26,6 +24,7 @@ from runtime.evaluation.report import (
     delegate_line,
     document,
     phase_line,
+    result_message,
     samples_document,
     signature_lines,
     summary_lines,

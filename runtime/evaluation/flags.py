@@ -1,16 +1,23 @@
-"""LiteRT's flags, `--name=value` strictly; the flags themselves are data beside this module."""
+"""LiteRT's flags, `--name=value` strictly, and the call of a tool by them.
+
+The flags themselves are data beside this module. An error is one line, with exit code 2.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+import typer
+
 from runtime.errors import FarmRuntimeError
+from runtime.tools.calls import clear_errors, visible
 
 Value = bool | int | float | str
 
@@ -149,3 +156,32 @@ def _value(name: str, kind: str, text: str) -> Value:
     except ValueError as error:
         raise FlagError(f"--{name}={text}: not a number of type {kind}") from error
     return text
+
+
+def write(line: str) -> None:
+    """Print a line; tabs stay, which divide the columns of LiteRT's tables."""
+    typer.echo("\t".join(map(visible, line.split("\t"))))
+
+
+def run_tool(
+    name: str,
+    model_flag: str,
+    table: Mapping[str, Flag],
+    words: Sequence[str] | None,
+    work: Callable[[Flags], int | None],
+) -> int:
+    """Run a tool on the words of a command line, by default this process's; return its exit code.
+
+    It is that of `work`, 0 where that gives none, and 2 for a wrong call or a file that cannot be used.
+    """
+    given = list(sys.argv[1:] if words is None else words)
+    if not {"--help", "-h", "--help=true"}.isdisjoint(given):
+        write(f"usage: {name} --{model_flag}=FILE [--NAME=VALUE…]")
+        for line in usage(table):
+            write(line)
+        return 1 if "--help=true" in given else 0  # as LiteRT's flag ends
+    try:
+        with clear_errors():
+            return work(parse(given, table)) or 0
+    except typer.Exit as end:
+        return end.exit_code

@@ -10,13 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.evaluation.calls import run_tool, write
-from runtime.evaluation.flags import FlagError, Flags
+from runtime.evaluation.flags import FlagError, Flags, run_tool, write
 from runtime.evaluation.run_eval import flags_of, required, setting_of
 from runtime.tools.calls import clear_errors
 from runtime.tools.model_diff.comparing import Request, difference
-from runtime.tools.model_diff.metrics import evaluation_metrics
-from runtime.tools.model_diff.printed import litert_lines
+from runtime.tools.model_diff.printed import evaluation_metrics, litert_lines
 from runtime.tools.model_info.source import readable_model
 
 

@@ -21,8 +21,7 @@ from typing import Final
 
 import typer
 
-from runtime.evaluation.calls import run_tool, write
-from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table
+from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, run_tool, write
 from runtime.tools.model_diff.worker import listed_environment
 
 _NAME: Final = "benchmark_model_performance_options"

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from runtime.common.profile import written
-from runtime.evaluation.calls import write
-from runtime.evaluation.flags import FlagError, Flags
-from runtime.evaluation.messages import profile_message
+from runtime.evaluation.flags import FlagError, Flags, write
+from runtime.evaluation.report import profile_message
 from runtime.measure.inputs import InputRule
 from runtime.tools.model_profile import profile_file
 

@@ -11,12 +11,11 @@ import typer
 
 from runtime.common.protobuf import integer, message
 from runtime.evaluation.benchmark_model import Choice
-from runtime.evaluation.calls import run_tool, write
-from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table
+from runtime.evaluation.flags import Flag, FlagError, Flags, benchmark_flags, flag_table, run_tool, write
 from runtime.measure.accuracy.data import Data
-from runtime.tools.model_diff.metrics import latency
+from runtime.tools.model_diff.comparing import Summary
+from runtime.tools.model_diff.printed import latency
 from runtime.tools.model_diff.running import Setting
-from runtime.tools.model_diff.summaries import Summary
 from runtime.tools.model_eval.process import Passed, run_pass
 
 Lines = Iterator[str]

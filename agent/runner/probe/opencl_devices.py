@@ -153,7 +153,7 @@ def _describe(
 
 def _environment(device: pyopencl.Device) -> dict[str, str]:
     """Return the fields that distinguish an OpenCL device and its driver from others."""
-    from runtime.delegates.gpu.backends.opencl.identity import identity  # noqa: PLC0415  # loads the drivers
+    from runtime.delegates.gpu.backends.opencl.device import identity  # noqa: PLC0415  # loads the drivers
 
     return {
         "opencl_platform": device.platform.name.strip(),

@@ -95,7 +95,7 @@ class CompiledGraph:
         ]
 
     def device_time(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> DeviceTime | NotTold:
-        """See `runtime.delegates.device_time.DeviceTimedPartition`."""
+        """See `runtime.delegates.abilities.DeviceTimedPartition`."""
         recording, entries = self.recording, self.entries
         if any(entry.is_persistent for entry in entries):
             return NotTold(

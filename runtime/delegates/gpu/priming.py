@@ -15,7 +15,7 @@ from runtime.delegates.gpu.alternatives import lowered
 from runtime.delegates.gpu.backends.base import Backend, KeepingBackend
 from runtime.delegates.gpu.choose.kept_choices import KeptChoices
 from runtime.delegates.gpu.graph.simulation import Quantised
-from runtime.delegates.gpu.keep.own_files import own_digest
+from runtime.delegates.gpu.keep.cache import own_digest
 from runtime.delegates.gpu.keep.progress import announced
 from runtime.delegates.gpu.layout.source import Function, Source, assemble_functions, function_of
 from runtime.delegates.gpu.settings.options import Options

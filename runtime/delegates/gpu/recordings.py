@@ -21,8 +21,7 @@ from runtime.delegates.gpu.backends.base import KeepingBackend, Recording
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.graph.weights import WeightType
-from runtime.delegates.gpu.keep.cache import Cache
-from runtime.delegates.gpu.keep.own_files import own_state
+from runtime.delegates.gpu.keep.cache import Cache, own_state
 from runtime.delegates.gpu.layout.packed_file import MappedConstants, PackedFiles
 from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.settings.options import Options

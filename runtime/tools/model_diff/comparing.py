@@ -22,10 +22,33 @@ from runtime.judge.rules import REDUCED, Rule, rule_for
 from runtime.measure.inputs import POOL_SIZE, InputRule
 from runtime.measure.perturbed import moved_inputs, rounded_constants
 from runtime.model.graph import Model
-from runtime.tools.model_diff.gaussian import GaussianInputs
-from runtime.tools.model_diff.running import Running, Setting
-from runtime.tools.model_diff.summaries import Summary
+from runtime.tools.model_diff.running import GaussianInputs, Running, Setting
 from runtime.tools.model_diff.worker import WorkerError, opened
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Figures of at least one value. `deviation` is that of the population, and 0 where all are equal."""
+
+    count: int
+    last: float
+    smallest: float
+    largest: float
+    total: float
+    average: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Summarise values. Where one is not a number, neither are the figures that it is part of."""
+        known = np.asarray(values, np.float64)
+        smallest, largest = float(known.min()), float(known.max())
+        with np.errstate(invalid="ignore"):
+            # The rounding of a mean is no deviation.
+            deviation = 0.0 if smallest == largest else float(known.std())
+            average = smallest if smallest == largest else float(known.mean())
+        return cls(known.size, float(known[-1]), smallest, largest, float(known.sum()), average, deviation)
+
 
 INVOCATIONS: Final = 3
 """Invokes of each setting on each input set: LiteRT's `invocations_per_run`. All of them are timed, and the

@@ -1,13 +1,17 @@
-"""A comparison as text: LiteRT's lines to the letter, then ours; and as JSON."""
+"""A comparison as text: LiteRT's lines to the letter, then ours; as JSON, and as LiteRT's message.
+
+The numbers of the message's fields are those of `evaluation_stages.proto` in TensorFlow.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
-from runtime.tools.model_diff.comparing import INVOCATIONS, Difference, OutputDifference, Side
+from runtime.common.protobuf import integer, message, real32, real64
+from runtime.tools.model_diff.comparing import INVOCATIONS, Difference, OutputDifference, Side, Summary
 
 
 def litert_lines(found: Difference) -> Iterator[str]:
@@ -98,3 +102,32 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_INFERENCE_PROFILER: Final = 5
+"""Field of `ProcessMetrics` that holds the metrics of this tool."""
+
+
+def evaluation_metrics(found: Difference) -> bytes:
+    """Return the message's bytes."""
+    profiler = message(1, latency(found.reference.latency)) + message(2, latency(found.test.latency))
+    for one in found.outputs:
+        profiler += message(3, _accuracy(one.error))
+    return integer(1, found.runs) + message(2, message(_INFERENCE_PROFILER, profiler))
+
+
+def latency(summary: Summary) -> bytes:
+    """Return a `LatencyMetrics`."""
+    whole = (summary.last, summary.largest, summary.smallest, summary.total)
+    fields = b"".join(integer(number, int(value)) for number, value in enumerate(whole, 1))
+    average = real64(5, summary.average)
+    return fields + average + integer(6, int(summary.deviation))
+
+
+def _accuracy(summary: Summary) -> bytes:
+    return (
+        real32(1, summary.largest)
+        + real32(2, summary.smallest)
+        + real64(3, summary.average)
+        + real32(4, summary.deviation)
+    )

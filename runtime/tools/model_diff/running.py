@@ -15,7 +15,7 @@ from runtime.delegates.descriptor import OptionValue
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import OutputFacts
-from runtime.measure.inputs import InputRule
+from runtime.measure.inputs import InputRule, check_names, normal_values, value_range
 from runtime.measure.loading import Opener, output_facts
 
 _BOOLEANS: Final[Mapping[str, bool]] = {
@@ -122,3 +122,26 @@ class LocalModel:
         close = getattr(self._model, "close", None)
         if close is not None:
             close()
+
+
+class GaussianInputs:
+    """Draws input sets, one after the other; the same seed gives the same ones."""
+
+    def __init__(
+        self, details: Sequence[Mapping[str, Any]], rules: Mapping[str, InputRule], seed: int
+    ) -> None:
+        """Look up the range of each input. Raises `InputSpecNeededError`."""
+        check_names(details, rules)
+        self._inputs = [
+            (
+                np.dtype(detail["dtype"]),
+                tuple(int(n) for n in detail["shape"]),
+                value_range(detail, rules.get(str(detail["name"]), InputRule())),
+            )
+            for detail in details
+        ]
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def draw(self) -> tuple[Array, ...]:
+        """Return the next input set."""
+        return tuple(normal_values(self._generator, *one) for one in self._inputs)

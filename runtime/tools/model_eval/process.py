@@ -23,8 +23,8 @@ from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.evaluating import Evaluated, Told, evaluate
 from runtime.measure.inputs import InputRule
 from runtime.measure.loading import Opener
+from runtime.tools.model_diff.comparing import Summary
 from runtime.tools.model_diff.running import Setting
-from runtime.tools.model_diff.summaries import Summary
 from runtime.tools.model_diff.worker import listed_environment
 
 _STEP_S: Final = 0.5

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runtime.common.front import on_front
+from runtime.common.statistics import on_front
 from runtime.errors import FarmRuntimeError
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data

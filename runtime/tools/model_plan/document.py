@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from runtime.delegates.plan import PartitionPlan, PlannedKernel
+from runtime.tools.model_plan.advice import suitability
 from runtime.tools.model_plan.model import ModelPlan, PlannedStep
 from runtime.tools.model_plan.occupancy import occupancy
-from runtime.tools.model_plan.suitability import suitability
 
 SCHEMA: Final = 1
 """The version of the document. It grows where a field goes or changes its meaning; readers of an older

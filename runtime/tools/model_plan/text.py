@@ -6,11 +6,10 @@ from textwrap import wrap
 from typing import Final
 
 from runtime.delegates.plan import Merged, PartitionPlan, PlannedKernel, PlannedNode
-from runtime.tools.model_plan.advice import kibibytes
+from runtime.tools.model_plan.advice import kibibytes, suitability
 from runtime.tools.model_plan.document import totals
 from runtime.tools.model_plan.model import ModelPlan, PlannedStep
 from runtime.tools.model_plan.occupancy import Occupancy, occupancy
-from runtime.tools.model_plan.suitability import suitability
 
 WIDTH: Final = 100
 """Columns of the text. Wider breaks in half a screen's window; narrower would cut more names."""

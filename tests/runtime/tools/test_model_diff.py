@@ -21,12 +21,9 @@ from runtime.measure.inputs import InputRule, InputSpecNeededError
 from runtime.model.reader import load_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.tools.model_diff import comparing
-from runtime.tools.model_diff.comparing import Difference, Request, batches, difference, mean_error
-from runtime.tools.model_diff.gaussian import GaussianInputs
-from runtime.tools.model_diff.metrics import evaluation_metrics
-from runtime.tools.model_diff.printed import document, litert_lines
-from runtime.tools.model_diff.running import Setting
-from runtime.tools.model_diff.summaries import Summary
+from runtime.tools.model_diff.comparing import Difference, Request, Summary, batches, difference, mean_error
+from runtime.tools.model_diff.printed import document, evaluation_metrics, litert_lines
+from runtime.tools.model_diff.running import GaussianInputs, Setting
 from runtime.tools.model_diff.worker import WorkerError, opened
 from runtime.tools.verbs import model_verbs
 from tests.runtime.demo_models import demo_model

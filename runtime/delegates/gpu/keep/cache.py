@@ -3,6 +3,8 @@
 A cache must never do harm. A folder of another user is not used, since a program from it would run here; an
 entry whose hash is wrong is made anew; a folder that is full or read-only costs time alone. Other processes
 may read, write and remove entries at any moment.
+
+What depends on the delegate's own code is named by the state of its source files (`own_state`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -240,3 +243,42 @@ def _remove(path: Path) -> None:
             path.unlink()
     except OSError:
         pass
+
+
+@cache
+def own_digest() -> str:
+    """Hash the delegate's own files: kernels, and the code that chooses and calls them."""
+    folder = Path(__file__).parent.parent
+    found = hashlib.sha256()
+    for file in sorted((*folder.rglob("*.py"), *folder.rglob("*.cl"))):
+        found.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+_OTHERS: Final = ("model", "ops", "plan")
+"""Packages of the runtime, besides the delegate's own, that decide what becomes of a partition: they read the
+file, infer its shapes, and compute its constants and tables."""
+
+_ENDINGS: Final = (".py", ".cl")
+
+
+@cache
+def own_state() -> str:
+    """Return a hash of the names, sizes and times of all files that decide what becomes of a partition.
+
+    It reads none of them, and so takes a start a few milliseconds.
+    """
+    own = Path(__file__).parent.parent
+    folders = (own, *(own.parent.parent / name for name in _OTHERS))
+    found = sorted(state for folder in folders for state in _states(os.fspath(folder)))
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _states(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _states(entry.path)
+            elif entry.name.endswith(_ENDINGS):
+                state = entry.stat()
+                yield entry.path, state.st_size, state.st_mtime_ns

@@ -8,8 +8,7 @@ from typing import Any
 
 from runtime.delegates.abilities import Conformance
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.keep.cache import Cache
-from runtime.delegates.gpu.keep.own_files import own_digest
+from runtime.delegates.gpu.keep.cache import Cache, own_digest
 
 _KIND = "conformance"
 

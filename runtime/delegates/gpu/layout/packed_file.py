@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.common.durable import replacing
-from runtime.delegates.gpu.keep.cache import Cache
-from runtime.delegates.gpu.keep.own_files import own_state
+from runtime.delegates.gpu.keep.cache import Cache, own_state
 from runtime.delegates.gpu.layout.constants import packed
 from runtime.delegates.gpu.layout.memory import Placement
 from runtime.delegates.gpu.layout.source import function_of, parameters_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,8 +26,7 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     Scratch,
 )
-from runtime.delegates.gpu.passes import passes
-from runtime.delegates.gpu.planning.merges import Optimised, optimised
+from runtime.delegates.gpu.passes import Pass, passes
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.plan import (
     Merged,
@@ -40,6 +39,37 @@ from runtime.delegates.plan import (
     PlannedValue,
     Role,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Optimised:
+    """The graph behind the passes. `merged` holds operators that are a part of another's node."""
+
+    graph: Graph
+    merged: Mapping[int, Merged]
+    removed: tuple[Merged, ...]
+
+
+def optimised(graph: Graph, passes: Iterable[Pass]) -> Optimised:
+    """Run the passes, and compare the graphs before and behind each by the operators of their nodes."""
+    merged: dict[int, Merged] = {}
+    removed: list[Merged] = []
+    for one in passes:
+        after = one.run(graph)
+        before = {node.id: node.sources for node in graph.nodes}
+        for node in after.nodes:
+            # A new node stands for operators of the one that it was made from; only a known one can gain any.
+            for operator in set(node.sources) - set(before.get(node.id, node.sources)):
+                merged.setdefault(operator, Merged(operator, one.name, one.effect))
+        gone = sorted(_operators(graph) - _operators(after))
+        removed += [Merged(operator, one.name, one.effect) for operator in gone]
+        graph = after
+    return Optimised(graph, merged, tuple(sorted(removed, key=lambda found: found.operator)))
+
+
+def _operators(graph: Graph) -> set[int]:
+    return {operator for node in graph.nodes for operator in node.sources}
+
 
 _FOLDED = "its result is a constant, computed once when the model is planned"
 

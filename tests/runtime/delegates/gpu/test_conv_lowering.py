@@ -9,7 +9,7 @@ from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.matmul import depthwise_conv
-from runtime.delegates.gpu.lowering.matmul.conv import packing, tiles
+from runtime.delegates.gpu.lowering.matmul.conv import tiles, weights
 from runtime.delegates.gpu.lowering.matmul.conv.shape import conv_shape
 from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_fits
 from runtime.delegates.gpu.lowering.spec import Context
@@ -287,9 +287,9 @@ def test_a_narrow_device_gets_small_tiles(backend, variant):
 def test_a_panel_reads_every_channel_of_its_groups(outputs, group_in, channels):
     group_out = outputs * group_in // channels
     for width in (16, 32, 48):
-        depth = packing.grouped_depth(width, outputs, group_in, group_out, channels)
+        depth = weights.grouped_depth(width, outputs, group_in, group_out, channels)
         for output in range(outputs):
-            first = packing.first_channel(output // width, width, group_in, group_out, channels, depth)
+            first = weights.first_channel(output // width, width, group_in, group_out, channels, depth)
             start = output // group_out * group_in
             assert first <= start
             assert start + group_in <= first + depth

@@ -11,11 +11,10 @@ from runtime.delegates.gpu.backends.webgpu.adapter import (
     OpenedAdapter,
     choose_adapter,
     described,
+    device_errors,
     open_adapter,
 )
-from runtime.delegates.gpu.backends.webgpu.faults import device_errors
-from runtime.delegates.gpu.backends.webgpu.program import Pipelines, compiled
-from runtime.delegates.gpu.backends.webgpu.recording import WebGpuRecording
+from runtime.delegates.gpu.backends.webgpu.recording import Pipelines, WebGpuRecording, compiled
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
 from runtime.delegates.gpu.layout.packed_file import Constants

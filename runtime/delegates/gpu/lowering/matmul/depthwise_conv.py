@@ -15,11 +15,10 @@ from runtime.delegates.gpu.graph.work_groups import (
     WorkGroup,
     suits_groups,
 )
-from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
-from runtime.delegates.gpu.lowering.matmul.conv.direct_groups import direct_in_groups
+from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
-from runtime.delegates.gpu.lowering.matmul.conv.packing import depthwise_panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
+from runtime.delegates.gpu.lowering.matmul.conv.weights import depthwise_panels
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,

@@ -12,9 +12,8 @@ from runtime.delegates.gpu.lowering.matmul.batch_matmul import product as comput
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups as batch_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv import gemm
 from runtime.delegates.gpu.lowering.matmul.conv.groups import product_in_groups
-from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
-from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
+from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, weights_of
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import Rows, dense_rows, is_quantised
 from runtime.delegates.gpu.lowering.movement.reshape import dense_copy
 from runtime.delegates.gpu.lowering.spec import (

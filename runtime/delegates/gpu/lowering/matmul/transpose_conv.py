@@ -16,10 +16,9 @@ from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
-from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
-from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
+from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, panels, weights_of
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,

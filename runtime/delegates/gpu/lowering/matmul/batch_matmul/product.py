@@ -10,8 +10,8 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import Digit, Offset, divisor, offset, parameters
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,

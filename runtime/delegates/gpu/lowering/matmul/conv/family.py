@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.delegates.gpu.graph.work_groups import suits_groups
-from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates
-from runtime.delegates.gpu.lowering.matmul.conv.direct_groups import direct_in_groups
+from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product, product_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import (
     has_wide_members,
     product_in_groups,
     window_in_groups,
 )
-from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.scale import scaled_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
 from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_candidates
+from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.winograd import is_small_map, winograd_candidates
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import convolution, is_quantised
 from runtime.delegates.gpu.lowering.spec import (

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
-from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
-from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,

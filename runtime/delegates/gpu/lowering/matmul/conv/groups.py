@@ -10,9 +10,8 @@ from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, QUAD, LocalArray, WorkGroup
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
-from runtime.delegates.gpu.lowering.matmul.conv.packing import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
-from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, filter_matrix
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Layout, Node, ceil_div
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats
-from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, weights_of
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats, Weights, weights_of
 from runtime.delegates.gpu.lowering.spec import Context
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
-from runtime.delegates.gpu.lowering.matmul.conv.packing import panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import panels
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,

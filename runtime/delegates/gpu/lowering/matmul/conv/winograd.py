@@ -22,9 +22,9 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
 from runtime.delegates.gpu.graph.weights import WeightType
-from runtime.delegates.gpu.lowering.matmul.conv.packing import Floats, filter_matrix, panels
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats, filter_matrix, panels
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
