@@ -163,6 +163,21 @@ class Node:
         return self.op.value if isinstance(self.op, Custom) else self.op.name
 
     @property
+    def first(self) -> int:
+        """The first input. Raises ValueError if it is absent."""
+        if self.inputs[0] is None:
+            raise ValueError(f"{self.name} lacks its first input")
+        return self.inputs[0]
+
+    @property
+    def filtered(self) -> tuple[int, int, int | None]:
+        """Input, weights and bias of a product. Raises ValueError where one of the first two is absent."""
+        source, weights, bias = (*self.inputs, None)[:3]
+        if source is None or weights is None:
+            raise ValueError(f"{self.name} has an input and weights")
+        return source, weights, bias
+
+    @property
     def required(self) -> tuple[int, ...]:
         """The inputs of an operator that has no optional ones. Raises ValueError if one is absent."""
         given = tuple(value for value in self.inputs if value is not None)

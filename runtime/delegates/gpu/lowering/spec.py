@@ -341,7 +341,7 @@ class Context:
         flops: int = 0,
         moved: int | None = None,
     ) -> Launch:
-        """Return the launch that stores a node's output, with its epilogue.
+        """Return a launch of a node; one that stores the node's output applies its epilogue.
 
         Args:
             node: what is computed.
@@ -362,7 +362,9 @@ class Context:
             sources=node.sources,
             flops=flops,
             bytes=sum(self.value(value).bytes for value in direct) if moved is None else moved,
-            epilogue=epilogue_of(node, self.graph, QUAD if groups else LANES),
+            epilogue=epilogue_of(node, self.graph, QUAD if groups else LANES)
+            if node.outputs[0] in args
+            else Epilogue(),
             groups=groups,
         )
 

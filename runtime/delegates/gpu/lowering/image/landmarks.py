@@ -64,9 +64,7 @@ def _around(node: Node) -> tuple[PackedConstant, dict[str, int | float]]:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is the whole matrix, a pixel of the crop, or a landmark."""
-    source, target = node.inputs[0], node.outputs[0]
-    if source is None:
-        raise ValueError(f"{node.op.name} lacks its input")
+    source, target = node.first, node.outputs[0]
     before, after = context.value(source), context.value(target)
     numbers: dict[str, int | float] = {
         "IN_STRIDE": context.layout(source).pixel_stride,

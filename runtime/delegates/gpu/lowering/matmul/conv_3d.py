@@ -61,7 +61,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     flat = _flat_shape(node, context)
     if flat is not None:
         return window_candidates(node, context, flat)
-    _, filter_id, target = _ids(node)
+    (_, filter_id, _), (target,) = node.filtered, node.outputs
     if suits_groups(context.device):
         return [_in_groups(node, context)]
     *taps, depth, _ = context.value(filter_id).shape
@@ -70,22 +70,14 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return [_direct(node, context, tile) for tile in tiles]
 
 
-def _ids(node: Node) -> tuple[int, int, int]:
-    """Input, filter and output."""
-    source, filter_id, *_ = node.inputs
-    if source is None or filter_id is None:
-        raise ValueError("a convolution has an input and a filter")
-    return source, filter_id, node.outputs[0]
-
-
 def _weights(node: Node, context: Context) -> Weights:
-    _, filter_id, _ = _ids(node)
-    return weights_of(context.value(filter_id), 4, lambda: bias_of(node.inputs[2], context))
+    _, filter_id, bias = node.filtered
+    return weights_of(context.value(filter_id), 4, lambda: bias_of(bias, context))
 
 
 def _flat_shape(node: Node, context: Context) -> ConvShape | None:
     """Return the convolution as one of two dimensions; None if all three take part."""
-    source, filter_id, target = _ids(node)
+    (source, filter_id, _), (target,) = node.filtered, node.outputs
     images, *sizes, channels = context.value(source).shape
     _, *outs, out_channels = context.value(target).shape
     taps = context.value(filter_id).shape[:3]
@@ -136,7 +128,7 @@ def _flat_shape(node: Node, context: Context) -> ConvShape | None:
 
 def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
     """One launch; cells outside of the volume are read from a row of zeros."""
-    source, filter_id, target = _ids(node)
+    (source, filter_id, _), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     taps, channels = weights.shape[:3], before.channels
     count = ceil_div(after.channels, tile.columns)
@@ -187,7 +179,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
 
 def _in_groups(node: Node, context: Context) -> Candidate:
     """Return the product of windows in work-groups, whose pixels and taps lie in frames."""
-    source, filter_id, target = _ids(node)
+    (source, filter_id, _), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     *taps, channels, columns = weights.shape
     width = round_up(channels, QUAD)
@@ -213,9 +205,9 @@ def _in_groups(node: Node, context: Context) -> Candidate:
     aligned = layout.channel_stride == 1 and layout.pixel_stride % QUAD == 0 and width <= layout.pixel_stride
     left = LeftSide("volume", layout.pixel_stride, layout.channel_stride, channels, aligned, values=values)
     matrix_of_weights = _weights(node, context).arranged(matrix)
-    label = f"{node.op.name} {'x'.join(map(str, taps))} {'x'.join(map(str, after.shape))}"
+    note = f"{'x'.join(map(str, taps))} {after.extents}"
     sizes = (after.pixels, rows, columns)
-    return tiled_product(node, context, left, matrix_of_weights, sizes, label, _cost(before, weights, after))
+    return tiled_product(node, context, left, matrix_of_weights, sizes, note, _cost(before, weights, after))
 
 
 def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:

@@ -10,9 +10,9 @@ from math import prod
 
 import numpy as np
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.lowering.matmul.transpose_conv import transposed_refusal
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -31,18 +31,6 @@ from runtime.model.schema import Padding
 
 _AXES = ("D", "H", "W")
 _FILTER, _DATA, _BIAS = 1, 2, 3
-
-
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if facts.constant(0) is None:
-        return Unsupported("the shape of the output must be constant")
-    if facts.constant(_FILTER) is None:
-        return Unsupported("the filter must be constant")
-    if facts.has_input(_BIAS) and facts.constant(_BIAS) is None:
-        return Unsupported("the bias must be constant")
-    if activation_of(facts) == "SIGN_BIT":
-        return Unsupported("the fused activation SIGN_BIT has no kernel")
-    return None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -66,9 +54,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One kernel; a unit is one output cell and 16 channels."""
-    (source, filter_id, bias), (target,) = node.inputs, node.outputs
-    if source is None or filter_id is None:
-        raise ValueError("CONV_3D_TRANSPOSE has an input and a filter")
+    (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     blocks, depth, taps = ceil_div(after.channels, LANES), before.channels, prod(weights.shape[:3])
 
@@ -129,7 +115,7 @@ FAMILY = Family(
     operators=(Op.CONV_3D_TRANSPOSE,),
     read=_read,
     lower=lower,
-    supports=_supports,
+    supports=transposed_refusal,
     epilogue=True,
     parameters=(0,),
 )

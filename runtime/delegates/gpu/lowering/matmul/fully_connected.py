@@ -74,9 +74,7 @@ class _Rows:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """Return the product, behind a copy of the input if its rows do not consist of whole pixels."""
-    source, weights, bias = (*node.inputs, None)[:3]
-    if source is None or weights is None:
-        raise ValueError("a fully connected layer has an input and weights")
+    source, weights, bias = node.filtered
     rows, copies = _rows(node, context, context.value(source), context.value(weights).shape[1])
     matrix = context.value(weights)
     if matrix.is_constant:
@@ -150,9 +148,7 @@ def _computed(context: Context, rows: _Rows, weights: Value) -> computed.Product
 
 def _reads_any_layout(node: Node, graph: Graph) -> bool:
     """Return False for rows of several pixels by constant weights, which are packed for padded lanes."""
-    source, weights = node.inputs[:2]
-    if source is None or weights is None:
-        return False
+    source, weights, _ = node.filtered
     channels, matrix = graph.values[source].channels, graph.values[weights]
     depth = matrix.shape[1]
     return not matrix.is_constant or channels == depth or depth % channels > 0

@@ -25,12 +25,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Context,
     Family,
     Instance,
-    Launch,
     NodeSpec,
     OperatorFacts,
     activation_of,
     defines,
-    epilogue_of,
     instance_name,
     packed,
 )
@@ -76,7 +74,8 @@ class _Axis:
         }
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def transposed_refusal(facts: OperatorFacts) -> Unsupported | None:
+    """Return why shape, filter or bias of a transposed convolution cannot be packed, or None."""
     if facts.constant(0) is None:
         return Unsupported("the output shape must be constant")
     if facts.constant(1) is None:
@@ -110,9 +109,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
     The node's inputs are the image [N, H, W, I], the filter [O, h, w, I] and the bias [O] or None.
     """
-    source, filter_id, _ = node.inputs
-    if source is None or filter_id is None:
-        raise ValueError("a transposed convolution has an input and a filter")
+    source, filter_id, _ = node.filtered
     before, after = context.value(source), context.value(node.outputs[0])
     _, *taps, channels = context.value(filter_id).shape
     rows, columns = (
@@ -135,9 +132,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Tile) -> Candidate:
     """One launch for all phases. Inputs outside of the image are read from a row of zeros."""
-    (source, filter_id, bias), (target,) = node.inputs, node.outputs
-    if source is None or filter_id is None:
-        raise ValueError("a transposed convolution has an input and a filter")
+    (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     channels, taps = before.channels, rows.taps * columns.taps
     pixels = before.shape[0] * rows.steps * columns.steps
@@ -165,24 +160,21 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     )
     flops, traffic = _cost(before, weights, after)
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
-    launch = Launch(
+    launch = context.launch(
+        node,
         instance,
         (source, packed_weights, zeros, target),
-        units=phases * tile.units(pixels, after.channels),
-        label=_label(node, rows, columns, after),
-        sources=node.sources,
+        phases * tile.units(pixels, after.channels),
+        note=f"{_note(rows, columns, after)}",
         flops=flops,
-        bytes=traffic,
-        epilogue=epilogue_of(node, context.graph),
+        moved=traffic,
     )
     return Candidate(f"phases_{tile.name}", (launch,))
 
 
 def _in_groups(node: Node, context: Context, rows: _Axis, columns: _Axis) -> Candidate:
     """Return a product in work-groups for each phase, whose left side are the inputs under its taps."""
-    (source, filter_id, bias), (target,) = node.inputs, node.outputs
-    if source is None or filter_id is None:
-        raise ValueError("a transposed convolution has an input and a filter")
+    (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     layout, channels, width = context.layout(source), before.channels, round_up(before.channels, QUAD)
     phases = rows.phases * columns.phases
@@ -233,13 +225,13 @@ def _in_groups(node: Node, context: Context, rows: _Axis, columns: _Axis) -> Can
         left,
         found,
         (pixels, depth, after.channels),
-        _label(node, rows, columns, after),
+        _note(rows, columns, after),
         _cost(before, weights, after),
     )
 
 
-def _label(node: Node, rows: _Axis, columns: _Axis, after: Value) -> str:
-    return f"{node.op.name} {rows.taps}x{columns.taps}s{rows.stride} {'x'.join(map(str, after.shape))}"
+def _note(rows: _Axis, columns: _Axis, after: Value) -> str:
+    return f"{rows.taps}x{columns.taps}s{rows.stride} {after.extents}"
 
 
 def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
@@ -252,7 +244,7 @@ FAMILY = Family(
     operators=(Op.TRANSPOSE_CONV,),
     read=_read,
     lower=lower,
-    supports=_supports,
+    supports=transposed_refusal,
     epilogue=True,
     parameters=(0,),
 )

@@ -11,7 +11,6 @@ from runtime.delegates.gpu.lowering.movement.copies import (
     Digit,
     any_layout,
     copy_launch,
-    source_of,
     source_strides,
 )
 from runtime.delegates.gpu.lowering.spec import (
@@ -47,7 +46,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
     """One copy. An axis of length 1 that is broadcast is one that is repeated whole, as in TILE."""
-    source, target = context.value(source_of(node)).shape, context.value(node.outputs[0]).shape
+    source, target = context.value(node.first).shape, context.value(node.outputs[0]).shape
     places: Sequence[int] = range(len(target) - len(source), len(target))
     if node.op == Op.FILL:
         # Its one value may have the shape [1], and the result none.

@@ -79,8 +79,7 @@ def element_strides(value: Value, layout: Layout) -> list[int]:
 
 def source_strides(node: Node, context: Context) -> list[int]:
     """`element_strides` of the node's first input."""
-    source = source_of(node)
-    return element_strides(context.value(source), context.layout(source))
+    return element_strides(context.value(node.first), context.layout(node.first))
 
 
 def copy_launch(
@@ -96,7 +95,7 @@ def copy_launch(
         base: where the element of index 0 lies, in elements of the input.
         fill: what stands outside of the input, a number that the type has.
     """
-    source, (target,) = source_of(node), node.outputs
+    source, (target,) = node.first, node.outputs
     value, layout = context.value(target), context.layout(target)
     pixels = _merged([digit for axis in axes[:-1] for digit in axis])
     *runs, run = _merged(list(axes[-1]) if axes else []) or [Digit(1)]
@@ -132,10 +131,12 @@ def copy_launch(
             **_bits(fill, value.type),
         },
     )
+    units: int | tuple[int, ...]
     if suits_groups(context.device) and value.type.word == "float":
-        instance, groups = _in_groups(copy)
-        return _launch(node, value, instance, groups[0], groups)
-    return _launch(node, value, _in_units(copy), min(most_units(context.device, _UNITS), value.pixels))
+        instance, units = _in_groups(copy)
+    else:
+        instance, units = _in_units(copy), min(most_units(context.device, _UNITS), value.pixels)
+    return context.launch(node, instance, (source, target), units, moved=2 * value.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,31 +218,11 @@ def _in_groups(copy: _Copy) -> tuple[Instance, tuple[int, ...]]:
     return instance, groups
 
 
-def _launch(node: Node, value: Value, instance: Instance, units: int, groups: tuple[int, ...] = ()) -> Launch:
-    return Launch(
-        instance,
-        (source_of(node), value.id),
-        units=units,
-        label=f"{node.op.name} {'x'.join(map(str, value.shape))}",
-        sources=node.sources,
-        bytes=2 * value.type.size * value.elements,
-        groups=groups,
-    )
-
-
 def _is_constant(name: str, count: int) -> bool:
     """Return True for counts that the code holds: in short rows, loops would cost more than their
     elements.
     """
     return count <= _SHORT_RUN if name == "RUN" else count == (1 if name == "RUNS" else 0)
-
-
-def source_of(node: Node) -> int:
-    """Return the value that a node copies. Raises ValueError if its first input is absent."""
-    source = node.inputs[0]
-    if source is None:
-        raise ValueError(f"{node.op.name} needs its first input")
-    return source
 
 
 def _merged(digits: Sequence[Digit]) -> list[Digit]:

@@ -88,7 +88,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         node,
         instance,
         (source, target),
-        ceil_div(value.pixels, rows) if in_groups else value.pixels,
+        (ceil_div(value.pixels, rows), 1) if in_groups else value.pixels,
         flops=value.elements * 4,
     )
     return [Candidate("groups" if in_groups else "rows", (launch,))]

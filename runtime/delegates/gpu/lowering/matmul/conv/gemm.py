@@ -72,9 +72,7 @@ def product_candidates(node: Node, context: Context, product: Product) -> list[C
 
 def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
     """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
-    (source, *_), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has an input")
+    source, (target,) = node.first, node.outputs
     instance = Instance(
         "matmul/conv/gemm.cl",
         instance_name("gemm", tile.name, product.weights.type),
@@ -117,9 +115,7 @@ def row(node: Node, context: Context, product: Product, width: int) -> Candidate
 
     Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
     """
-    (source, *_), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has an input")
+    source, (target,) = node.first, node.outputs
     instance = Instance(
         "matmul/conv/gemm_row.cl",
         instance_name("gemm_row", f"n{width}", product.weights.type),

@@ -16,13 +16,11 @@ from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
     Context,
-    Epilogue,
     Instance,
     Launch,
     PackedConstant,
     Scratch,
     defines,
-    epilogue_of,
     instance_name,
 )
 
@@ -176,9 +174,8 @@ def product_in_groups(
     if product.rows <= FEW_ROWS and scale is None:
         return [_few_rows(node, context, product)]
     left = LeftSide("rows", product.row_stride, product.step, product.depth, aligned, scale)
-    label = f"{node.op.name} {product.rows}x{product.depth}x{product.columns}"
     shape = (product.rows, product.depth, product.columns)
-    return [tiled_product(node, context, left, product.weights, shape, label)]
+    return [tiled_product(node, context, left, product.weights, shape, "x".join(map(str, shape)))]
 
 
 def window_in_groups(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
@@ -202,8 +199,7 @@ def window_in_groups(node: Node, context: Context, shape: ConvShape) -> Sequence
     }
     left = LeftSide("window", stride, step, s.group_in, aligned, members=s.groups, values=values)
     sizes_of_product = (s.pixels, depth, s.out_channels)
-    label = f"{node.op.name} {s.label}"
-    return [tiled_product(node, context, left, matrix, sizes_of_product, label, (s.flops, s.bytes))]
+    return [tiled_product(node, context, left, matrix, sizes_of_product, s.label, (s.flops, s.bytes))]
 
 
 def has_wide_members(shape: ConvShape) -> bool:
@@ -221,12 +217,12 @@ def tiled_product(
     left: LeftSide,
     weights: Weights,
     shape: tuple[int, int, int],
-    label: str,
+    note: str,
     cost: tuple[int, int] | None = None,
 ) -> Candidate:
     """One launch in tiles, or, where there are too few, one of parts of the sums and one that joins them."""
     rows, depth, columns = shape
-    source, target = _ends(node)
+    source, target = node.first, node.outputs[0]
     right = weights.rows(f"weights{target}", left.phases * depth, columns)
     count, width, pixels = left.members * left.phases, columns // left.members, left.pixels or rows
     tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
@@ -244,31 +240,30 @@ def tiled_product(
     scratch = Scratch("parts", parts * pixels * round_up(columns))
     scales: tuple[Argument, ...] = () if left.scale is None else (left.scale,)
     flops, traffic = cost or (2 * rows * depth * columns, 4 * rows * (depth + columns) + right.bytes)
-    launch = Launch(
-        Instance(
-            "matmul/conv/gemm_groups.cl",
-            instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
-            defines(
-                **left.defines,
-                RIGHT_PACKED=1,
-                RIGHT_COLUMNS=0,
-                WEIGHT=weights.type.value,
-                ROWS=tile.rows,
-                VECTORS=tile.vectors,
-                TILE_K=tile.depth,
-                SPLIT=is_split,
-            ),
-            parameters(**values),
-            tile.work_group,
+    instance = Instance(
+        "matmul/conv/gemm_groups.cl",
+        instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
+        defines(
+            **left.defines,
+            RIGHT_PACKED=1,
+            RIGHT_COLUMNS=0,
+            WEIGHT=weights.type.value,
+            ROWS=tile.rows,
+            VECTORS=tile.vectors,
+            TILE_K=tile.depth,
+            SPLIT=is_split,
         ),
+        parameters(**values),
+        tile.work_group,
+    )
+    launch = context.launch(
+        node,
+        instance,
         (source, right, *scales, scratch if is_split else target),
-        units=across * down * count * parts,
-        label=label,
-        sources=node.sources,
+        (across, down, count * parts),
+        note=note,
         flops=flops,
-        bytes=traffic + (scratch.bytes if is_split else 0),
-        epilogue=Epilogue() if is_split else epilogue_of(node, context.graph, QUAD),
-        groups=(across, down, count * parts),
+        moved=traffic + (scratch.bytes if is_split else 0),
     )
     name = f"groups_{tile.name}"
     if not is_split:
@@ -279,7 +274,7 @@ def tiled_product(
 
 def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
     """Return a launch without tiles, split like a tiled one."""
-    source, target = _ends(node)
+    source, target = node.first, node.outputs[0]
     weights = product.weights.rows(f"weights{target}", product.depth, product.columns)
     across = ceil_div(round_up(product.columns), SIDE * QUAD)
     items = across * product.rows * GROUP_ITEMS
@@ -290,22 +285,21 @@ def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
     values |= {"LEFT_ROW": product.row_stride, "LEFT_STEP": product.step}
     stored = {"N": product.columns, "OUT_STRIDE": context.layout(target).pixel_stride}
     values |= {"M": product.rows} if is_split else stored
-    launch = Launch(
-        Instance(
-            "matmul/conv/gemm_row_groups.cl",
-            instance_name("groups_gemm_row", weights=product.weights.type),
-            defines(SPLIT=is_split, WEIGHT=product.weights.type.value),
-            parameters(**values),
-            WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
-        ),
+    instance = Instance(
+        "matmul/conv/gemm_row_groups.cl",
+        instance_name("groups_gemm_row", weights=product.weights.type),
+        defines(SPLIT=is_split, WEIGHT=product.weights.type.value),
+        parameters(**values),
+        WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (source, weights, scratch if is_split else target),
-        units=across * product.rows * parts,
-        label=f"{node.op.name} {product.rows}x{product.depth}x{product.columns}",
-        sources=node.sources,
+        (across, product.rows, parts),
+        note=f"{product.rows}x{product.depth}x{product.columns}",
         flops=2 * product.rows * product.depth * product.columns,
-        bytes=weights.bytes + 4 * product.rows * (product.depth + product.columns),
-        epilogue=Epilogue() if is_split else epilogue_of(node, context.graph, QUAD),
-        groups=(across, product.rows, parts),
+        moved=weights.bytes + 4 * product.rows * (product.depth + product.columns),
     )
     if not is_split:
         return Candidate("groups_row", (launch,))
@@ -322,36 +316,27 @@ def _joined(
     lanes = joining_items(count, rows * vectors)
     width = GROUP_ITEMS // lanes
     groups = ceil_div(rows * vectors, width)
-    return Launch(
-        Instance(
-            "matmul/conv/gemm_join_groups.cl",
-            instance_name("groups_gemm_join", f"l{lanes}"),
-            defines(LANES=lanes),
-            parameters(
-                M=rows,
-                N=columns,
-                CHANNELS=round_up(columns),
-                SPLITS=count,
-                TOTAL=rows * vectors,
-                **context.strides(OUT=target),
-                **divisor("VECTORS", vectors),
-            ),
-            WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+    instance = Instance(
+        "matmul/conv/gemm_join_groups.cl",
+        instance_name("groups_gemm_join", f"l{lanes}"),
+        defines(LANES=lanes),
+        parameters(
+            M=rows,
+            N=columns,
+            CHANNELS=round_up(columns),
+            SPLITS=count,
+            TOTAL=rows * vectors,
+            **context.strides(OUT=target),
+            **divisor("VECTORS", vectors),
         ),
-        (parts, weights, target),
-        units=groups,
-        label=f"{node.op.name} join {count}x{rows}x{columns}",
-        sources=node.sources,
-        flops=count * rows * columns,
-        bytes=parts.bytes + 4 * rows * columns,
-        epilogue=epilogue_of(node, context.graph, QUAD),
-        groups=(groups, 1),
+        WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
     )
-
-
-def _ends(node: Node) -> tuple[int, int]:
-    """Return the value that a node reads first, and the one that it writes."""
-    source = node.inputs[0]
-    if source is None:
-        raise ValueError(f"{node.op.name} has an input")
-    return source, node.outputs[0]
+    return context.launch(
+        node,
+        instance,
+        (parts, weights, target),
+        (groups, 1),
+        note=f"join {count}x{rows}x{columns}",
+        flops=count * rows * columns,
+        moved=parts.bytes + 4 * rows * columns,
+    )

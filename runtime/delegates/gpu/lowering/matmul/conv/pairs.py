@@ -14,10 +14,8 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Instance,
-    Launch,
     Scratch,
     defines,
-    epilogue_of,
     instance_name,
 )
 
@@ -45,49 +43,43 @@ def in_pairs(
     `shape` is rows, depth and columns of the product, `strides` are the elements of the input from row to row
     and along a row.
     """
-    (source, *_), (target,) = node.inputs, node.outputs
-    if source is None:
-        raise ValueError(f"{node.op.name} has an input")
+    source, (target,) = node.first, node.outputs
     rows, depth, columns = shape
     pairs = Scratch("pairs", rows * ceil_div(depth, 2), ElementType.I32)
     count, width = tile.panels(columns), tile.columns
     packed = weights.panels(
         f"weights{target}", count, 2 * ceil_div(depth, 2), width, lambda codes: pair_panels(codes, width)
     )
-    label = f"{node.op.name} {rows}x{depth}x{columns}"
-    rounding = Launch(
-        Instance(
-            "matmul/conv/bf16_pairs.cl",
-            instance_name("gemm_bf16_pairs"),
-            (),
-            parameters(K=depth, PAIRS=ceil_div(depth, 2), IN_STRIDE=strides[0], IN_STEP=strides[1]),
-        ),
-        (source, pairs),
-        units=rows,
-        label=f"{label} pairs",
-        sources=node.sources,
-        bytes=4 * rows * depth + pairs.bytes,
+    note = f"{rows}x{depth}x{columns}"
+    instance = Instance(
+        "matmul/conv/bf16_pairs.cl",
+        instance_name("gemm_bf16_pairs"),
+        (),
+        parameters(K=depth, PAIRS=ceil_div(depth, 2), IN_STRIDE=strides[0], IN_STEP=strides[1]),
     )
-    product = Launch(
-        Instance(
-            "matmul/conv/gemm_bf16.cl",
-            instance_name("gemm_pairs", tile.name, weights.type),
-            defines(TILE_M=tile.rows, TILE_N=width, WEIGHT=weights.type.value),
-            parameters(
-                M=rows,
-                PAIRS=ceil_div(depth, 2),
-                CHANNELS=round_up(columns),
-                **context.strides(OUT=target),
-                **tile.order(rows, columns, packed.bytes),
-            ),
+    rounding = context.launch(
+        node, instance, (source, pairs), rows, note=f"{note} pairs", moved=4 * rows * depth + pairs.bytes
+    )
+    instance = Instance(
+        "matmul/conv/gemm_bf16.cl",
+        instance_name("gemm_pairs", tile.name, weights.type),
+        defines(TILE_M=tile.rows, TILE_N=width, WEIGHT=weights.type.value),
+        parameters(
+            M=rows,
+            PAIRS=ceil_div(depth, 2),
+            CHANNELS=round_up(columns),
+            **context.strides(OUT=target),
+            **tile.order(rows, columns, packed.bytes),
         ),
+    )
+    product = context.launch(
+        node,
+        instance,
         (pairs, packed, target),
-        units=tile.units(rows, columns),
-        label=label,
-        sources=node.sources,
+        tile.units(rows, columns),
+        note=note,
         flops=2 * rows * depth * columns,
-        bytes=packed.bytes + pairs.bytes + 4 * rows * columns,
-        epilogue=epilogue_of(node, context.graph),
+        moved=packed.bytes + pairs.bytes + 4 * rows * columns,
     )
     return Candidate(f"pairs_{tile.name}", (rounding, product))
 

@@ -139,10 +139,8 @@ def _reads(extent: int, outputs: int, taps: int, stride: int, dilation: int, pad
 
 def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> ConvShape:
     """Read the numbers of a CONV_2D node; DEPTHWISE_CONV_2D counts as one with a group for each channel."""
-    source, filter_id, bias = (*node.inputs, None)[:3]
+    source, filter_id, bias = node.filtered
     (target,) = node.outputs
-    if source is None or filter_id is None:
-        raise ValueError("a convolution has an input and a filter")
     images, in_h, in_w, in_channels = context.value(source).shape
     _, out_h, out_w, out_channels = context.value(target).shape
     _, filter_h, filter_w, filter_channels = context.value(filter_id).shape

@@ -34,7 +34,6 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     Scratch,
     defines,
-    epilogue_of,
     instance_name,
     packed,
 )
@@ -174,11 +173,11 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
     tile = _tile(shape, shape.images * tiles_y * tiles_x, depth, context.device)
     panels_of_all = tile.panels(shape.out_channels)
     grid = _Grid(size, tiles_y, tiles_x, dilation, shape.images, channels, depth, tile, panels_of_all)
-    weights, transforms = _weights(node, shape, grid)
+    weights, transforms = _weights(node, context, shape, grid)
     launches = (
         *transforms,
-        _input(node, shape, grid),
-        _product(node, shape, grid, weights),
+        _input(node, context, shape, grid),
+        _product(node, context, shape, grid, weights),
         _output(node, context, shape, grid),
     )
     return Candidate(f"winograd{size}x{size}_{tile.name}", launches)
@@ -191,29 +190,30 @@ def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Til
     return next(tile for tile in ranked if shape.groups == 1 or shape.group_out % tile.columns == 0)
 
 
-def _input(node: Node, shape: ConvShape, grid: _Grid) -> Launch:
+def _input(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
     """Return the launch that transforms the patches of all tiles, by element: each product reads one
     block.
     """
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
-    return Launch(
-        Instance(
-            "matmul/conv/winograd_input.cl",
-            instance_name(f"conv_winograd_f{grid.size}_input"),
-            defines(TILE=grid.size),
-            parameters(CHANNELS=grid.channels, **grid.shape, **values, **pads),
-        ),
+    instance = Instance(
+        "matmul/conv/winograd_input.cl",
+        instance_name(f"conv_winograd_f{grid.size}_input"),
+        defines(TILE=grid.size),
+        parameters(CHANNELS=grid.channels, **grid.shape, **values, **pads),
+    )
+    return context.launch(
+        node,
+        instance,
         (shape.source, grid.patches),
-        units=grid.images * grid.tiles_y,
-        label=f"{node.op.name} {shape.label} patches",
-        sources=node.sources,
-        bytes=4 * (shape.images * shape.in_h * shape.in_w * grid.channels + grid.patches.elements),
+        grid.images * grid.tiles_y,
+        note=f"{shape.label} patches",
+        moved=4 * (shape.images * shape.in_h * shape.in_w * grid.channels + grid.patches.elements),
     )
 
 
 def _weights(
-    node: Node, shape: ConvShape, grid: _Grid
+    node: Node, context: Context, shape: ConvShape, grid: _Grid
 ) -> tuple[PackedConstant | Scratch, tuple[Launch, ...]]:
     """Return transformed weights [elements of a patch][panels][depth][columns], and the launch that makes
     them.
@@ -237,44 +237,48 @@ def _weights(
         width,
         lambda codes: panels(filter_matrix(codes, grid.depth), width),
     )
-    launch = Launch(
-        Instance(
-            "matmul/conv/winograd_filter.cl",
-            instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
-            defines(TILE=grid.size, TILE_N=width, ROWS=_FILTER_ROWS, WEIGHT=kind.value),
-            parameters(K=grid.depth, PANELS=grid.panels),
-        ),
+    instance = Instance(
+        "matmul/conv/winograd_filter.cl",
+        instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
+        defines(TILE=grid.size, TILE_N=width, ROWS=_FILTER_ROWS, WEIGHT=kind.value),
+        parameters(K=grid.depth, PANELS=grid.panels),
+    )
+    launch = context.launch(
+        node,
+        instance,
         (source, target),
-        units=grid.panels * ceil_div(grid.depth, _FILTER_ROWS),
-        label=f"{node.op.name} {shape.label} weights",
-        sources=node.sources,
-        bytes=source.bytes + target.bytes,
+        grid.panels * ceil_div(grid.depth, _FILTER_ROWS),
+        note=f"{shape.label} weights",
+        moved=source.bytes + target.bytes,
     )
     return target, (launch,)
 
 
-def _product(node: Node, shape: ConvShape, grid: _Grid, weights: PackedConstant | Scratch) -> Launch:
+def _product(
+    node: Node, context: Context, shape: ConvShape, grid: _Grid, weights: PackedConstant | Scratch
+) -> Launch:
     """One launch for all products: each has few rows, and together they keep every worker busy."""
-    return Launch(
-        Instance(
-            "matmul/conv/winograd_product.cl",
-            instance_name("conv_winograd_product", grid.tile.name),
-            defines(TILE_M=grid.tile.rows, TILE_N=grid.tile.columns),
-            parameters(
-                TILES=grid.tiles,
-                CHANNELS=grid.channels,
-                K=grid.depth,
-                **divisor("PANELS", grid.panels),
-                **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
-                **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
-            ),
+    instance = Instance(
+        "matmul/conv/winograd_product.cl",
+        instance_name("conv_winograd_product", grid.tile.name),
+        defines(TILE_M=grid.tile.rows, TILE_N=grid.tile.columns),
+        parameters(
+            TILES=grid.tiles,
+            CHANNELS=grid.channels,
+            K=grid.depth,
+            **divisor("PANELS", grid.panels),
+            **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
+            **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
         ),
+    )
+    return context.launch(
+        node,
+        instance,
         (grid.patches, weights, grid.products),
-        units=grid.batch * grid.panels * ceil_div(grid.tiles, grid.tile.rows),
-        label=f"{node.op.name} {shape.label} products",
-        sources=node.sources,
+        grid.batch * grid.panels * ceil_div(grid.tiles, grid.tile.rows),
+        note=f"{shape.label} products",
         flops=2 * grid.batch * grid.tiles * grid.depth * grid.columns,
-        bytes=4 * (grid.patches.elements + weights.elements + grid.products.elements),
+        moved=4 * (grid.patches.elements + weights.elements + grid.products.elements),
     )
 
 
@@ -291,26 +295,26 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
             padded[: shape.out_channels] = found
         return padded
 
-    return Launch(
-        Instance(
-            "matmul/conv/winograd_output.cl",
-            instance_name(f"conv_winograd_f{grid.size}_output"),
-            defines(TILE=grid.size),
-            parameters(
-                OUT_H=shape.out_h,
-                OUT_W=shape.out_w,
-                OUT_STRIDE=shape.out_layout.pixel_stride,
-                CHANNELS=channels,
-                COLUMNS=grid.columns,
-                **grid.shape,
-            ),
+    instance = Instance(
+        "matmul/conv/winograd_output.cl",
+        instance_name(f"conv_winograd_f{grid.size}_output"),
+        defines(TILE=grid.size),
+        parameters(
+            OUT_H=shape.out_h,
+            OUT_W=shape.out_w,
+            OUT_STRIDE=shape.out_layout.pixel_stride,
+            CHANNELS=channels,
+            COLUMNS=grid.columns,
+            **grid.shape,
         ),
+    )
+    return context.launch(
+        node,
+        instance,
         (grid.products, packed(f"bias{shape.target}", channels, pack), shape.target),
-        units=grid.images * grid.tiles_y,
-        label=f"{node.op.name} {shape.label} outputs",
-        sources=node.sources,
-        bytes=4 * (grid.products.elements + shape.pixels * channels),
-        epilogue=epilogue_of(node, context.graph),
+        grid.images * grid.tiles_y,
+        note=f"{shape.label} outputs",
+        moved=4 * (grid.products.elements + shape.pixels * channels),
     )
 
 
