@@ -69,7 +69,13 @@ def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.RE
     if (found := quantised_refusal(facts, operator, kind_of(operator), way)) is not None:
         return found
     places = list(_places(facts, operator, family, way))
-    return _tensor_refusal(facts, operator, family, places) or family.supports(_seen(facts, operator, places))
+    if (found := _tensor_refusal(facts, operator, family, places)) is not None:
+        return found
+    seen = _seen(facts, operator, places)
+    for i, what in family.constants.items():
+        if seen.has_input(i) and seen.constant(i) is None:
+            return Unsupported(f"{what} must be constant")
+    return family.supports(seen)
 
 
 def _family(facts: GraphFacts, operator: Operator, way: Quantised) -> Family | None:

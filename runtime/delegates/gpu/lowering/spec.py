@@ -133,6 +133,13 @@ class OperatorFacts:
         """Values of input i where it is constant, else None; also where a file lacks the input."""
         return self.graph.constants.get(self.operator.inputs[i]) if self.has_input(i) else None
 
+    def known(self, i: int) -> Array:
+        """Return the values of input i, one of the family's `constants`. Raises ValueError without them."""
+        found = self.constant(i)
+        if found is None:
+            raise ValueError(f"{self.operator.name} was accepted without a constant input {i}")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
@@ -433,6 +440,7 @@ class Family:
     It follows the rules of every version of an operator that the CPU path knows; newer ones are refused.
     `parameters` are the positions of inputs whose constant integers `read` and `supports` look at (axes,
     paddings, shapes), the same for all operators or for each its own.
+    `constants`: the inputs by their positions that are absent or constant, and what a refusal calls them.
     `weights` are the positions of inputs that may be constants of levels (int8 and narrower) beside float
     activations; `weights_of` packs them.
     `types` holds for each operator what its tensors may be; one that is not in it takes float32 only. Another
@@ -447,6 +455,7 @@ class Family:
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
     parameters: tuple[int, ...] | Mapping[Kind, tuple[int, ...]] = ()
+    constants: Mapping[int, str] = field(default_factory=dict)
     weights: tuple[int, ...] = ()
     types: Mapping[Kind, Types] = field(default_factory=dict)
 

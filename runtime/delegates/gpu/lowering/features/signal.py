@@ -45,19 +45,17 @@ _OPERATIONS = 5
 """Operations of a transform for each number and each halving of its length, as usually counted."""
 
 
-def _lengths(facts: OperatorFacts) -> tuple[int, int] | None:
-    data = facts.constant(1)
-    return None if data is None else (int(data.reshape(-1)[0]), int(data.reshape(-1)[1]))
+def _lengths(facts: OperatorFacts) -> tuple[int, int]:
+    height, width = facts.known(1).reshape(-1)
+    return int(height), int(width)
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
     if facts.operator.opcode != Op.RFFT2D:
         return None
-    lengths = _lengths(facts)
-    if lengths is None:
-        return Unsupported("the lengths must be constant")
-    if max(lengths) > _LONGEST:
-        return Unsupported(f"a transform of {max(lengths)} numbers, of which the kernel takes {_LONGEST}")
+    longest = max(_lengths(facts))
+    if longest > _LONGEST:
+        return Unsupported(f"a transform of {longest} numbers, of which the kernel takes {_LONGEST}")
     return None
 
 
@@ -140,6 +138,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    constants={1: "the lengths"},
     epilogue=True,
     parameters={Op.RFFT2D: (1,)},
     types={Op.RFFT2D: Types((_REAL,), (_COMPLEX,)), **dict.fromkeys(_PARTS, Types((_COMPLEX,), (_REAL,)))},

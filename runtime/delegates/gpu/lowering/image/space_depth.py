@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Kind, Node
 from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
@@ -30,19 +29,11 @@ Axes: TypeAlias = list[list[Digit]]
 Shape: TypeAlias = tuple[int, ...]
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if facts.operator.opcode in _BATCH and (facts.constant(1) is None or facts.constant(2) is None):
-        return Unsupported("the block shape and the paddings or crops must be constant")
-    return None
-
-
 def _read(facts: OperatorFacts) -> NodeSpec:
     """`blocks`: the block's length along each axis behind the batch; `edges`: what is padded or cropped."""
     if facts.operator.opcode not in _BATCH:
         return NodeSpec(facts.operator.inputs[:1], {"blocks": (int(facts.options["block_size"]),) * 2})
-    blocks, edges = facts.constant(1), facts.constant(2)
-    if blocks is None or edges is None:
-        raise ValueError(f"{facts.operator.opcode.name} was accepted without constant blocks and edges")
+    blocks, edges = facts.known(1), facts.known(2)
     attributes = {
         "blocks": tuple(int(block) for block in blocks.reshape(-1)),
         "edges": tuple((int(before), int(behind)) for before, behind in edges.reshape(-1, 2)),
@@ -105,7 +96,7 @@ FAMILY = Family(
     operators=tuple(_AXES),
     read=_read,
     lower=lower,
-    supports=_supports,
+    constants=dict.fromkeys((1, 2), "the block shape and the paddings or crops"),
     parameters=(1, 2),
     reads_any_layout=any_layout,
     writes_dense=any_layout,

@@ -12,7 +12,7 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
-from runtime.delegates.gpu.lowering.matmul.transpose_conv import transposed_refusal
+from runtime.delegates.gpu.lowering.matmul.transpose_conv import TRANSPOSED, activation_refusal
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -115,7 +115,8 @@ FAMILY = Family(
     operators=(Op.CONV_3D_TRANSPOSE,),
     read=_read,
     lower=lower,
-    supports=transposed_refusal,
+    supports=activation_refusal,
+    constants=TRANSPOSED,
     epilogue=True,
     parameters=(0,),
 )

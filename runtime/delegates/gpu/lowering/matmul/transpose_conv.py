@@ -74,14 +74,12 @@ class _Axis:
         }
 
 
-def transposed_refusal(facts: OperatorFacts) -> Unsupported | None:
-    """Return why shape, filter or bias of a transposed convolution cannot be packed, or None."""
-    if facts.constant(0) is None:
-        return Unsupported("the output shape must be constant")
-    if facts.constant(1) is None:
-        return Unsupported("the filter must be constant")
-    if facts.has_input(3) and facts.constant(3) is None:
-        return Unsupported("the bias must be constant")
+TRANSPOSED = {0: "the output shape", 1: "the filter", 3: "the bias"}
+"""`Family.constants` of transposed convolutions."""
+
+
+def activation_refusal(facts: OperatorFacts) -> Unsupported | None:
+    """Return why a fused activation cannot be a step, or None."""
     if activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     return None
@@ -244,7 +242,8 @@ FAMILY = Family(
     operators=(Op.TRANSPOSE_CONV,),
     read=_read,
     lower=lower,
-    supports=transposed_refusal,
+    supports=activation_refusal,
+    constants=TRANSPOSED,
     epilogue=True,
     parameters=(0,),
 )

@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import struct
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import lower
 from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 
 _STRIDES = struct.Struct("<4x2i")
 """The options behind the padding, whose effect the shape of the output already shows."""
-
-
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if facts.constant(1) is None:
-        return Unsupported("the filter must be constant")
-    if facts.constant(2) is None:
-        return Unsupported("the bias must be constant")
-    return None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -40,6 +31,6 @@ FAMILY = Family(
     operators=(Custom.CONVOLUTION_2D_TRANSPOSE_BIAS,),
     read=_read,
     lower=lower,
-    supports=_supports,
+    constants={1: "the filter", 2: "the bias"},
     epilogue=True,
 )

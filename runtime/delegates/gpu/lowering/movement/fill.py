@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
@@ -22,10 +21,6 @@ from runtime.delegates.gpu.lowering.spec import (
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
-
-
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return Unsupported("the depth must be constant") if facts.constant(1) is None else None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -69,7 +64,7 @@ FAMILY = Family(
     operators=(Op.ONE_HOT,),
     read=_read,
     lower=lower,
-    supports=_supports,
+    constants={1: "the depth"},
     reads_any_layout=any_layout,
     writes_dense=any_layout,
     parameters=(1,),

@@ -30,10 +30,6 @@ from runtime.model.schema import MirrorPadMode
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if facts.constant(1) is None:
-        return Unsupported("the paddings must be constant")
-    if facts.has_input(2) and facts.constant(2) is None:
-        return Unsupported("the padding value must be constant")
     if _zero(facts) is None:
         return Unsupported("zero of integers without a scale might be any number")
     return None
@@ -53,9 +49,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
     `zero`: the number that stands for zero.
     """
-    paddings, value = facts.constant(1), facts.constant(2) if facts.has_input(2) else None
-    if paddings is None:
-        raise ValueError("PAD was accepted without constant paddings")
+    paddings, value = facts.known(1), facts.constant(2)
     attributes: dict[str, object] = {
         "paddings": tuple((int(before), int(after)) for before, after in paddings.reshape(-1, 2))
     }
@@ -90,6 +84,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    constants={1: "the paddings", 2: "the padding value"},
     parameters=(1,),
     reads_any_layout=any_layout,
     writes_dense=any_layout,

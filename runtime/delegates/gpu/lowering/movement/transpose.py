@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import Digit as Place
 from runtime.delegates.gpu.graph.parameters import Offset, divisor, offset, parameters
@@ -32,18 +31,10 @@ _TILE = 32
 each."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return Unsupported("the permutation must be constant") if facts.constant(1) is None else None
-
-
 def _read(facts: OperatorFacts) -> NodeSpec:
-    permutation = facts.constant(1)
-    if permutation is None:
-        raise ValueError("TRANSPOSE was accepted without a constant permutation")
     rank = len(facts.shape(0))
-    return NodeSpec(
-        facts.operator.inputs[:1], {"perm": tuple(int(axis) % rank for axis in permutation.reshape(-1))}
-    )
+    perm = tuple(int(axis) % rank for axis in facts.known(1).reshape(-1))
+    return NodeSpec(facts.operator.inputs[:1], {"perm": perm})
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -158,7 +149,7 @@ FAMILY = Family(
     operators=(Op.TRANSPOSE,),
     read=_read,
     lower=lower,
-    supports=_supports,
+    constants={1: "the permutation"},
     parameters=(1,),
     reads_any_layout=any_layout,
     writes_dense=any_layout,

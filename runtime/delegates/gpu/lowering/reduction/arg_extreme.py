@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
@@ -24,15 +23,9 @@ from runtime.delegates.gpu.lowering.spec import (
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return Unsupported("the axis must be constant") if facts.constant(1) is None else None
-
-
 def _read(facts: OperatorFacts) -> NodeSpec:
-    axis = facts.constant(1)
-    if axis is None:
-        raise ValueError(f"the axis of {facts.operator.name} is constant")
-    return NodeSpec(facts.operator.inputs[:1], {"axis": int(axis.reshape(-1)[0]) % len(facts.shape(0))})
+    axis = int(facts.known(1).reshape(-1)[0])
+    return NodeSpec(facts.operator.inputs[:1], {"axis": axis % len(facts.shape(0))})
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -78,7 +71,7 @@ FAMILY = Family(
     operators=(Op.ARG_MAX, Op.ARG_MIN),
     read=_read,
     lower=lower,
-    supports=_supports,
+    constants={1: "the axis"},
     reads_any_layout=any_layout,
     writes_dense=any_layout,
     parameters=(1,),

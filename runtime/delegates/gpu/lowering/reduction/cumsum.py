@@ -36,10 +36,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    axis = facts.constant(1)
-    if axis is None:
-        raise ValueError("the axis of CUMSUM is constant")
-    place = int(axis.reshape(-1)[0]) % len(facts.shape(0))
+    place = int(facts.known(1).reshape(-1)[0]) % len(facts.shape(0))
     flags = {name: bool(facts.options.get(name, False)) for name in ("exclusive", "reverse")}
     return NodeSpec(facts.operator.inputs[:1], {"axis": place, **flags})
 

@@ -20,9 +20,7 @@ from runtime.model.schema import BuiltinOperator as Op
 
 
 def _supports(facts: OperatorFacts) -> Unsupported | None:
-    axes, rank = facts.constant(1), len(facts.shape(0))
-    if axes is None:
-        return Unsupported("the axes must be constant")
+    axes, rank = facts.known(1), len(facts.shape(0))
     chosen = [int(axis) % rank for axis in axes.reshape(-1) if -rank <= axis < rank]
     if len(set(chosen)) < axes.size:
         return Unsupported(f"axes {axes.reshape(-1).tolist()} are outside rank {rank}, or repeat")
@@ -30,11 +28,8 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    axes = facts.constant(1)
-    if axes is None:
-        raise ValueError("REVERSE_V2 was accepted without constant axes")
-    rank = len(facts.shape(0))
-    return NodeSpec(facts.operator.inputs[:1], {"axes": tuple(int(a) % rank for a in axes.reshape(-1))})
+    axes, rank = facts.known(1).reshape(-1), len(facts.shape(0))
+    return NodeSpec(facts.operator.inputs[:1], {"axes": tuple(int(axis) % rank for axis in axes)})
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -53,6 +48,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
+    constants={1: "the axes"},
     parameters=(1,),
     reads_any_layout=any_layout,
     writes_dense=any_layout,

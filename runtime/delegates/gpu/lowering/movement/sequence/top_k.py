@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
@@ -24,10 +23,6 @@ from runtime.model.schema import BuiltinOperator as Op
 
 _ORDERED: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64)
 """The types whose elements the kernel orders."""
-
-
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    return Unsupported("k must be constant") if facts.constant(1) is None else None
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
@@ -72,7 +67,7 @@ FAMILY = Family(
     operators=(Op.TOPK_V2,),
     read=_read,
     lower=lower,
-    supports=_supports,
+    constants={1: "k"},
     reads_any_layout=any_layout,
     writes_dense=any_layout,
     parameters=(1,),
