@@ -30,8 +30,7 @@ from benchmarks.output import (
     table,
     write_report,
 )
-from runtime.tools.model_profile.document import document
-from runtime.tools.model_profile.measuring import profile_file
+from runtime.tools.model_profile import document, profile_file
 from tests.tree import tree
 
 FASTER: Final[Mapping[str, int]] = {"i8_integer_gemm": 4, "f32_integer_gemm": 4, "bf16": 2}

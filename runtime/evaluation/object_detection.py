@@ -9,11 +9,10 @@ from itertools import chain
 from runtime.common.protobuf import message, real32
 from runtime.evaluation.flags import FlagError, Flags
 from runtime.evaluation.run_eval import Lines, required, run_eval, stage_metrics
-from runtime.measure.accuracy.answers import read_answers
+from runtime.measure.accuracy.answers import Answer, read_answers
 from runtime.measure.accuracy.average_precision import OVERLAPS
 from runtime.measure.accuracy.data import OBJECTS, Data
 from runtime.measure.accuracy.scores import curves
-from runtime.measure.accuracy.task import Answer
 from runtime.tools.model_eval.process import Passed
 
 _METRICS = 7

@@ -18,7 +18,7 @@ from agent.wire.messages import (
     WRONG_OPERATORS_FACT,
     Device,
 )
-from runtime.delegates.gpu.keep.surroundings import in_the_way
+from runtime.delegates.gpu.backends.choice import in_the_way
 from runtime.errors import DeviceError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from runtime.common.profile import Peaks
 from runtime.delegates.abilities import Conformance, Primed
 from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.alternatives import unit_refusal
-from runtime.delegates.gpu.backends.choice import open_backend
+from runtime.delegates.gpu.backends.choice import in_the_way, open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks
 from runtime.delegates.gpu.choose.tuning import Budget
@@ -25,7 +25,6 @@ from runtime.delegates.gpu.graph.simulation import Quantised, simulated_types
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.keep.cache import cache_folder
 from runtime.delegates.gpu.keep.kept_conformance import differences, keep_conformance, kept_conformance
-from runtime.delegates.gpu.keep.surroundings import in_the_way
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.offer import Offer, defect
 from runtime.delegates.gpu.planning.planner import GpuPlanner

@@ -9,9 +9,9 @@ import numpy as np
 
 from runtime.delegates.base import Array
 from runtime.errors import DataError, MisfitError
+from runtime.measure.accuracy.answers import Answer, Detail, Sample
 from runtime.measure.accuracy.files import Files
 from runtime.measure.accuracy.pictures import CROP, Normalisation, PictureInput, cropped, decoded
-from runtime.measure.accuracy.task import Answer, Detail, Sample
 
 BEST: Final = 10
 """The most places that are looked at: LiteRT's tool prints Top-1 to Top-10."""

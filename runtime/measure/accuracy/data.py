@@ -13,15 +13,15 @@ import numpy as np
 
 from runtime.errors import DataError, MisfitError, ModelFormatError
 from runtime.judge.kinds import OutputKind, Stated, kinds_by_type, output_kinds
+from runtime.measure.accuracy.answers import Detail, Task
 from runtime.measure.accuracy.classification import Classification, check_places, class_count
 from runtime.measure.accuracy.detection import CLASS_OFFSET, DetectionTask
 from runtime.measure.accuracy.files import Files
 from runtime.measure.accuracy.ground_truth import GroundTruth, read_coco, read_text_proto
 from runtime.measure.accuracy.pictures import Normalisation, PictureInput
-from runtime.measure.accuracy.task import Detail, Task
 from runtime.measure.accuracy.tensors import METRICS, ArrayTask, is_arrays
+from runtime.model.facts import picture_normalisation
 from runtime.model.graph import Model
-from runtime.model.normalisation import picture_normalisation
 
 GROUND_TRUTH: Final = "ground_truth.txt"
 INSTANCES: Final = "instances.json"

@@ -12,11 +12,11 @@ from runtime.delegates.base import Array
 from runtime.errors import DataError, MisfitError
 from runtime.judge.detections import Detections
 from runtime.judge.kinds import ROLES, OutputKind, Role
+from runtime.measure.accuracy.answers import Answer, Detail, Sample
 from runtime.measure.accuracy.average_precision import OVERLAPS, Detection, matched, overlaps
 from runtime.measure.accuracy.files import Files
 from runtime.measure.accuracy.ground_truth import GroundTruth, Scene
 from runtime.measure.accuracy.pictures import Normalisation, PictureInput, decoded
-from runtime.measure.accuracy.task import Answer, Detail, Sample
 
 CLASS_OFFSET: Final = 1
 """What LiteRT's tool adds to a model's class: class 0 of its label file is the background."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from runtime.errors import DataError
+from runtime.measure.accuracy.answers import Answer
 from runtime.measure.accuracy.average_precision import OVERLAPS, Curves, Reals
 from runtime.measure.accuracy.intervals import Interval, Mean, paired_share_interval, share_interval
-from runtime.measure.accuracy.task import Answer
 
 MEAN_AP: Final = "mAP"
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
 from runtime.errors import DataError
+from runtime.measure.accuracy.answers import Answer, Detail, Sample
 from runtime.measure.accuracy.classification import class_count, classified, places
-from runtime.measure.accuracy.task import Answer, Detail, Sample
 from runtime.measure.accuracy.zips import names_of_zip
 
 LABELS: Final = "labels"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from runtime.common.installation import install_command
 from runtime.delegates.gpu.backends.base import Backend
@@ -50,3 +52,23 @@ def _webgpu() -> type[WebGpuBackend]:
             f"gpu delegate: the backend webgpu cannot be loaded ({error}): {install_command('webgpu')}"
         ) from error
     return WebGpuBackend
+
+
+_VARIABLES: Final = (
+    "OPENCL_LAYERS",
+    "LD_PRELOAD",
+    "POCL_DEBUG",
+    "POCL_TRACING",
+    "OCL_ICD_DEBUG",
+    "RUSTICL_DEBUG",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_INJECTION64_PATH",
+    "VK_INSTANCE_LAYERS",
+    "VK_LOADER_LAYERS_ENABLE",
+)
+
+
+def in_the_way(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the variables that put something there, with their values; empty if there are none."""
+    found = ((name, environment.get(name, "").strip()) for name in _VARIABLES)
+    return "; ".join(f"{name}={value}" for name, value in found if value not in ("", "0"))

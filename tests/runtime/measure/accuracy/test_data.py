@@ -15,8 +15,8 @@ from runtime.measure.accuracy.answers import Answers, read_answers
 from runtime.measure.accuracy.data import Data, make_task
 from runtime.measure.accuracy.ground_truth import read_coco, read_text_proto
 from runtime.measure.accuracy.scores import Change, difference, scores
+from runtime.model.facts import picture_normalisation
 from runtime.model.graph import Model
-from runtime.model.normalisation import picture_normalisation
 
 CLASSIFIER = [{"name": "y", "shape": [1, 4], "dtype": np.float32, "quantization": (0.0, 0)}]
 PICTURE = [{"name": "x", "shape": [1, 8, 8, 3], "dtype": np.float32, "quantization": (0.0, 0)}]

@@ -1,10 +1,10 @@
-"""Profiles the model in a file, on one delegate or on several that share it."""
+"""`farm model profile`: times the kernels and operators of a file's model, on one or several delegates."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.registry import load_delegate
@@ -12,6 +12,10 @@ from runtime.errors import DelegateError
 from runtime.measure.inputs import InputRule
 from runtime.measure.loading import Opener
 from runtime.measure.profile import Profiled, profile_model
+
+SCHEMA: Final = 1
+"""The version of the document. It grows where a field goes or changes its meaning; readers of an older
+number must not be given a newer document unseen."""
 
 
 def profile_file(
@@ -41,3 +45,28 @@ def _partition_delegate(name: str, options: Mapping[str, Any]) -> PartitionDeleg
     if not isinstance(found, PartitionDelegate):
         raise DelegateError(f"delegate {name!r} runs whole models, so it cannot take what another one left")
     return found
+
+
+def document(found: Profiled, file: str) -> dict[str, Any]:
+    """Return the whole profile as `json.dumps` takes it."""
+    profile = found.profile
+    rows = [
+        asdict(row) | {"gflops": row.gflops, "gigabytes_per_second": row.gigabytes} for row in profile.rows
+    ]
+    return {
+        "schema": SCHEMA,
+        "file": file,
+        "delegate": found.delegate,
+        "settings": dict(found.settings),
+        "rounds": profile.rounds,
+        "run_ns": profile.run_ns,
+        "sum_ns": profile.sum_ns,
+        "caution": profile.caution,
+        "sums_ns": list(profile.sums_ns),
+        "stages_ns": dict(profile.stages_ns),
+        "peaks": None if profile.peaks is None else asdict(profile.peaks),
+        "no_peaks": profile.no_peaks,
+        "rows": rows,
+        "operators": [asdict(operator) for operator in profile.operators],
+        "types": [asdict(one) for one in profile.types],
+    }
