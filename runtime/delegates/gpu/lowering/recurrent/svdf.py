@@ -124,7 +124,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
             state,
         ),
         batch * out.channels,
-        note=out.channels,
+        note=str(out.channels),
         flops=2 * batch * (weights.elements + times.elements),
         moved=weights.type.size * weights.elements + times.type.size * times.elements,
     )

@@ -9,8 +9,9 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
-from runtime.delegates.gpu.lowering.matmul.conv.weights import Array, Weights, panels
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
 from runtime.delegates.gpu.lowering.spec import (
+    Array,
     Candidate,
     Context,
     Instance,
