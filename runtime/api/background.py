@@ -62,9 +62,7 @@ class Route:
     def _check_types(
         self, kind: str, pairs: Sequence[tuple[str, int]], buffers: Sequence[TensorBuffer]
     ) -> None:
-        """Check that a caller's buffer of OpenCL holds the tensor's own type; host memory is bytes, as in
-        LiteRT.
-        """
+        """Check that a caller's OpenCL buffer has the tensor's own type; host memory is bytes."""
         for (name, index), buffer in zip(pairs, buffers, strict=True):
             if buffer.buffer_type == HOST_MEMORY:
                 continue
@@ -78,9 +76,7 @@ class Route:
 
 
 def route_of(planned: PlannedSubgraph, signature: Signature) -> Route | None:
-    """Return the route by which one partition runs all of a signature in the background; None if none
-    does.
-    """
+    """Return the route by which one partition runs a whole signature in the background, or None."""
     whole, execution = planned.whole(), planned.execution
     if whole is None or execution is None:
         return None
@@ -106,9 +102,7 @@ def fillings(inputs: Sequence[TensorBuffer]) -> list[Event]:
 
 
 def uses(outputs: Sequence[TensorBuffer]) -> list[Event]:
-    """Return the runs that fill or read the outputs of another run, which begins only when they have
-    ended.
-    """
+    """Return the runs that use the outputs of another run, which begins only when they have ended."""
     events = (event for b in outputs for event in (b.event, b.reader))
     return [event for event in dict.fromkeys(events) if event is not None]
 
@@ -122,9 +116,7 @@ def attach(event: Event, inputs: Sequence[TensorBuffer], outputs: Sequence[Tenso
 
 
 def buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:
-    """Return the buffer for an input or output. Raises `StatusError` if there is none; `kind` is in its
-    text.
-    """
+    """Return the buffer for an input or output. Raises `StatusError`, whose text has `kind`, without one."""
     if name not in buffers:
         raise StatusError(f"no buffer for {kind} {name!r}", MISSING_INPUT)
     return buffers[name]

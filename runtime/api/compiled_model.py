@@ -145,9 +145,7 @@ class CompiledModel:
 
     @property
     def delegation(self) -> DelegationReport | None:
-        """The report on the first signature's operators: which of them the delegate runs; None on the CPU
-        alone.
-        """
+        """The report on the first signature's operators; None on the CPU alone."""
         return self._planned(0).report
 
     def is_fully_accelerated(self) -> bool:
@@ -311,9 +309,7 @@ class CompiledModel:
         return event
 
     def _route(self, signature_index: int) -> Route | None:
-        """Return the route by which a delegate runs the whole signature in the background; None if it
-        cannot.
-        """
+        """Return the route by which a delegate runs the whole signature in the background, or None."""
         if not self._delegates or self.profiler.is_profiling:
             return None
         signature = self._at(signature_index)

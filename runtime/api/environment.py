@@ -23,9 +23,7 @@ class EnvironmentOptions:
 
 
 class Environment:
-    """The environment for compiling models; also a context manager. No model can be compiled in a closed
-    one.
-    """
+    """The environment for compiling models; a context manager. A closed one compiles no model."""
 
     def __init__(self, options: EnvironmentOptions | None = None) -> None:
         self._options = options or EnvironmentOptions()

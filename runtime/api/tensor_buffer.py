@@ -168,9 +168,7 @@ class TensorBuffer:
 
     @contextmanager
     def lock(self, who: str = "Lock") -> Iterator[Array]:
-        """Yield the bytes themselves, uint8, once no run is writing them. Raises RuntimeError once
-        destroyed.
-        """
+        """Yield the bytes, uint8, once no run is writing them. Raises RuntimeError once destroyed."""
         storage = self._existing(who)
         self.wait()
         with storage.lock() as memory:

@@ -32,9 +32,7 @@ class Checkable(Protocol):
     """A delegate that keeps, for its device, the result of a check of its operators."""
 
     def conformance(self) -> Conformance | None:
-        """Return the result of an earlier check of the device with the same kernels; None if there was
-        none.
-        """
+        """Return the result of an earlier check of the device with the same kernels, or None."""
 
     def keep_conformance(self, found: Conformance) -> None:
         """Keep what a check found, for models that are opened from now on."""
@@ -42,9 +40,7 @@ class Checkable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Primed:
-    """The number of kernels that were kept already, and of new ones; `failures` says why others are
-    missing.
-    """
+    """The number of kernels that were kept already, and of new ones; why others are missing."""
 
     device: str
     known: int

@@ -145,8 +145,7 @@ class Titled(Protocol):
 
 
 class LoadedModel(Protocol):
-    """A model as the benchmark loop sees it, on any delegate. The methods are those of LiteRT's
-    `Interpreter`."""
+    """A model as the benchmark loop sees it, on any delegate, with the methods of LiteRT's `Interpreter`."""
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """LiteRT's list of dictionaries."""

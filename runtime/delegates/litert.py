@@ -41,9 +41,7 @@ class LiteRtOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> LiteRtOptions:
-        """Check the options. Raises `DelegateError` naming the option. Default threads: the CPUs this process
-        may use.
-        """
+        """Check the options; by default a thread for each usable CPU. Raises `DelegateError`."""
         unknown = sorted(set(options) - {"threads", "resolver"})
         if unknown:
             raise DelegateError(f"litert: unknown option {unknown[0]!r}; it takes threads and resolver")

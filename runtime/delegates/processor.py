@@ -28,9 +28,7 @@ class Processor:
 
 @cache
 def processor(cpuinfo: Path = _CPUINFO) -> Processor:
-    """Return this host's processor, as the kernel describes it; without such a file the machine's name
-    alone.
-    """
+    """Return this host's processor as the kernel describes it, else by the machine's name alone."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -46,9 +46,7 @@ def operator_details(subgraph: Subgraph, operator: Operator) -> dict[str, Any]:
 
 
 def public_dtype(tensor: Tensor) -> Any:
-    """Return the numpy type in which a caller sets and gets the tensor: `bytes_` for strings, else as in
-    `value`.
-    """
+    """Return the numpy type in which a caller sets and gets the tensor: `bytes_` for strings."""
     dtype = dtype_of(tensor.type)
     return np.bytes_ if dtype is None or tensor.type is TensorType.STRING else dtype.type
 
@@ -205,9 +203,7 @@ def names(pairs: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def tensor_named(kind: str, pairs: Sequence[tuple[str, int]], name: str) -> int:
-    """Return the tensor of an input or output. Raises `StatusError` for an unknown name; `kind` begins its
-    text.
-    """
+    """Return the tensor of an input or output. Raises `StatusError`, beginning with `kind`."""
     for found, index in pairs:
         if found == name:
             return index

@@ -1,6 +1,4 @@
-"""Finds latencies below what the device's peak rate allows: the call returned before the device had
-computed.
-"""
+"""Finds latencies below what the device's peak rate allows: such a call returned too early."""
 
 from __future__ import annotations
 

@@ -265,9 +265,7 @@ class _Begun:
         facts: Mapping[str, str] | None = None,
         **measured: Any,
     ) -> ProcessResult:
-        """Build the result of this process: `measured` are the fields that differ between kinds of
-        processes.
-        """
+        """Build the result of this process; `measured` differs between kinds of processes."""
         start, opened = self.start, self.start.opened
         return ProcessResult(
             init_ns=start.init_ns,

@@ -275,9 +275,7 @@ def _is_quantised(detail: Mapping[str, Any]) -> bool:
 
 
 def _how_to_give_a_range(name: str) -> str:
-    """Explain how to set a range, in a campaign file and on the command line. JSON's quotes are YAML's, for
-    any name.
-    """
+    """Explain how to set a range, in a campaign file and on the command line."""
     entry = f"inputs: {{{json.dumps(name, ensure_ascii=False)}: {{random: {{range: [0, 999]}}}}}}"
     option = f"--input {shlex.quote(f'{name}=0..999')}"
     return f"with the largest index in place of 999, give the model `{entry}`, or the command `{option}`"

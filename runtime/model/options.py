@@ -205,9 +205,7 @@ def _tables() -> dict[str, tuple[OptionsTable, list[str]]]:
 
 
 def options_table(name: str) -> OptionsTable:
-    """Return the table called `name`, such as "Conv2DOptions". Raises KeyError for a name the schema
-    lacks.
-    """
+    """Return the table called `name`, such as "Conv2DOptions". Raises KeyError for an unknown one."""
     return _tables()[name][0]
 
 

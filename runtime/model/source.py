@@ -35,8 +35,6 @@ class ModelBytes:
 
 
 def file_state(descriptor: int) -> tuple[int, ...]:
-    """Return the value of `ModelBytes.file` for an open file. A write changes it, also one that sets the
-    times back.
-    """
+    """Return `ModelBytes.file` for an open file: any write changes it, also one that keeps the times."""
     found = os.fstat(descriptor)
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

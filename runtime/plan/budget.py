@@ -46,7 +46,5 @@ class MemoryBudget:
 
 
 def out_of_memory(error: MemoryError) -> OutOfMemoryError:
-    """Build the error for a caller whose allocation the system refused: this process cannot hold the
-    model.
-    """
+    """Build the error for an allocation that the system refused: this process cannot hold the model."""
     return OutOfMemoryError(f"the model needs more memory than is available: {error}")

@@ -255,9 +255,7 @@ class Execution:
         return timed
 
     def _rest(self) -> Execution:
-        """Return the execution of operators that waited for this one's values, kept while those stay the
-        same.
-        """
+        """Return the execution of operators that waited for values, kept while those stay the same."""
         values = self.values
         made = (i for o in values.ready if o.index in values.open_ended for i in o.outputs)
         shapes = {i: self.arrays[i].shape for i in made}
@@ -381,9 +379,7 @@ def reset_variables(subgraph: Subgraph, arrays: Mapping[int, Array]) -> None:
 def _lifetimes(
     values: GraphValues, steps: Sequence[Step], inherited: Mapping[int, Array], *, preserve_all: bool
 ) -> dict[int, Lifetime]:
-    """Return the tensors' lifetimes: those that later segments read are kept, with `preserve_all` every
-    tensor.
-    """
+    """Return the tensors' lifetimes; what later segments read is kept, or all with `preserve_all`."""
     touched = [(step.inputs, step.outputs) for step in steps]
     # A variable may be all that a later segment waits for, such as a shape.
     touched.append((tuple(i for i in values.needed if values.subgraph.tensors[i].is_variable), ()))

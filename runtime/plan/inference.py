@@ -86,9 +86,7 @@ class GraphValues:
         return OpContext(operator, inputs, outputs, scratch, self.graph, sink)
 
     def facts(self) -> GraphFacts:
-        """Return the facts that a delegate may read. Types that numpy holds in another form have the dtype
-        `object`.
-        """
+        """Return the facts that a delegate may read; types that numpy lacks have the dtype `object`."""
         unknown = np.dtype(object)
         dtypes = {
             t.index: unknown if t.type in RAW_BITS | HANDLES else dtype_of(t.type) or unknown

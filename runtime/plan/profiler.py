@@ -53,9 +53,7 @@ class Profiler:
         self._runs = []
 
     def noting(self, graph: Subgraph) -> list[StepTime] | None:
-        """Return the list to which a run that begins now appends its times; None while the profiler is
-        off.
-        """
+        """Return the list for the times of a run that begins now; None while the profiler is off."""
         if not self._is_on:
             return None
         self._runs.append((graph, []))

@@ -319,9 +319,7 @@ class PlannedSubgraph:
         return self._constants.get(index) if found is None else found
 
     def whole(self) -> tuple[CompiledPartition, Step] | None:
-        """Return the one partition that runs the whole subgraph, with its step; None if there is more to
-        run.
-        """
+        """Return the one partition that runs the whole subgraph, with its step, or None."""
         return None if self.execution is None else self.execution.whole()
 
     def reset_variables(self) -> None:

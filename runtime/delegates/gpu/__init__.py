@@ -17,9 +17,7 @@ _WRONG_OPERATORS_FACT: Final = "opencl_wrong_operators"
 
 
 def _environment() -> Mapping[str, str]:
-    """Return the binding's version. The driver's fields belong to the device, whichever delegate runs
-    there.
-    """
+    """Return the binding's version; the driver's fields belong to the device."""
     return {"pyopencl": _version("pyopencl")}
 
 

@@ -30,9 +30,7 @@ def layout_rules() -> LayoutRules:
 
 
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
-    """Return the ways to run a node on the device, the default first. Raises `DelegateError` where there
-    is none.
-    """
+    """Return the ways to run a node, the default first. Raises `DelegateError` where there is none."""
     found = family_of(node, context.graph).lower(node, context)
     if not context.device.runs_units:
         found = [candidate for candidate in found if candidate.works_in_groups]

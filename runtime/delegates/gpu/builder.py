@@ -48,9 +48,7 @@ def is_folded(facts: GraphFacts, operator: Operator) -> bool:
 
 
 def refusal(facts: GraphFacts, operator: Operator, way: Quantised = Quantised.REAL) -> Unsupported | None:
-    """Return why the delegate cannot run an operator, or None; `way` is the treatment of quantised
-    tensors.
-    """
+    """Return why the delegate cannot run an operator, or None; `way` treats quantised tensors."""
     if is_folded(facts, operator):
         return None
     if operator.opcode in HOST_OPERATORS:
@@ -315,9 +313,7 @@ class _Building:
         self.values[tensor] = Value(tensor, shape, known.name, data, element, narrow)
 
     def _rounding(self, operator: Operator, tensor: int) -> Levels | None:
-        """Return the levels to which a result must be rounded; None if it is rounded already, or not
-        quantised.
-        """
+        """Return the levels to which a result must be rounded, or None."""
         tensors = self.facts.subgraph.tensors
         inputs = [tensors[i] for i in operator.inputs if i >= 0]
         if self.way is not Quantised.REAL or computes_levels(self.facts, operator):

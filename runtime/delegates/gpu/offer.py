@@ -1,6 +1,4 @@
-"""Decides which operators the delegate takes, by its options alone; shared by the delegate and its
-planner.
-"""
+"""Decides which operators the delegate takes, by its options alone; the planner decides by the same."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ class Offer:
         return self._last[1]
 
     def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
-        """Return None if a kernel runs the operator; else the reason, which may be a defect of the
-        delegate.
-        """
+        """Return None if a kernel runs the operator; else why not, which may be a defect here."""
         first, last = self.options.first_delegate_node_index, self.options.last_delegate_node_index
         if operator.index < first or (last is not None and operator.index > last):
             end = "the end" if last is None else str(last)

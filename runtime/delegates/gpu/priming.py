@@ -94,9 +94,7 @@ def _entry(name: str, backend: Backend, options: Options) -> str:
 
 
 def _needed(partition: Partition, backend: Backend, options: Options, way: Quantised) -> Iterator[Function]:
-    """Yield the functions that the first start of a partition compiles: of the candidates that it would
-    time.
-    """
+    """Yield the functions that the first start of a partition compiles: those that it would time."""
     try:
         _, alternatives = lowered(partition, backend.capabilities, options, way)
     except DelegateError:

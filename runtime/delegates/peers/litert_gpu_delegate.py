@@ -168,9 +168,7 @@ class _Session:
 
 
 def _places(names: Sequence[str], details: Mapping[str, Any], indices: Sequence[int]) -> list[int]:
-    """Return the positions of the file's tensors in a signature. Raises `UnsupportedOperatorError` for their
-    types.
-    """
+    """Return the positions of a signature's tensors in the file. Raises `UnsupportedOperatorError`."""
     found = {int(details[name]["index"]): place for place, name in enumerate(names)}
     for name in names:
         if (kind := details[name]["dtype"]) not in _EXCHANGED:

@@ -112,9 +112,7 @@ class OpenVinoDelegate:
             )
 
     def _precision(self) -> str:
-        """Return the narrowest floating-point type that a node computes in; before a load, the requested
-        one.
-        """
+        """Return the narrowest float type that a node computes in; before a load, the requested one."""
         if not self._executed:
             return str(self._options["precision"])
         return next((ours for theirs, ours in _NARROW.items() if self._executed[theirs]), "fp32")

@@ -1,6 +1,4 @@
-"""Captures native code's text on the standard error output, where a library gives its reasons nowhere
-else.
-"""
+"""Captures native code's text on the standard error output, where some libraries alone give reasons."""
 
 import os
 import stat

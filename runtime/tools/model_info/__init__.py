@@ -1,6 +1,4 @@
-"""`farm model info`: describes a file, read with the bounded reader, and the delegates that would run it
-here.
-"""
+"""`farm model info`: describes a file and the delegates that would run it here."""
 
 from runtime.model.facts import ModelFacts, model_facts
 from runtime.tools.model_info.advice import Advice, advice_for, measured_kinds

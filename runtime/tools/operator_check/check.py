@@ -87,9 +87,7 @@ def _one_by_one(delegate: PartitionDelegate, precision: str, rows: Sequence[Row]
 
 
 def _joined(first: Conformance, second: Conformance) -> Conformance:
-    """Join two results: an operator is right if all of its rows are; the first of several differences is
-    kept.
-    """
+    """Join two results: an operator is right if all its rows are; the first difference is kept."""
     wrong = {**second.wrong, **first.wrong}
     agreed = dict.fromkeys((*first.agreed, *second.agreed))
     return Conformance(tuple(name for name in agreed if name not in wrong), wrong)
@@ -122,9 +120,7 @@ def _refused(delegate: PartitionDelegate, row: Row) -> bool:
 
 
 def _delegated(delegate: PartitionDelegate, rows: Sequence[Row]) -> _Outputs:
-    """Return the outputs of each row. Raises `DelegateError` with the reason if a part of them ran on the
-    CPU.
-    """
+    """Return the outputs of each row. Raises `DelegateError` if a part of them ran on the CPU."""
     interpreter = Interpreter(model_content=model_of(rows), experimental_delegates=[delegate])
     try:
         outputs, report = _outputs(interpreter, rows), interpreter.delegation

@@ -56,9 +56,7 @@ class KeptChoices:
         return [self.winner(node) or node for node in self.allowed(alternatives)]
 
     def allowed(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """Return the candidates that the option `tuning` allows; compiling is slow, so light nodes get
-        one.
-        """
+        """Return the candidates that the option `tuning` allows; one of light nodes, as compiling is slow."""
         keys = [self.key(node) for node in alternatives]
         weights: dict[str, int] = {}
         for key, node in zip(keys, alternatives, strict=True):

@@ -78,9 +78,7 @@ class Tuner:
         return self._kept.made
 
     def shortlist(self, alternatives: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
-        """Return the candidates to compile: see `KeptChoices.shortlist`; on a disturbed device one for
-        each node.
-        """
+        """Return the candidates to compile; on a disturbed device one for each node."""
         found = self._kept.shortlist(alternatives)
         undecided = [node for node in found if len(node) > 1]
         has_time = self._budget.left_s > 0

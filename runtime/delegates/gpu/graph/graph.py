@@ -223,9 +223,7 @@ class Graph:
         return max(self.values, default=-1) + 1
 
     def with_nodes(self, nodes: Iterable[Node], new_values: Iterable[Value] = ()) -> Graph:
-        """Return the graph with other nodes and more values; values that no node uses any more are
-        dropped.
-        """
+        """Return the graph with other nodes and more values, without those that no node uses any more."""
         kept_nodes = tuple(nodes)
         values = dict(self.values) | {value.id: value for value in new_values}
         used = {*self.inputs, *self.outputs}

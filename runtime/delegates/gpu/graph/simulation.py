@@ -155,9 +155,7 @@ def simulated_types(kind: Kind) -> tuple[TensorType, ...]:
 
 
 class Quantised(Enum):
-    """The treatment of quantised tensors: as real numbers, as the integers that they are, or on the CPU
-    path.
-    """
+    """The treatment of quantised tensors: as real numbers, as integers, or on the CPU path."""
 
     REAL = "real numbers"
     LEVELS = "integers"

@@ -86,9 +86,7 @@ class Stored:
     block: int | None = None
 
     def by_slice(self, numbers: NDArray[np.float32], axis: int) -> NDArray[np.float32] | None:
-        """Scales or zero points as one for each slice along `axis`; None where they follow another axis, or
-        blocks.
-        """
+        """Scales or zero points, one for each slice along `axis`; None where they follow something else."""
         if self.block is not None or (numbers.size > 1 and axis % self.codes.ndim != self.axis):
             return None
         return np.broadcast_to(numbers, (self.codes.shape[axis],))

@@ -68,9 +68,7 @@ def suits_groups(device: Capabilities) -> bool:
 
 
 def strided(items: int) -> tuple[WorkGroup, tuple[int, ...]]:
-    """Return a group and the number of groups for `items` equal pieces; a work-item takes several if there
-    are many.
-    """
+    """Return a group and the number of groups for `items` equal pieces; of many, an item takes several."""
     return WorkGroup((GROUP_ITEMS,)), (max(1, ceil_div(min(items, MOST_ITEMS), GROUP_ITEMS)),)
 
 

@@ -71,9 +71,7 @@ class Constants(Protocol):
         """By the numbers of the buffers, once they were asked for."""
 
     def mapped(self, number: int) -> Bytes | None:
-        """Return a buffer that is a mapped file, with what a kernel may read behind it; None where there
-        is none.
-        """
+        """Return a buffer that is a mapped file, with what kernels may read behind it, or None."""
 
     def fill(self, number: int, content: Bytes) -> None:
         """Pack a buffer that is no file, with zeros wherever there is no constant."""
@@ -167,9 +165,7 @@ class PackedFiles:
         return None if path is None else self._open(path, key, size)
 
     def key(self, placement: Placement, number: int) -> str:
-        """Return a hash of all that decides what is packed in which order: the owner, the code, and the
-        launches.
-        """
+        """Return a hash of what decides what is packed in which order: owner, code and launches."""
         launches = [
             (
                 function_of(launch),
@@ -257,9 +253,7 @@ def packed_files(
 
 
 def model_token(model: Model, cache: Cache) -> str | None:
-    """Return the sha256 of a model's bytes; None without them. The cache remembers it for the state of a
-    file.
-    """
+    """Return the sha256 of a model's bytes, which the cache remembers, or None without them."""
     if model.source is None or not model.source.file or model.external:
         return fingerprint(model)
     key = hashlib.sha256(repr(model.source.file).encode()).hexdigest()

@@ -64,9 +64,7 @@ def planned(placement: Placement, source: Source, device: Capabilities) -> Recor
 
 
 def _ends(graph: Graph) -> Graph:
-    """Return the graph's inputs and outputs, with the roots in whose buffers they lie; nothing between
-    them.
-    """
+    """Return the graph's inputs and outputs, with the roots in whose buffers they lie, without nodes."""
     ends = {*graph.inputs, *graph.outputs}
     ends |= {graph.layouts[value].root for value in ends}
     bare = without_constants(graph)

@@ -136,9 +136,7 @@ def family_of(node: Node, graph: Graph) -> Family:
 
 
 def kind_of(operator: Operator) -> Kind:
-    """Return the key of an operator's family; CUSTOM, which has none, for a custom operator without
-    kernels.
-    """
+    """Return the key of an operator's family; CUSTOM for a custom operator without kernels."""
     if operator.opcode is not BuiltinOperator.CUSTOM:
         return operator.opcode
     return _CUSTOM.get(operator.name, BuiltinOperator.CUSTOM)

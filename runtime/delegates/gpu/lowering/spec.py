@@ -393,9 +393,7 @@ class Family:
 
 
 def epilogue_of(node: Node, graph: Graph, lanes: int = LANES) -> Epilogue:
-    """Return the fused steps of `node`, on vectors of `lanes` floats, for the launch that stores its
-    output.
-    """
+    """Return a node's fused steps, on vectors of `lanes` floats, for the launch that stores its output."""
     operands = operands_of(node, graph)
     joined = join_residual(node, operands) if lanes == LANES else None
     read = [operand.value for operand in operands]
@@ -429,9 +427,7 @@ def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstan
 
 
 def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
-    """Return defines in a stable order; booleans become 0 and 1. Floats are parameters: no code differs by
-    them.
-    """
+    """Return defines in a stable order; booleans become 0 and 1. Floats are parameters."""
     return tuple(
         sorted((name, int(value) if isinstance(value, bool) else value) for name, value in values.items())
     )

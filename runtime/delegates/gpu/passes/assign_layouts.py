@@ -73,9 +73,7 @@ def _reads_as_is(node: Node, source: int, graph: Graph, rules: LayoutRules) -> b
 
 
 def _unpack_outputs(graph: Graph, rules: LayoutRules) -> Graph:
-    """Insert a copy for an unaligned graph output with other readers, or from a kernel that cannot write
-    it.
-    """
+    """Insert a copy for an unaligned graph output that has other readers or cannot be written in place."""
     nodes, added, fresh = list(graph.nodes), [], graph.fresh_id()
     for target in dict.fromkeys(graph.outputs):
         value, producer = graph.values[target], graph.producers().get(target)

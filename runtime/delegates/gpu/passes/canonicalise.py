@@ -127,9 +127,7 @@ def _reshape_of_transpose(node: Node, rewriting: _Rewriting) -> list[Node]:
 
 
 def _reshape_of_same(node: Node, rewriting: _Rewriting) -> list[Node]:
-    """Replace a repetition, padding or cut of a tensor to its own shape: it changes nothing, unless it runs
-    backwards.
-    """
+    """Replace a repetition, padding or cut to a tensor's own shape, unless it runs backwards."""
     is_same = rewriting.shape(node.inputs[0]) == rewriting.shape(node.outputs[0])
     forwards = min(node.attributes.get("strides", (1,)), default=1) > 0
     return [replace(node, op=Op.RESHAPE, attributes={})] if is_same and forwards else [node]

@@ -16,9 +16,7 @@ from runtime.errors import UnsupportedPrecisionError
 
 
 class Trial(Enum):
-    """A test of a probe: compiled, run and compared; the value is the define of
-    `kernels/precision_probe.cl`.
-    """
+    """A test of a probe, compiled, run and compared: a define of `kernels/precision_probe.cl`."""
 
     FP16_STORAGE = "FP16_STORAGE"
     FP16_ARITHMETIC = "FP16_ARITHMETIC"

@@ -80,9 +80,7 @@ class OpenClBackend:
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 
     def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
-        """Return a block whose OpenCL errors become those of `faults.device_errors`, which name the
-        device.
-        """
+        """Return a block whose OpenCL errors become those of `faults.device_errors`."""
         return device_errors(f"{what} on {self.capabilities.name}", self.opened.context, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
@@ -90,9 +88,7 @@ class OpenClBackend:
         return self.library.load(source, progress)
 
     def kernel_keys(self, source: Source) -> Mapping[str, str]:
-        """Return the keys of the library's entries, which are of the kind `kernels`, by the kernels'
-        names.
-        """
+        """Return the keys of the library's entries, of the kind `kernels`, by the kernels' names."""
         return self.library.keys(source)
 
     def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:

@@ -48,9 +48,7 @@ _loads = count(1)
 
 
 def may_call_addresses(device: Capabilities) -> bool:
-    """Return True if calls by address are worth a trial: PoCL on x86-64 CPUs, on systems with memory
-    files.
-    """
+    """Return True if calls by address are worth a trial: PoCL on x86-64, with memory files."""
     return (
         device.is_pocl
         and not device.is_gpu

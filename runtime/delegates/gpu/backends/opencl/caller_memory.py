@@ -37,9 +37,7 @@ Given: TypeAlias = tuple[tuple[int, Storage], ...]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The treatment of one run's storages: addresses by value, and the values that are copied, with the
-    reasons.
-    """
+    """The treatment of one run's storages: addresses by value, and the values that are copied, with why."""
 
     addresses: dict[int, int]
     copied_in: Given
@@ -163,9 +161,7 @@ class CallerMemory:
     def _why_copied(
         self, value: int, storage: Storage, taken: Iterable[tuple[int, int, bool]], *, is_output: bool
     ) -> str | None:
-        """Return why a value is copied; None if kernels can use the memory itself, including its last
-        vectors.
-        """
+        """Return why a value is copied; None if kernels can use the memory itself, last vectors included."""
         if self._arena is None:
             return f"kernels on {self._opened.capabilities.name} reach the delegate's own memory only"
         if value in self._graph.states:

@@ -80,9 +80,7 @@ class Compiler:
             self.say(binary_of(program), kernel=kernel["name"])
 
     def _trial(self, common: str, kernels: Sequence[Mapping[str, Any]]) -> None:
-        """Report the binary of `run_layers`, the second kernel, after it has called the first by its
-        address.
-        """
+        """Report the binary of `run_layers` after it has called the first kernel by its address."""
         called, layers = kernels
         program = built(self._context, common + called["text"])
         self._run(program, called["name"], np.uint64(0))

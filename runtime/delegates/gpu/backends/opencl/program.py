@@ -79,18 +79,14 @@ def built(context: pyopencl.Context, text: str) -> pyopencl.Program:
 
 
 def _first_fault(log: str) -> str:
-    """Return the first error that names a file of `kernels/` and its line, wherever the driver puts the
-    word.
-    """
+    """Return the first error that names a file of `kernels/` and its line."""
     lines = (" ".join(line.split()) for line in log.splitlines())
     return next((line for line in lines if "error" in line and ".cl:" in line), "its log names no kernel")
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerProbe:
-    """The result of compiling the smallest kernel: the reason of a failure, else None, and the seconds it
-    took.
-    """
+    """The result of compiling the smallest kernel: why it failed, if it did, and the seconds it took."""
 
     fault: str | None
     seconds: float

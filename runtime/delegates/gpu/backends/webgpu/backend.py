@@ -57,9 +57,7 @@ class WebGpuBackend:
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 
     def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
-        """Return a block whose WebGPU errors become those of `faults.device_errors`, which name the
-        device.
-        """
+        """Return a block whose WebGPU errors become those of `adapter.device_errors`."""
         return device_errors(what, self.opened, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> Pipelines:

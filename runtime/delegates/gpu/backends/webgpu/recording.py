@@ -133,9 +133,7 @@ class WebGpuRecording(Recording):
         return buffer
 
     def _tabulated(self) -> tuple[Any, list[int]]:
-        """Return the rows, each behind the place at which it begins in its binding, and the bindings'
-        beginnings.
-        """
+        """Return the rows, each behind the place at which it begins, and the bindings' beginnings."""
         offsets, size = [], 0
         for row in self.rows:
             offsets.append(size)

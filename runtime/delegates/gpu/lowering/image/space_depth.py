@@ -42,9 +42,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def _space_to_depth(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
-    """Return the axes of the copy: a block's pixels are channels, row by row. `shape` is the output's, as
-    below.
-    """
+    """Return the axes of the copy: a block's pixels are channels. `shape` is the output's, as below."""
     inner = [Digit(block, step) for block, step in zip(blocks, steps[1:], strict=False)]
     space = [[Digit(n, b * step)] for n, b, step in zip(shape[1:], blocks, steps[1:], strict=False)]
     return [[Digit(shape[0], steps[0])], *space, [*inner, Digit(shape[-1] // prod(blocks), steps[-1])]]

@@ -86,9 +86,7 @@ def activation_refusal(facts: OperatorFacts) -> Unsupported | None:
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:
-    """Read the node. The cut is computed as if the output were convolved to the input
-    (`kernels/padding.h`).
-    """
+    """Read the node; the cut is as if the output were convolved to the input (`kernels/padding.h`)."""
     _, *sizes, _ = facts.output_shape()
     attributes: dict[str, int] = {}
     for letter, out, taps in zip("hw", sizes, facts.shape(1)[1:3], strict=True):

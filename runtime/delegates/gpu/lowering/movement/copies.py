@@ -219,9 +219,7 @@ def _in_groups(copy: _Copy) -> tuple[Instance, tuple[int, ...]]:
 
 
 def _is_constant(name: str, count: int) -> bool:
-    """Return True for counts that the code holds: in short rows, loops would cost more than their
-    elements.
-    """
+    """Return True for counts that the code holds: in short rows, loops would cost too much."""
     return count <= _SHORT_RUN if name == "RUN" else count == (1 if name == "RUNS" else 0)
 
 
@@ -241,9 +239,7 @@ def _merged(digits: Sequence[Digit]) -> list[Digit]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The offset of the element of an index from the first one, and whether it is inside; the parameters of
-    both.
-    """
+    """The offset of an index's element from the first, whether it is inside, and the parameters of both."""
 
     offset: str
     inside: str
@@ -288,9 +284,7 @@ _FILLS = {1: "(uchar)FILL", 4: "as_float(FILL)", 8: "((ulong)(uint)FILL_HIGH << 
 
 
 def _bits(fill: float, element: ElementType) -> dict[str, int]:
-    """Return the parameters with the bits of `fill`: numbers on their way to a kernel would lose some of a
-    NaN.
-    """
+    """Return the parameters with the bits of `fill`: as a number, a NaN would lose some."""
     words = np.frombuffer(np.array(fill, element.dtype).tobytes().ljust(_WORD_BYTES, b"\0"), np.int32)
     return dict(zip(("FILL", "FILL_HIGH"), map(int, words), strict=False))
 

@@ -154,9 +154,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def narrow_table(value: Value) -> PackedConstant | None:
-    """Return a matrix as `gather_narrow.cl` reads it; None for float32, or scales that are not of its
-    rows.
-    """
+    """Return a matrix as `gather_narrow.cl` reads it; None for float32, or scales not of its rows."""
     stored = value.stored
     if stored is None or len(value.shape) != _MATRIX_RANK:
         return None

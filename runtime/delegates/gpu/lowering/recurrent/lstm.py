@@ -209,9 +209,7 @@ class _Steps:
         return found
 
     def _tails(self, t: int) -> tuple[tuple[Argument, ...], dict[str, int | float]]:
-        """Return the arguments of the part behind the sums: the pointers behind `out`, and the states'
-        parameters.
-        """
+        """Return the arguments behind the sums: the pointers behind `out`, the states' parameters."""
         before = self.old if t == 0 else self.fresh
         kept = (self.state,) if self._keeps() else ()
         cell = self.context.pointer(before) if t == 0 else before

@@ -91,9 +91,7 @@ class Extent:
 
 
 def extent_of(node: Node, shape: Sequence[int]) -> Extent:
-    """Return the extent of an input [batch, n], or of a sequence in the layout that the node's attributes
-    state.
-    """
+    """Return the extent of an input [batch, n], or of a sequence in the layout that attributes state."""
     if len(shape) == 2:
         return Extent(1, shape[0], time_major=True)
     time_major = bool(node.attributes["time_major"])

@@ -1,6 +1,4 @@
-"""Describes where values lie: variables, lanes of vectors, elements of buffers, and their access
-functions.
-"""
+"""Describes where values lie: variables, lanes of vectors, elements of buffers; and how they are accessed."""
 
 from __future__ import annotations
 

@@ -67,7 +67,5 @@ class Scope:
 
 
 def named(name: str) -> str:
-    """Return a kernel's name in WGSL, where many words are reserved: none of these ends with an
-    underscore.
-    """
+    """Return a kernel's name in WGSL, none of whose many reserved words ends with an underscore."""
     return f"{name}_"

@@ -138,9 +138,7 @@ class Weights:
         return PackedConstant(name, size, make, ElementType.U8, self.type)
 
     def _heads(self, count: int, width: int) -> Floats:
-        """Return the rows in front of the panels, [count, rows of a head * width]; zeros behind the last
-        output.
-        """
+        """Return the rows in front of the panels, [count, head rows * width], with zeros at the end."""
         rows = (self.bias(), self.scales, self.zeros)[: self.type.head_rows]
         padded = np.zeros((len(rows), count * width), np.float32)
         for target, row in zip(padded, rows, strict=True):

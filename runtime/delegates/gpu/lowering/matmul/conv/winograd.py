@@ -191,9 +191,7 @@ def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Til
 
 
 def _input(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
-    """Return the launch that transforms the patches of all tiles, by element: each product reads one
-    block.
-    """
+    """Return the launch that transforms the patches of all tiles: each product reads one block."""
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
     instance = Instance(
@@ -215,9 +213,7 @@ def _input(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launc
 def _weights(
     node: Node, context: Context, shape: ConvShape, grid: _Grid
 ) -> tuple[PackedConstant | Scratch, tuple[Launch, ...]]:
-    """Return transformed weights [elements of a patch][panels][depth][columns], and the launch that makes
-    them.
-    """
+    """Return transformed weights [elements of a patch][panels][depth][columns], and their launch."""
     kind, width = shape.weights.type, grid.tile.columns
     elements = grid.batch * grid.depth * grid.columns
     if kind is WeightType.F32:
@@ -283,9 +279,7 @@ def _product(
 
 
 def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
-    """Return the launch of all tiles' outputs, with bias and epilogue: only here do results exist as
-    pixels.
-    """
+    """Return the launch of all tiles' outputs, with bias and epilogue: only here results are pixels."""
     channels = round_up(shape.out_channels)
 
     def pack() -> Array:
