@@ -1,7 +1,5 @@
 """Rewrites LiteRT's messages: the cause first, once, without source lines and what follows from it."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Writes fields of protocol buffers, which LiteRT's tools give their results in."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 

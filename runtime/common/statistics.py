@@ -5,8 +5,6 @@ never pooled for an interval. All values are natural logarithms of times or of r
 a factor to either side: a half width of 0.03 is 3 %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ as one of its inputs and gives the new content as one of its outputs, and VAR_HA
 ASSIGN_VARIABLE and CALL_ONCE around it need no kernels of a device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import GraphFacts, Unsupported

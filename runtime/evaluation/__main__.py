@@ -3,8 +3,6 @@
 `python -m runtime.evaluation install FOLDER` writes commands with the tools' names.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model that a file descriptor holds, and outputs as a `tf.Example`."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

@@ -3,8 +3,6 @@
 The flags themselves are data beside this module. An error is one line, with exit code 2.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import sys

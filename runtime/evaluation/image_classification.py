@@ -1,7 +1,5 @@
 """`image_classification_run_eval`: LiteRT's Top-1 to Top-10 of a classifier, on any registered delegate."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@
 lines, and those alone.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

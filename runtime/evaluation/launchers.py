@@ -4,8 +4,6 @@ They are entry points of a group of their own, which pip makes no commands of: n
 binaries until somebody asks for it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points

@@ -1,7 +1,5 @@
 """LiteRT's measuring loop, by LiteRT's definitions, which are not the farm's own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`coco_object_detection_run_eval`: LiteRT's average precision of a detector, on any registered delegate."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from itertools import chain

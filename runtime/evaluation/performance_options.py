@@ -5,8 +5,6 @@ LiteRT's tool runs all settings in one process, so that its memory figures are o
 the first that fails. Here a setting that fails is told, and the others go on.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

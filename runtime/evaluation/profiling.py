@@ -1,7 +1,5 @@
 """The operator profile of `benchmark_model`: LiteRT's tables, CSV or message, from a pass of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final

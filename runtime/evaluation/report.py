@@ -4,8 +4,6 @@ The numbers of the fields of messages are those of LiteRT's `benchmark_result.pr
 `profiling_info.proto`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The common part of LiteRT's two `run_eval` tools: flags, the delegate, the pass, its times."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache

@@ -3,8 +3,6 @@
 The numbers of the fields are those of LiteRT's `model_runtime_info.proto`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

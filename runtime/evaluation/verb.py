@@ -1,7 +1,5 @@
 """The verb `farm bench`, which imports the tool when it runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

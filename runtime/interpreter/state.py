@@ -1,7 +1,5 @@
 """The state of a planned subgraph: where its tensors lie, and which node runs each operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

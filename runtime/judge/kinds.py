@@ -4,8 +4,6 @@
 next. `detections`: boxes, classes, scores and their count, judged together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Opens a model as a measurement does, profiles it, and measures the peaks of what computes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace

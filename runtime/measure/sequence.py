@@ -3,8 +3,6 @@
 A step is end to end, as a timed invoke is: from the inputs in host memory to all outputs read into it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median

@@ -1,7 +1,5 @@
 """Facts about a `.tflite` file, from its tables alone; nothing is executed and no weight is read."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

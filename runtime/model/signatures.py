@@ -4,8 +4,6 @@ The rest of the farm then measures, judges and inspects it as any other model. I
 signature's names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final

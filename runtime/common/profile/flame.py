@@ -3,8 +3,6 @@
 The graph's data is JSON in the page, and the page loads nothing else.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from importlib.resources import files

@@ -4,8 +4,6 @@ Node types, names and columns are LiteRT's (its `stats_calculator`): run order, 
 by type; one block for the start, one for the runs, one for a delegate's kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

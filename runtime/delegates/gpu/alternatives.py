@@ -1,7 +1,5 @@
 """The graph of a partition and the ways to run each of its nodes on a device; nothing is chosen here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported

@@ -1,7 +1,5 @@
 """Builds the graph of a partition: one node for each operator, in the form that its kernel family reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count

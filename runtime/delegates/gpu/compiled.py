@@ -1,7 +1,5 @@
 """A compiled partition: candidates are chosen and recorded once, and every run replays the recording."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from threading import Lock
 from time import perf_counter

@@ -1,7 +1,5 @@
 """The implementation of `gpu`: opens a device, refuses or compiles partitions, describes its settings."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter

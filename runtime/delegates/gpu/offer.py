@@ -1,7 +1,5 @@
 """Decides which operators the delegate takes, by its options alone; the planner decides by the same."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches

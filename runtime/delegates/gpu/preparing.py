@@ -1,7 +1,5 @@
 """Makes a partition ready to run: by the recording of an earlier start, or by choosing and packing anew."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

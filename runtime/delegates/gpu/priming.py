@@ -1,7 +1,5 @@
 """Compiles the kernels that partitions need into a device's library, before any of them is opened."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -4,8 +4,6 @@ An entry is named by the model, the partition, the options and the device's name
 else that it depends on, so that one of another driver or of other sources is told apart, named and made anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The answers to every sample in a file: a head, then one answer a line, so that a pass can go on later."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Classification: is the true class among the best answers?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

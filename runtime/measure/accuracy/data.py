@@ -1,7 +1,5 @@
 """A data set as a command line or a campaign file names it, made into the task of a model."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

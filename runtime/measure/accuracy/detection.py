@@ -1,7 +1,5 @@
 """Detection: boxes of a detector against the objects of pictures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Runs a model on the samples of a task that have no answer yet."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence

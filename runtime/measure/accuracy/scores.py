@@ -1,7 +1,5 @@
 """Scores of answers, and the differences of two settings on the same samples."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

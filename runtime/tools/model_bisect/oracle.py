@@ -4,8 +4,6 @@
 the outputs of each run as `KIND.npz`.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Cut apart, every piece reads inputs of its own instead of what other pieces comp
 piece on right inputs, and an error stays where it was made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ way: one is wrong where its operators are right alone. At last the whole model i
 its kernels as outputs: that shows errors of layouts, transfers and rounding that gathers.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

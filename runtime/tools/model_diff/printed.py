@@ -3,8 +3,6 @@
 The numbers of the message's fields are those of `evaluation_stages.proto` in TensorFlow.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict

@@ -4,8 +4,6 @@
 first opens a model, every other runs it: inputs and outputs are files in the folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

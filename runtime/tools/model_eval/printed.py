@@ -1,7 +1,5 @@
 """An evaluation as text, as JSON and as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape

@@ -4,8 +4,6 @@
 further, at last the outcome.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

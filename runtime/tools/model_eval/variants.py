@@ -1,7 +1,5 @@
 """Variants of a network, each a file and a setting, and what a data set says of each and of their pairs."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

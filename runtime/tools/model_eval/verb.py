@@ -1,7 +1,5 @@
 """`farm model eval`."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Other programs, a quota of a control group, and a host that this machine shares 
 always takes equally long pauses for milliseconds.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from threading import Thread

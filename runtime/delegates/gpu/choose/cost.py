@@ -9,8 +9,6 @@ and of 21 operators for what one costs, and inputs and outputs of 64 bytes and o
 device with memory of its own pays more at the border; the choice then keeps some groups that hardly pay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Final

@@ -1,7 +1,5 @@
 """The ways to enqueue the layers of a recording: in persistent segments, or alone and small ones together."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Final
 

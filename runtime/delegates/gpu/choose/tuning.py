@@ -1,7 +1,5 @@
 """Chooses a candidate for each node, by measurements that are kept on disk."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The types of tensor elements that the delegate can hold, with their names in OpenCL C, numpy and files."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Any, TypeAlias
 

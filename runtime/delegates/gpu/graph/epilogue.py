@@ -5,8 +5,6 @@ the step's numbers, which the kernel gets as parameters. Every expression uses `
 steps repeats no work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ the kernel sees each as a `const int` or `const float` of its name. Layers that 
 their compiled function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

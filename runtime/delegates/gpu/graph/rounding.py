@@ -1,7 +1,5 @@
 """Rounds float32 weights to a narrower type, as the option `precision` asks for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

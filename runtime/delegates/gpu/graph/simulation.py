@@ -6,8 +6,6 @@ multiple of the scale within the range of the type, as an integer kernel does in
 the partition tensors keep their own type: a DEQUANTIZE node reads an input, a QUANTIZE node writes an output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum

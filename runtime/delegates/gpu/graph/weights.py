@@ -4,8 +4,6 @@ Kernels read weights as they are stored and widen them in registers, so that a f
 takes half or a quarter of the memory, and gives the bits that its dequantised weights would give.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any

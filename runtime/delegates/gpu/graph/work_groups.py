@@ -1,7 +1,5 @@
 """Work-groups: the sizes and shared memory of groups, and the number of groups in a launch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 

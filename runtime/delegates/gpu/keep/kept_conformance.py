@@ -1,7 +1,5 @@
 """Keeps the result of a check of a device's operators in its cache, for the kernels that were checked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Announces a long preparation, so that nobody takes the program for one that hangs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

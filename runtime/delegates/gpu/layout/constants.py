@@ -4,8 +4,6 @@ A launch gets one buffer of constants, so all that it reads lie in one; what lau
 lies in each of these. Where everything fits into one buffer, there is one, and no constant is in it twice.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

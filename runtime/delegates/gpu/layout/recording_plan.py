@@ -1,7 +1,5 @@
 """The memory plan of a recording, as plain data: a start may keep it, and a later one begins with it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -9,8 +9,6 @@ can keep what its compiler made of it for all models. Where a device calls funct
 one layer or many.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -78,8 +78,6 @@ Where `context.device.works_in_groups`, a family may offer launches of work-grou
 - A family without such a kernel offers its unit functions; each unit is then a work-item.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages

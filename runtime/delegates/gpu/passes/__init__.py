@@ -1,7 +1,5 @@
 """The ordered list of passes. Each is one function Graph → Graph in its own module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import partial

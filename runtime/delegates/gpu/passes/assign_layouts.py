@@ -5,8 +5,6 @@ their producers, a reshape that keeps the order of the padded rows is a view, a 
 becomes strides of a reader that takes any layout. What remains is copied by RESHAPE nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod

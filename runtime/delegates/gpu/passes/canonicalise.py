@@ -5,8 +5,6 @@ be written in place. What only changes the shape is a RESHAPE, often a view. Pad
 blocks are a PAD and a SLICE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count

@@ -4,8 +4,6 @@ The gate of a squeeze-and-excitation block multiplies a whole map, [1, H, W, C] 
 convolution 1x1 with few outputs. Scaling the C x N weights instead touches H * W / N times less memory.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from runtime.delegates.gpu.graph.graph import Graph, Node

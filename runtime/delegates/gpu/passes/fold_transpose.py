@@ -4,8 +4,6 @@ Attention exchanges heads and positions in front of its products, and converters
 TRANSPOSE of the last two dimensions. The kernels of products take any strides, so the copy is spared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod

@@ -3,8 +3,6 @@
 Each saves a launch and a pass over memory: the value is still in a register when the step is applied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Functions of levels behind one another become one table: f(g(x)), and with two operands f(x, g(x))."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ for one over the root: two means, and numbers of each pixel that are broadcast o
 offset of the channels follow as steps of the epilogue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Both factors depend on x, so neither could be fused into x's producer; one step of x alone can.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from runtime.delegates.gpu.graph.graph import Graph, Node, Step

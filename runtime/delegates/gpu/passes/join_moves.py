@@ -4,8 +4,6 @@ Networks written for channels first, converted to channels last, transpose betwe
 operator: back and forth around a convolution of tokens, and three times for a shuffle of channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final

@@ -4,8 +4,6 @@ A convolution absorbs zeros. A max pool, whose own padding leaves the border out
 the lowest float, which never win.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from runtime.delegates.gpu.graph.graph import Graph, Node

@@ -1,7 +1,5 @@
 """Remove operations that change nothing: a reshape to the same shape, a concatenation of one part."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from runtime.delegates.gpu.graph.graph import Graph, Node, Step

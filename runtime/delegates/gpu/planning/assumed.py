@@ -1,7 +1,5 @@
 """Assumed devices for plans without a real one: one of each class, the same on every machine."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from runtime.delegates.gpu.capabilities import Capabilities

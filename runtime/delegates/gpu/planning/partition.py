@@ -1,7 +1,5 @@
 """The plan of one partition, from its graph, the chosen candidates and their places in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

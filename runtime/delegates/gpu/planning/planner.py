@@ -1,7 +1,5 @@
 """The delegate as a planner: it partitions like the delegate, and plans instead of compiling."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Measures what an OpenCL device reaches at best, by the times of its own events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final

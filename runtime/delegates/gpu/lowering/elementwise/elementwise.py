@@ -3,8 +3,6 @@
 Most of them never reach `lower`: the pass `fuse_epilogue` appends them to the kernel of their operand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -5,8 +5,6 @@ nothing, which `passes/canonicalise.py` knows. What is left are nodes with one i
 graph or of what is computed in integers, which convert.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """RFFT2D, the spectrum of real images; REAL, IMAG and COMPLEX_ABS of complex numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 

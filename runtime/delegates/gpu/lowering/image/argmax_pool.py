@@ -4,8 +4,6 @@ The options are the bytes of a C struct: padding, stride_w, stride_h, filter_w, 
 each.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """MediaPipe's custom operators on landmarks: a crop's matrix, the crop of an image, and the way back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from runtime.delegates.base import Unsupported

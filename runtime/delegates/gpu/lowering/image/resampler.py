@@ -1,7 +1,5 @@
 """Custom operator Resampler of MediaPipe's models: an image read at positions between its pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.gpu.graph.graph import Custom, Node

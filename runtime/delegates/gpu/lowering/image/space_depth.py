@@ -4,8 +4,6 @@ The paddings of SPACE_TO_BATCH_ND and the crops of BATCH_TO_SPACE_ND are nodes o
 `canonicalise` puts a PAD in front and a SLICE behind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias

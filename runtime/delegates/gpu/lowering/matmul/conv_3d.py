@@ -4,8 +4,6 @@ x [N, D, H, W, Ci], filter [kd, kh, kw, Ci, Co], bias [Co]. A filter of one fram
 images; one of a single pixel in each frame is a CONV_2D of images that are D high and H * W wide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -3,8 +3,6 @@
 Inputs: output shape, filter [kd, kh, kw, Co, Ci], x [N, D, H, W, Ci], bias [Co].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -1,7 +1,5 @@
 """FULLY_CONNECTED: a product of rows and weights, constant or computed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

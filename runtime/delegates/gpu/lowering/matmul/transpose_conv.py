@@ -4,8 +4,6 @@ Output pixels whose positions have equal remainders by the strides form a phase.
 inputs through the same taps: together they are a convolution with stride 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

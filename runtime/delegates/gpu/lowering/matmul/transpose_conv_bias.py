@@ -4,8 +4,6 @@ Inputs: x [N, H, W, Ci], filter [Co, kh, kw, Ci], bias [Co]. The options are the
 stride_w, stride_h, int32 each. There is no fused activation, so nothing clamps the sums.
 """
 
-from __future__ import annotations
-
 import struct
 
 from runtime.delegates.gpu.graph.graph import Custom

@@ -1,7 +1,5 @@
 """TILE, BROADCAST_TO, STABLEHLO_BROADCAST_IN_DIM and FILL: a copy that repeats its input."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from runtime.delegates.base import Unsupported

@@ -3,8 +3,6 @@
 PACK is rewritten by `canonicalise`, CONCATENATION by the layout pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported

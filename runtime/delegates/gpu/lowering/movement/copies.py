@@ -4,8 +4,6 @@ An output index, in row-major order, is a number with one or more digits for eac
 share to the offset in the input, so that one kernel runs every such operator on tensors of any rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """ONE_HOT: a new axis that holds one value where it equals an index, and another value elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -3,8 +3,6 @@
 All three read a tensor [outer, extents..., inner], where each index vector is a position in the extents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """PAD and PADV2 with a constant, where no window operation absorbed the padding, and MIRROR_PAD."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported

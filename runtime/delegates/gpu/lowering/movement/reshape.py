@@ -1,7 +1,5 @@
 """RESHAPE, SQUEEZE and EXPAND_DIMS: a copy between layouts where the layout pass could not make a view."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """SPLIT, SPLIT_V and UNPACK: the pass `canonicalise` makes a SLICE for each output, so none is lowered."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """TRANSPOSE: a copy with the input's strides in another order, in blocks where the channels move."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod

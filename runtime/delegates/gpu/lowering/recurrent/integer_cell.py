@@ -1,7 +1,5 @@
 """The launches of an LSTM's step on integers, and the order in which they find their constants."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ The products of the input are one launch for all steps; each step then is the pr
 follows from them, and the projection if there is one. Functions of 16 bits are the CPU path's own tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Each step is one launch; a projection, or the normalisation of gates, which need
 second or third one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

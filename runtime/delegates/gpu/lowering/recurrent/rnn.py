@@ -1,7 +1,5 @@
 """RNN and UNIDIRECTIONAL_SEQUENCE_RNN on floats: activation(W x + R h + b), step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

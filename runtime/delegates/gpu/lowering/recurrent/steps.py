@@ -3,8 +3,6 @@
 A step waits for the state that the step before has left, so each is a launch of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """SVDF, a bank of filters of low rank over time: on floats, and on int8 with an int16 state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

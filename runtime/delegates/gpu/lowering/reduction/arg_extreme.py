@@ -1,7 +1,5 @@
 """ARG_MAX and ARG_MIN: the first index of the extremum along a constant axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -1,7 +1,5 @@
 """CUMSUM: running sums along any constant axis, with channels in the vectors or along the channels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

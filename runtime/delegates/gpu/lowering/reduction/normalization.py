@@ -3,8 +3,6 @@
 With the attribute `epsilon`, which the pass `fuse_norms` gives, it is the norm of a layer instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported

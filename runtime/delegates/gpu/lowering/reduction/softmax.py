@@ -1,7 +1,5 @@
 """SOFTMAX and LOG_SOFTMAX over the last dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

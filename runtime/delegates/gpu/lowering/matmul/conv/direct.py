@@ -1,7 +1,5 @@
 """Convolutions with any window as implicit products: no unfolded copy of the input."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up

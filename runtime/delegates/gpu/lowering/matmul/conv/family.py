@@ -1,7 +1,5 @@
 """CONV_2D: as a matrix product where it is one, else by the kernel that suits window and size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported

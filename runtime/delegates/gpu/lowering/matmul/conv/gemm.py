@@ -1,7 +1,5 @@
 """Products of pixels and weights: 1x1 convolutions and fully connected layers of one or many rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up

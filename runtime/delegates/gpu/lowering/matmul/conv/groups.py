@@ -1,7 +1,5 @@
 """Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod

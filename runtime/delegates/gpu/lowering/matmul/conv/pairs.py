@@ -1,7 +1,5 @@
 """Products of pixels and weights in pairs of bfloat16, where the device multiplies and adds them at once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType

@@ -1,7 +1,5 @@
 """Candidates of a pointwise convolution whose weights are scaled at run time (`passes.fold_scale`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Reads the numbers of one convolution node once, for all kernels that may run it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Layout, Node, ceil_div

@@ -1,7 +1,5 @@
 """The first convolution of a network: images of few channels, interleaved or planar as the host gives it."""
 
-from __future__ import annotations
-
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape

@@ -1,7 +1,5 @@
 """Chooses the register tile of a product by a small cost model that is fitted to measurements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 

@@ -12,8 +12,6 @@ every output of the tiles that read it, where LiteRT's convolution changes the o
 it. Telling them apart would take a second pass over all inputs in every run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

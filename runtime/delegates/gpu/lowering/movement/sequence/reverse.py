@@ -1,7 +1,5 @@
 """REVERSE_V2: a copy with steps backwards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported

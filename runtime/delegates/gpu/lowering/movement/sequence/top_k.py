@@ -1,7 +1,5 @@
 """TOPK_V2: the greatest elements of each row and their indices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes

@@ -1,7 +1,5 @@
 """SLICE and STRIDED_SLICE: a copy with strides from a starting point."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

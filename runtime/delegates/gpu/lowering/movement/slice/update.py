@@ -1,7 +1,5 @@
 """DYNAMIC_UPDATE_SLICE: a tensor with another one written over a box of it, the way key-value caches grow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
