@@ -359,7 +359,7 @@ def moving(*operators: Kind, inputs: tuple[ElementTypes, ...] = (MOVABLE,)) -> d
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kernel family: the operators that it runs, and its answers to the three questions above.
+    """A kernel family: the operators that it runs, and its answers to the questions of `lowering`.
 
     It follows the rules of every version of an operator that the CPU path knows; newer ones are refused.
     `parameters` are the positions of inputs whose constant integers `read` and `supports` look at (axes,
