@@ -20,10 +20,10 @@ from pydantic import Field
 
 from agent.processes.environment import farm_cache, for_runner, own_caches
 from agent.processes.exit_reason import describe_exit, last_line
+from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
-from agent.processes.supervisor import LOG_FILE
 from agent.wire.advice import Explained
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate

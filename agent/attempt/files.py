@@ -24,8 +24,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from agent.processes.left_files import is_left, mark, open_left
-from agent.processes.supervisor import LOG_FILE
+from agent.processes.left_files import LOG_FILE, is_left, mark, open_left
 from agent.wire.advice import Advice
 from agent.wire.bounded import MAX_INPUTS, Count, Facts, Integer, Key, Sha256, Text, Wire
 from agent.wire.labelled import LabelledScore

@@ -39,11 +39,11 @@ from agent.machine import workload
 from agent.processes import oom
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import last_line
-from agent.processes.left_files import remove_left
+from agent.processes.left_files import LOG_FILE, remove_left
 from agent.processes.log_tailer import OutputReader
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundary_for
 from agent.processes.sandbox.reach import Reach
-from agent.processes.supervisor import LOG_FILE, Launch, Runner
+from agent.processes.supervisor import Launch, Runner
 from agent.wire.bounded import Wire
 from agent.wire.exclusion import joint_group
 from agent.wire.messages import (

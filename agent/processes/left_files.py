@@ -14,6 +14,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+LOG_FILE: Final = "log"
+"""File in the folder of a launch: stdout and stderr of the process and of everything that it starts."""
+
 MOST_REMOVED: Final = 200_000
 """Files and folders that one removal takes away. Chosen: a runner leaves tens, and these take a second or
 two, in which the agent sends no heartbeat. What is left then goes at the agent's next start."""

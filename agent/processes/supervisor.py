@@ -16,13 +16,11 @@ from typing import Final
 
 from agent.processes import cgroup, oom
 from agent.processes.descendants import ATTEMPT_VARIABLE, new_mark, processes, processes_of
+from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox import kernel
 from agent.processes.sandbox.boundary import Boundary
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.limits import most_processes
-
-LOG_FILE: Final = "log"
-"""File in the folder of a launch: stdout and stderr of the process and of everything that it starts."""
 
 _PR_SET_PDEATHSIG: Final = 1
 """Option of prctl(2), from linux/prctl.h: the signal that this process gets when its parent dies."""

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.processes.environment import for_link
-from agent.processes.supervisor import LOG_FILE, Launch, start
+from agent.processes.left_files import LOG_FILE
+from agent.processes.supervisor import Launch, start
 from agent.transport.base import TransportError
 from agent.transport.socket import SocketLink
 from agent.wire.bounded import Wire

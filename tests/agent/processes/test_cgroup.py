@@ -12,7 +12,8 @@ import pytest
 
 from agent.processes import cgroup
 from agent.processes.descendants import marker_of, processes_of
-from agent.processes.supervisor import LOG_FILE, Launch, Runner, start
+from agent.processes.left_files import LOG_FILE
+from agent.processes.supervisor import Launch, Runner, start
 from tests import needs
 from tests.agent.embedded_agent import PATIENCE_S, alive, eventually
 

@@ -12,6 +12,7 @@ import pytest
 
 from agent.processes import oom, supervisor
 from agent.processes.exit_reason import exit_reason
+from agent.processes.left_files import LOG_FILE
 from agent.processes.supervisor import Launch, Runner
 from agent.wire.messages import ReasonCode
 from tests import needs
@@ -83,4 +84,4 @@ def test_a_process_has_the_address_space_that_the_operator_allows(tmp_path):
     command = [sys.executable, "-S", "-c", "import mmap; mmap.mmap(-1, 4 << 30)"]
     launch = Launch(command, dict(os.environ), tmp_path, memory_limit_bytes=1 << 30)
     assert supervisor.start(launch).wait(60) == 1
-    assert "Cannot allocate memory" in (tmp_path / supervisor.LOG_FILE).read_text()
+    assert "Cannot allocate memory" in (tmp_path / LOG_FILE).read_text()

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.processes.environment import for_runner, own_caches
+from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
-from agent.processes.supervisor import LOG_FILE, Launch, start
+from agent.processes.supervisor import Launch, start
 from tests.agent.embedded_agent import PATIENCE_S
 from tests.needs import compiler
 

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from agent.processes.descendants import processes_of
+from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox import bpf, inner, landlock
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.reach import Reach
 from agent.processes.sandbox.survey import survey
-from agent.processes.supervisor import LOG_FILE, Launch, Runner, start
+from agent.processes.supervisor import Launch, Runner, start
 from tests.agent.embedded_agent import PATIENCE_S, alive, eventually
 from tests.agent.processes.sandbox import arms
 from tests.needs import REPOSITORY, absent
