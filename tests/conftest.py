@@ -46,6 +46,16 @@ def own_leases(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ[LEASES_VARIABLE] = str(tmp_path_factory.mktemp("leases"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def known_to_agents(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Agents of all workers know the devices and the references that one of them has found out."""
+    from tests.services import known
+
+    base = tmp_path_factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    os.environ.setdefault(known.VARIABLE, str(run / "known-to-agents"))
+
+
 COMPILERS_IDLE_S = 30.0
 """Seconds without a request after which a process that compiles kernels ends. Chosen: longer than the tests
 of one file need between two models. Smaller starts more of them, larger keeps the memory of those of a worker

@@ -46,7 +46,10 @@ from pathlib import Path
 from agent.config import AgentConfig
 from agent.daemon import serve
 from agent.processes.sandbox.boundary import SandboxSettings
+from tests.services import known
 given = json.loads(sys.argv[1])
+if (folder := known.shared_folder()) and "runner_command" not in given:
+    known.share(folder)
 paths = {name: Path(given.pop(name)) for name in ("state", "store", "leases")}
 chosen = given.pop("sandbox")
 more = (tuple(map(Path, chosen.get(name, ()))) for name in ("read", "write"))

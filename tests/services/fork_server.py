@@ -17,9 +17,13 @@ import signal
 import socket
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 import orchestrator.cli
+from orchestrator.config.home import FarmHome
+from orchestrator.farm import opening
+from tests.services import known
 
 MOST_BYTES = 1 << 18
 """The longest request in bytes, mostly the environment. Chosen: several times what the tests send. A longer
@@ -66,6 +70,8 @@ def serve(requests: socket.socket) -> None:
     _die_with(watcher)
     request = json.loads(data)
     _become(request, files)
+    if folder := known.shared_folder():
+        _share(folder)
     name = request["argv"][0]
     point = programs[name] if name in programs else EntryPoint(name, name, "")
     try:
@@ -107,6 +113,19 @@ def _become(request: dict[str, Any], files: list[int]) -> None:
     sys.argv = request["argv"]
     os.environ.clear()
     os.environ.update(request["env"])
+
+
+def _share(folder: Path) -> None:
+    """Have the agents of this program share what those of other tests have found out."""
+    known.share(folder)
+    command = opening.agent_command
+
+    def knowing(home: FarmHome) -> list[str]:
+        own = command(home)
+        module = own.index("agent")
+        return [*own[:module], known.__name__, str(folder), *own[module + 1 :]]
+
+    opening.agent_command = knowing
 
 
 def _tell(program: int, told: int) -> None:

@@ -38,6 +38,7 @@ from agent.wire.messages import (
     artifact_path,
 )
 from tests.agent.embedded_agent import BRIEF, job
+from tests.services import known
 
 SEED = 7
 BLOCKS = 3
@@ -126,7 +127,8 @@ def kept(agent: Any, result: JobResult) -> list[ProcessSamples]:
 
 
 @pytest.mark.exhaustive
-def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(start_agent, stored):
+def test_two_delegates_are_compared_with_one_baseline_by_interleaved_blocks(start_agent, stored, monkeypatch):
+    monkeypatch.setenv(known.VARIABLE, "")
     agent = start_agent()
     one_thread = {"delegate_kind": "litert", "delegate": "litert-t1", "delegate_options": {"threads": 1}}
     spec = comparison(stored, {}, one_thread)

@@ -34,6 +34,7 @@ from runtime.errors import (
 from runtime.measure.samples.summary import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
+from tests.services import known
 
 THREE = BRIEF.model_copy(update={"min_blocks": 3, "max_blocks": 3, "slice_runs": 2})
 
@@ -176,7 +177,10 @@ def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, sto
     assert written == []
 
 
-def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_its_folder(start_agent, stored):
+def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_its_folder(
+    start_agent, stored, monkeypatch
+):
+    monkeypatch.setenv(known.VARIABLE, "")
     agent = start_agent()
     specs = [job(stored) for _ in range(3)]
     for spec in specs:
@@ -445,7 +449,10 @@ def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent
     assert result.measurement.advice.to_change > 0
 
 
-def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(start_agent, stored):
+def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(
+    start_agent, stored, monkeypatch
+):
+    monkeypatch.setenv(known.VARIABLE, "")
     agent = start_agent()
     first = measured(agent, job(stored))
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.orchestrator.cli.conftest import Limited, Shell
 from tests.orchestrator.cli.models import unary_model
+from tests.services import known
 
 CAMPAIGN = """\
 version: 1
@@ -26,7 +27,8 @@ delegates:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    shell = Shell(tmp_path_factory.mktemp("measured"))
+    # Its own agent makes the references, of which the farm then has records.
+    shell = Limited(tmp_path_factory.mktemp("measured"), tuple(known.ALONE.items()))
     shell.write("good.tflite", unary_model())
     shell.write("models.yaml", CAMPAIGN)
     ran = shell.farm("submit", "models.yaml")
@@ -101,7 +103,7 @@ def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
 def test_references_are_shown_and_forgotten_by_the_models_name(measured: Shell) -> None:
     found = measured.farm("db", "references", "--json").json()["models"]
     assert [(entry["names"], len(entry["references"])) for entry in found] == [(["good"], 3)]
-    assert all(known["handed_on"] for known in found[0]["references"]), "this machine's own agent made them"
+    assert all(record["handed_on"] for record in found[0]["references"]), "this machine's own agent made them"
     shown = measured.farm("db", "references", "good").out
     assert "good  reference of LiteRT " in shown
     for arguments, words in (
