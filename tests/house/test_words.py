@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise, zip_longest
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +24,9 @@ CLAUSE = re.compile(r"\W*(What|Which|None|Where|How|Those|As|Whose)\b")
 """First words of noun clauses, which say something of a thing that the reader does not know yet."""
 
 
-def modules() -> list:
+def modules(package: str) -> list[Path]:
     """Every module but the migrations, which are history."""
-    found = [path for package in PACKAGES for path in sorted((REPOSITORY / package).rglob("*.py"))]
-    return [path for path in found if "versions" not in path.parts]
+    return [path for path in sorted((REPOSITORY / package).rglob("*.py")) if "versions" not in path.parts]
 
 
 def is_numeric(value: ast.expr) -> bool:
@@ -82,15 +82,23 @@ def stray_wraps(text: str) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_numbers_and_docstrings_say_what_they_mean(path):
+def faults(path: Path) -> list[str]:
+    """Return what is wrong with the numbers and the docstrings of a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert list(unexplained(tree)) == [], (
-        "a numeric constant says its unit, origin and effect on the line below"
-    )
-    texts = list(docstrings(tree))
-    assert [line for line, text in texts if not is_sentence(text)] == [], "a docstring is a sentence"
-    assert [(line, wraps) for line, text in texts if (wraps := stray_wraps(text))] == [], "wrap it again"
+    found = [
+        f"{name}: a numeric constant says its unit, origin and effect on the line below"
+        for name in unexplained(tree)
+    ]
+    for line, text in docstrings(tree):
+        if not is_sentence(text):
+            found.append(f"line {line}: a docstring is a sentence")
+        found += [f"line {line}: wrap it again: {wrap}" for wrap in stray_wraps(text)]
+    return [f"{path.relative_to(REPOSITORY)}: {fault}" for fault in found]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_numbers_and_docstrings_say_what_they_mean(package):
+    assert [fault for path in modules(package) for fault in faults(path)] == []
 
 
 def test_the_checks_see_what_they_are_for():
