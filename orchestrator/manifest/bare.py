@@ -26,7 +26,7 @@ from orchestrator.manifest.delegates import (
 )
 from orchestrator.manifest.plans import LEVELS, soft_limit_s
 from orchestrator.manifest.problems import suggestion
-from orchestrator.manifest.schema import DEFAULT_REUSE, LARGEST_INT32, MOST_DIMENSIONS, NAME_PATTERN
+from orchestrator.manifest.schema import ANY, DEFAULT_REUSE, LARGEST_INT32, MOST_DIMENSIONS, NAME_PATTERN
 
 DEFAULT_LEVEL: Final = "quick"
 
@@ -97,6 +97,7 @@ def campaign_for_models(sources: Mapping[str, str], wanted: Wanted | None = None
         models=models,
         delegates=delegates,
         devices=(),
+        shared=True,
         exclude=(),
         # The peer, because users who know LiteRT learn little from a ratio to our own `cpu`.
         baseline_delegate=baseline,
@@ -154,6 +155,7 @@ def _document(campaign: Campaign) -> str:
             for model in campaign.models
         ],
         "delegates": {entry.name: {"kind": entry.kind, **entry.options} for entry in campaign.delegates},
+        "devices": ANY,
     }
     if campaign.baseline_delegate is not None:
         document["baseline"] = {"delegate": campaign.baseline_delegate}

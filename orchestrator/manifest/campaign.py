@@ -165,12 +165,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """One submission. No `devices` means every device; `reuse` is
-    `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets` are limits
-    such as `p50<=5ms`, as they were written. `against`: an earlier campaign that this one is compared with at
-    its end, as `farm compare` names one, or `latest`. `time_budget_s`: what its own plans leave of it is
-    spent on blocks for its vaguest cells; None: nothing is. `notify`: None where nobody is told of the end.
-    `written`: None for a campaign that has no document.
+    """One submission. No `devices` means every device; `shared`: of equal machines, each model is measured on
+    one; `reuse` is `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets`
+    are limits such as `p50<=5ms`, as they were written. `against`: an earlier campaign that this one is
+    compared with at its end, as `farm compare` names one, or `latest`. `time_budget_s`: what its own plans
+    leave of it is spent on blocks for its vaguest cells; None: nothing is. `notify`: None where nobody is
+    told of the end. `written`: None for a campaign that has no document.
     """
 
     name: str
@@ -183,6 +183,7 @@ class Campaign:
     baseline_delegate: str | None
     reuse: str
     manifest_sha256: str
+    shared: bool = False
     priority: int = 0
     budgets: tuple[str, ...] = ()
     against: str | None = None

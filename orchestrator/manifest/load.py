@@ -35,7 +35,7 @@ from orchestrator.manifest.measure_keys import Measure
 from orchestrator.manifest.places import Places
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problem, Problems, suggestion
-from orchestrator.manifest.schema import Accuracy, Defaults, Input, Manifest, Model, Readable
+from orchestrator.manifest.schema import ANY, Accuracy, Defaults, Device, Input, Manifest, Model, Readable
 from runtime.model.skeleton import fitting_skeletons
 
 _PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
@@ -122,7 +122,8 @@ class _Builder:
             labels=self._file.labels,
             models=models,
             delegates=delegates,
-            devices=tuple(DeviceSelector(**written(one)) for one in self._file.devices),
+            devices=tuple(DeviceSelector(**written(one)) for one in self._selectors),
+            shared=self._file.devices == ANY,
             exclude=tuple(ExcludeRule(**written(one)) for one in self._file.exclude),
             baseline_delegate=self._baseline(named),
             reuse=self._defaults.reuse,
@@ -133,6 +134,10 @@ class _Builder:
             against=self._against,
             notify=Notify(**written(self._file.notify)) if self._file.notify else None,
         )
+
+    @property
+    def _selectors(self) -> Sequence[Device]:
+        return () if isinstance(self._file.devices, str) else self._file.devices
 
     def _add(self, text: str, *location: int | str) -> None:
         self._problems.add(self._places.path(*location)[-1], text)
@@ -259,7 +264,7 @@ class _Builder:
 
     def _check_exclude(self, models: Sequence[str] | None, delegates: Sequence[str] | None) -> None:
         # A class is bound to a device when its cell starts, long after the rules were applied.
-        counted = any(selector.count is not None for selector in self._file.devices)
+        counted = any(selector.count is not None for selector in self._selectors)
         for index, rule in enumerate(self._file.exclude):
             at = ("exclude", index)
             if not written(rule):

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import yaml
-from pydantic import field_validator, model_validator
+from pydantic import (
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from agent.wire.bounded import (
     MAX_INPUT_SETS,
@@ -313,6 +320,30 @@ class Device(Keys):
     )
 
 
+ANY: Final = "any"
+"""Every device, where equal machines share the models."""
+
+_EACH: Final = "each"
+
+
+class _Devices(Items):
+    """Selectors of devices, or a word for all of them."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # Not a union: the places of mistakes within the list would have its members' names in them.
+        selectors = handler.generate_schema(tuple[Device, ...])
+        return core_schema.no_info_wrap_validator_function(self._read, selectors)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        bounds = {"minItems": self.minimum, "maxItems": self.maximum}
+        return {"anyOf": [{"enum": [_EACH, ANY]}, handler(core) | bounds]}
+
+    def _read(self, value: Any, selectors: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, yaml.ScalarNode):
+            return Choice((_EACH, ANY), "word for devices").read(value)
+        return selectors(self.checked(value))
+
+
 class Exclude(Keys):
     """Cells that are not measured: those that match every glob."""
 
@@ -369,8 +400,10 @@ class Manifest(Keys):
     delegates: Annotated[dict[_Name, Annotated[DelegateForm, WrittenDelegate()]], Entries()] = required(
         "Delegates by the names that tables show; a list of values makes a delegate of each."
     )
-    devices: Annotated[tuple[Device, ...], Items(1, MAX_RULES)] = key(
-        "Which devices; every given field must match. Left out: every device.", ()
+    devices: Annotated[tuple[Device, ...] | Literal["each", "any"], _Devices(1, MAX_RULES)] = key(
+        "Which devices; every given field must match. Left out, or each: every device. any: every device, "
+        "but each model on one of several equal machines.",
+        (),
     )
     exclude: Annotated[tuple[Exclude, ...], Items(0, MAX_RULES)] = key(
         "Combinations that are not measured.", ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -22,6 +23,7 @@ from orchestrator.manifest.campaign import (
 )
 from orchestrator.policy.fingerprint import Ingredients, digest
 from orchestrator.policy.selectors import DeviceClass, class_target, is_class, matches, named
+from orchestrator.policy.sharing import left_out
 
 MAX_CELLS: Final = 10_000
 """The most cells of one campaign. Chosen: all cells of a submission are stored in one transaction, which on
@@ -111,30 +113,49 @@ def expand(
     models: Iterable[ModelFile],
     devices: Sequence[Device],
     missing: Sequence[MissingDelegate] = (),
+    homes: Mapping[str, str] | None = None,
 ) -> tuple[CellSpec, ...]:
     """Return every model on every delegate on every device that hosts the delegate and matches the
     selectors, or on as many devices of a class as a selector counts.
 
+    Of a campaign that equal machines share, each model is on one of them (`homes`: as `sharing.left_out`).
     A delegate that no device can host gives one cell per model with target "-". Raises `UsageError` for
     a device name that nobody has, and for more than `MAX_CELLS` cells.
     """
     files = {model.id: model for model in models}
     _check_names(campaign.devices, devices)
     targets = {d.name: list(_targets(d, campaign, devices, missing)) for d in campaign.delegates}
+    elsewhere = _elsewhere(campaign, files, devices, homes or {})
     # Counted before the first cell is made: the product of long lists could exhaust memory.
-    count = len(campaign.models) * sum(map(len, targets.values()))
+    named = Counter(target.name for own in targets.values() for target in own)
+    count = sum(named.total() - sum(named[one] for one in absent) for absent in elsewhere)
     if count > MAX_CELLS:
         raise UsageError(f"{count} cells; a campaign has at most {MAX_CELLS}: split it into several files")
     cells: list[CellSpec] = []
-    for model in campaign.models:
+    for model, absent in zip(campaign.models, elsewhere, strict=True):
         for delegate in campaign.delegates:
             for target in targets[delegate.name]:
+                if target.name in absent:
+                    continue
                 rule = next(
                     (r for r in campaign.exclude if _excludes(r, model.id, delegate.name, target)), None
                 )
                 why = target.obstacle or _not_fetched(files[model.id]) if rule is None else _excluded(rule)
                 cells.append(_cell(len(cells), model, files[model.id], delegate, target, why))
     return tuple(cells)
+
+
+def _elsewhere(
+    campaign: Campaign,
+    files: Mapping[str, ModelFile],
+    devices: Sequence[Device],
+    homes: Mapping[str, str],
+) -> list[frozenset[str]]:
+    """Return for each model the devices that leave it to an equal machine."""
+    if not campaign.shared:
+        return [frozenset()] * len(campaign.models)
+    taken = [d for d in devices if not campaign.devices or any(matches(d, one) for one in campaign.devices)]
+    return left_out([files[model.id].sha256 for model in campaign.models], taken, homes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ carries no verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -60,24 +60,28 @@ _Cell = TypeVar("_Cell", bound=ComparedCell)
 
 @dataclass(frozen=True, slots=True)
 class Baselines(Generic[_Cell]):
-    """The cells of the baseline delegate of one campaign."""
+    """The cells of the baseline delegate of one campaign, by model and level."""
 
     delegate: str | None
-    cells: tuple[_Cell, ...]
+    cells: Mapping[tuple[str, str], Sequence[_Cell]]
 
     @classmethod
     def among(cls, delegate: str | None, cells: Sequence[_Cell]) -> Baselines[_Cell]:
         """Return the baseline's cells of a campaign; none if it names no baseline."""
-        return cls(delegate, tuple(c for c in cells if delegate is not None and c.delegate == delegate))
+        found: dict[tuple[str, str], list[_Cell]] = {}
+        for cell in cells:
+            if delegate is not None and cell.delegate == delegate:
+                found.setdefault((cell.model, cell.level), []).append(cell)
+        return cls(delegate, found)
 
     def of(self, cell: ComparedCell) -> _Cell | None:
         """Return the baseline cell for the same model and level: the one that it was measured with, else the
         one on the same device, else the only one on the same host.
         """
-        same_model = [c for c in self.cells if (c.model, c.level) == (cell.model, cell.level)]
+        same_model = self.cells.get((cell.model, cell.level), ())
         ratio = None if cell.measurement is None else cell.measurement.ratio
         paired = [c for c in same_model if ratio is not None and _is_of(ratio, c)]
-        on_host = [c for c in same_model if _host(c) == _host(cell)]
+        on_host = [c for c in same_model if host_of(c.device) == host_of(cell.device)]
         for found in (
             [c for c in paired if ratio is not None and c.device == ratio.device_id],
             paired,
@@ -89,9 +93,9 @@ class Baselines(Generic[_Cell]):
         return None
 
 
-def _host(cell: ComparedCell) -> str:
-    """Return the agent's name, which a lab puts before the ids of its devices."""
-    return cell.device.rpartition(".")[0]
+def host_of(device_id: str) -> str:
+    """Return the agent's name, which a lab puts before the ids of its devices; empty on one machine."""
+    return device_id.rpartition(".")[0]
 
 
 def was_measured_with(ratio: Ratio, baseline: ComparedCell) -> bool:

@@ -67,6 +67,7 @@ def asked(
     plan: MeasurePlan | None = None,
     soft_limit_s: float = 900.0,
     priority: int = 0,
+    shared: bool = False,
 ) -> Campaign:
     """Build a campaign. `delegates`: name -> options; the option `kind` is the delegate kind, else the name
     is.
@@ -85,6 +86,7 @@ def asked(
             for d, options in chosen.items()
         ),
         devices=devices,
+        shared=shared,
         exclude=exclude,
         baseline_delegate=baseline,
         reuse=reuse,

@@ -81,6 +81,20 @@ def _durations(session: Session, kinds: Iterable[str]) -> dict[str, list[Duratio
     return found
 
 
+def last_devices(session: Session, models: Iterable[str]) -> dict[str, str]:
+    """Return the device that measured a model last, by the sha256 of its file."""
+    found: dict[str, str] = {}
+    for chunk in chunks(models):
+        query = (
+            select(tables.Cell.model_sha256, tables.Result.device_id)
+            .join(tables.Result, col(tables.Result.attempt_id) == tables.Cell.shown_attempt_id)
+            .where(col(tables.Cell.model_sha256).in_(chunk))
+            .order_by(col(tables.Result.received_at))
+        )
+        found.update(session.exec(query).all())
+    return found
+
+
 def stored(session: Session, attempt_ids: Iterable[str]) -> set[str]:
     """Return the attempts among these whose results are stored."""
     name = col(tables.Result.attempt_id)

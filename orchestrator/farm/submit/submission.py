@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -22,6 +22,7 @@ from orchestrator.policy.fingerprint import Environments
 from orchestrator.policy.matrix import ModelFile, expand
 from orchestrator.policy.preview import NEVER, CellPreview, PlannedCell, plan_cells
 from orchestrator.policy.rights import User
+from orchestrator.policy.sharing import equal_hosts
 from orchestrator.sources.content import origins_of, without_credentials
 
 
@@ -96,9 +97,13 @@ class Submission:
         can be reached.
         """
         hello = self.devices.hello()
-        specs = expand(campaign, models, hello.devices, hello.missing)
         environments = Environments(hello.devices)
+        files = list(models)
         with self.database.read() as session:
+            homes: Mapping[str, str] = {}
+            if campaign.shared and equal_hosts(hello.devices):
+                homes = past_results.last_devices(session, {file.sha256 for file in files})
+            specs = expand(campaign, files, hello.devices, hello.missing, homes)
             past = past_results.past_results(session, specs, environments)
         reuse = NEVER if force else campaign.reuse
         specs = tuple(replace(s, reuse=NEVER) if force and s.reuse is not None else s for s in specs)

@@ -135,7 +135,7 @@ MISTAKES = {
     ),
     "exclude_everything": (added("exclude: [{}]"), "7:11: an empty rule would exclude everything"),
     "list_for_mapping": (added("labels: [a]"), "7:9: expected keys with values, found a list"),
-    "text_for_list": (added("devices: all"), "7:10: expected a list, found text 'all'"),
+    "text_for_list": (added("devices: all"), "7:10: unknown word for devices 'all'; known: any, each"),
     "unknown_device_kind": (
         added("devices: [{kind: gppu}]"),
         "7:18: unknown device kind 'gppu'; did you mean 'gpu'?",
