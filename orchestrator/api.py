@@ -8,6 +8,8 @@
     def test_the_keyword_model_still_knows_its_words():
         assert_accuracy("models/keywords.tflite", "gpu", dataset="words.npz", at_least=0.9)
 
+`results()` has what was measured as rows for a DataFrame.
+
 Everything goes the way of `farm submit`: the farm under `$FARM_HOME`, this machine or the lab that its
 configuration names, also by `FARM_URL`; a result that is there for the same model, options and environment is
 reused.
@@ -37,6 +39,7 @@ from orchestrator.manifest.budget import Budget, latency_budget
 from orchestrator.manifest.campaign import scheme_of
 from orchestrator.policy.preview import CellPreview
 from orchestrator.results.budgets import judge_budgets
+from orchestrator.results.export import flat_results
 from orchestrator.results.format import labelled
 from orchestrator.results.records import CellRecord
 
@@ -67,6 +70,17 @@ def measure(model: str | Path, delegate: str, how: How | None = None) -> CellRec
     `UnreachableError` where the farm cannot be reached.
     """
     return _measured(model, delegate, how or How(), {})
+
+
+def results(campaign: str | None = None) -> list[dict[str, Any]]:
+    """Return the cells of a campaign (None: the last; `all`: all), a row each, for `pandas.DataFrame`.
+
+    The columns are those of `farm results --format csv`. Raises `UsageError` where there is no such
+    campaign, `UnreachableError` where the farm cannot be reached.
+    """
+    home = FarmHome.from_environment()
+    with opened(home, LabConfig.load(home)) as farm:
+        return flat_results(farm.reading.cells(campaign))
 
 
 class UndecidedError(AssertionError):

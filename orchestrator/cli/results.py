@@ -16,7 +16,7 @@ from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.problems import suggestion
-from orchestrator.results.export import results_csv, results_document
+from orchestrator.results.export import results_csv, results_document, samples_csv
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import METRICS, named
 from orchestrator.results.records import CellRecord
@@ -29,6 +29,7 @@ class Format(StrEnum):
     JSON = "json"
     CSV = "csv"
     MD = "md"
+    SAMPLES = "samples"
 
 
 def results(
@@ -62,7 +63,9 @@ def results(
         str,
         typer.Option("--metric", help="The figure to show: init, first, p99, ... (docs/metrics.md)."),
     ] = "p50",
-    form: Annotated[Format, typer.Option("--format", help="The form of the output.")] = Format.TABLE,
+    form: Annotated[
+        Format, typer.Option("--format", help="The form of the output; samples: every raw sample.")
+    ] = Format.TABLE,
     verbose: Verbose = False,
     budget: BudgetOption = None,
     junit: JunitOption = None,
@@ -79,6 +82,7 @@ def results(
       farm results
       farm results nightly --metric init --only 'face_*'
       farm results all --format csv
+      farm results all --only 'face_*' --format samples > samples.csv
     """
     if ref and campaign and ref != campaign:
         raise UsageError(f"two campaigns are named, {ref!r} and --campaign {campaign!r}; name one of them")
@@ -89,8 +93,12 @@ def results(
     figure = _metric(metric)
     with open_farm() as farm:
         cells, baseline = _chosen(farm, ref or campaign)
-    wanted = {"model": only, "delegate": delegate, "device": device, "level": level}
-    cells = _matching(cells, {name: globs for name, globs in wanted.items() if globs})
+        wanted = {"model": only, "delegate": delegate, "device": device, "level": level}
+        cells = _matching(cells, {name: globs for name, globs in wanted.items() if globs})
+        if form is Format.SAMPLES:
+            for text in samples_csv(cells, farm.reading.samples):
+                output.raw(text)
+            return OK
     if as_json or form is Format.JSON:
         output.raw(results_document(cells))
     elif form is Format.CSV:

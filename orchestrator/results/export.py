@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -123,14 +123,50 @@ def results_document(cells: Iterable[CellRecord]) -> str:
 
 
 def results_csv(cells: Iterable[CellRecord]) -> str:
-    """Write one row per cell; nested fields are joined with a point, null is empty, formulas are defused."""
+    """Write one row per cell: `flat_results`, where null is empty and formulas are defused."""
+    rows = ([_csv_value(value) for value in row.values()] for row in flat_results(cells))
+    return _csv([csv_columns(), *rows])
+
+
+def flat_results(cells: Iterable[CellRecord]) -> list[dict[str, Any]]:
+    """Return a row for each cell with every column of the CSV file, for a DataFrame: numbers, truth values,
+    texts and None. Names of nested fields are joined with a point, members of lists by semicolons.
+    """
     columns = csv_columns()
+    flat = map(_flatten, result_objects(cells))
+    return [{column: _joined(one.get(column)) for column in columns} for one in flat]
+
+
+SAMPLE_COLUMNS = (
+    "cell_id", "campaign", "model", "delegate", "device", "level", "process", "cache", "phase", "batch",
+    "index", "ns",
+)  # fmt: skip
+"""The columns of raw samples in long form: a row for each."""
+
+
+def samples_csv(
+    cells: Iterable[CellRecord], read: Callable[[CellRecord], Sequence[ProcessSamples]]
+) -> Iterator[str]:
+    """Yield the raw samples of cells as CSV, cell by cell, the heading first.
+
+    `ns`: nanoseconds of one invoke, or of `batch` in a row; `phase`: warmup, or timed; a process's samples
+    are in the order of measurement.
+    """
+    yield _csv([SAMPLE_COLUMNS])
+    for cell in cells:
+        names = (cell.cell_id, cell.campaign, cell.model, cell.delegate, cell.device, cell.level)
+        own = [*map(_csv_value, names)]
+        yield _csv(
+            [*own, process.index + 1, process.cache, phase, process.batch, index, ns]
+            for process in read(cell)
+            for phase, samples in (("warmup", process.warmup_ns), ("timed", process.invoke_ns))
+            for index, ns in enumerate(samples)
+        )
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow(columns)
-    for result in result_objects(cells):
-        flat = _flatten(result)
-        writer.writerow([_csv_value(flat.get(column)) for column in columns])
+    csv.writer(buffer, lineterminator="\r\n").writerows(rows)
     return buffer.getvalue()
 
 
@@ -319,7 +355,9 @@ def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _joined(value: Any) -> Any:
+    return "; ".join(value) if isinstance(value, list) else value
+
+
 def _csv_value(value: Any) -> Any:
-    if isinstance(value, list):
-        value = "; ".join(value)
     return text.csv_text(value) if isinstance(value, str) else value
