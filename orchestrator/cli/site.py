@@ -50,6 +50,35 @@ def build(
     return output.answer({"site": str(index)}, f"site: {index.absolute().as_uri()}", as_json)
 
 
+def serve(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8321,
+    as_json: Json = False,
+) -> int:
+    """Build the site, serve it on this machine, and build it again as results arrive, until Ctrl-C.
+
+    It listens on 127.0.0.1 alone. For others, put a built site behind a web server.
+
+    Examples:
+      farm site serve
+      farm site serve --port 9000
+    """
+    # jinja2, which no help needs.
+    from orchestrator.site.build import build_site  # noqa: PLC0415
+    from orchestrator.site.serve import serve_site  # noqa: PLC0415
+
+    out = FarmHome.from_environment().site
+    with open_farm() as farm:
+
+        def newest() -> object:
+            return [(one.campaign_id, one.counts) for one in farm.reading.campaigns()]
+
+        def say(line: str) -> None:
+            output.answer({"said": line}, line, as_json)
+
+        serve_site(lambda: build_site(farm.reading, out), newest, port, say)
+    return OK
+
+
 def check(
     folder: Annotated[
         Path | None, typer.Argument(help="The folder of a site; left out: site/ under $FARM_HOME.")
@@ -73,4 +102,4 @@ def check(
     return SOME_FAILED if faults else OK
 
 
-VERBS = {"build": build, "check": check}
+VERBS = {"build": build, "serve": serve, "check": check}
