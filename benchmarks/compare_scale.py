@@ -22,14 +22,17 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+from sqlmodel import select
+
 from agent.wire.measurement import Delegation, Measurement, Quality, Ratio, Variation, baseline_id
 from benchmarks.output import RESULTS, parser, write_figures
+from orchestrator.db import tables
 from orchestrator.db.cells import attempts
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.scheduling import ingest
 from orchestrator.policy.assign import Assignment
 from tests.orchestrator.asked import asked
-from tests.orchestrator.stocked import cells, measured, new_database, result, stock
+from tests.orchestrator.stocked import measured, new_database, result, stock
 
 FARM = str(Path(sys.executable).with_name("farm"))
 
@@ -63,15 +66,18 @@ def main() -> int:
     return 0
 
 
-def fill(database: Database, models: int, campaigns: Iterable[str]) -> None:
-    """Store campaigns of `models` on two delegates, all measured."""
-    for name in campaigns:
-        figures = _measurements(name)
-        names = tuple(f"model-{number}" for number in range(models))
-        stock(database, asked(names, {"cpu": {}, "gpu": {}}, name=name, reuse="never"))
-        waiting = [cell for cell in cells(database) if cell.state == "queued"]
+def fill(database: Database, models: int, campaigns: Iterable[str], columns: int = 2) -> None:
+    """Store campaigns of `models` on delegates, all measured: a baseline, and others in as many columns."""
+    names = tuple(f"model-{number}" for number in range(models))
+    delegates = {"cpu": {}} | {f"gpu-{number}": {"kind": "gpu"} for number in range(1, columns)}
+    queued = select(tables.Cell.cell_id).where(tables.Cell.state == "queued")
+    for number, name in enumerate(campaigns):
+        figures = _measurements(f"{name} {number}")
+        stock(database, asked(names, delegates, name=name, reuse="never", baseline="cpu"))
+        with database.read() as session:
+            waiting = list(session.exec(queued))
         for begin in range(0, len(waiting), _TURN_CELLS):
-            _measure(database, [cell.cell_id for cell in waiting[begin : begin + _TURN_CELLS]], figures)
+            _measure(database, waiting[begin : begin + _TURN_CELLS], figures)
 
 
 def _measure(database: Database, cell_ids: list[str], figures: Iterator[Measurement]) -> None:

@@ -52,6 +52,10 @@ class AnonymousSource:
         """Return the same cells with the compared fields at least."""
         return [self._hide(one) for one in self._source.compared(campaign_id)]
 
+    def measurements(self, campaign_id: str) -> Mapping[str, str]:
+        """Return the stored measurements of a campaign's cells."""
+        return self._hide(self._source.measurements(campaign_id))
+
     def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
         """Raw samples of a cell's counted result. Raises `FarmError`."""
         return [self._hide(one) for one in self._source.samples(cell)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import median_low
@@ -22,11 +23,12 @@ from orchestrator.results.speedups import Baselines
 from orchestrator.results.wording import first_line, grouped
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, SiteSource
-from orchestrator.site.campaign_page import campaign_page
+from orchestrator.site.campaign_page import brief_page, campaign_page
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
 from orchestrator.site.compare_page import compare_page
 from orchestrator.site.device_page import device_page, devices_of
+from orchestrator.site.digests import Digests
 from orchestrator.site.failures_page import causes_of, failures_page
 from orchestrator.site.figures import Facts, file_facts, origin_facts
 from orchestrator.site.history_page import history_page, trends_page
@@ -38,14 +40,15 @@ from orchestrator.site.model_page import model_page
 from orchestrator.site.notes import Notes
 from orchestrator.site.parts import Parts
 from orchestrator.site.publish import replaced_folder
-from orchestrator.site.series import series_of, shifts_of
+from orchestrator.site.series import Series, Shift, series_of, shifts_of
+from orchestrator.site.shards import shards
 from orchestrator.sources.published import PUBLISHED_NOTE, published_rows
 from orchestrator.sources.zoo import has_zoo
 from runtime.common.profile import ModelProfile, written
 
-SITE_FORMAT = 2
+SITE_FORMAT = 3
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
-_ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT}
+_ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT, "cell.js": links.CELL_SCRIPT}
 
 
 def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> Path:
@@ -72,13 +75,15 @@ class _Writer:
         self._parts = parts
         self._notes = notes
         self._files: dict[str, Facts] = {}
+        self._digests = Digests(archive, notes)
         self._environment = _template_environment()
         self._environment.globals |= {"archive": archive}
 
     def write(self) -> None:
         """Write every page, data file and asset; the manifest last."""
         for campaign in self._archive.campaigns:
-            self._part(f"campaign {campaign.campaign_id}", self._content(campaign), self._campaign, campaign)
+            digest = self._digests.campaign(campaign)
+            self._part(f"campaign {campaign.campaign_id}", digest, partial(self._campaign, campaign))
         self._over_all_campaigns()
         for name, path in _ASSETS.items():
             self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
@@ -100,59 +105,67 @@ class _Writer:
         self._page(links.METHOD, "method", page=method_page(self._newest_settings()))
         rows = published_rows(archive.by_id.values()) if has_zoo() else []
         self._page(links.PUBLISHED, "published", rows=rows, note=PUBLISHED_NOTE)
-        self._page(links.FAILURES, "failures", page=failures_page(causes))
+        self._page(links.FAILURES, "failures", page=failures_page(archive, causes))
+        self._page(links.ANY_CELL, "any_cell")
         self._page(links.TRENDS, "trends", page=trends_page(history, newest_first))
         slower = [one for one in newest_first if one.is_slower and one.state == "confirmed"]
         self._page(links.FEED, "feed.xml", page={"shifts": slower})
         for model, own in history.items():
-            page = history_page(archive, model, own, shifts[model])
-            self._page(links.history_page(model), "history", page=page)
+            write = partial(self._history, model, own, shifts[model])
+            self._part(f"model {model}", self._digests.model(model, own), write)
         for device, cells in devices_of(archive).items():
             self._page(links.device_page(device), "device", page=device_page(device, cells, history))
 
-    def _part(self, name: str, content: object, write: Callable[[Any], None], argument: object) -> None:
-        """Write the files of a part of the site, or take them from the older site if the content is equal."""
-        if not self._parts.take(name, content, self._folder):
-            with self._parts.written(name, content):
-                write(argument)
+    def _part(self, name: str, digest: str, write: Callable[[], None]) -> None:
+        """Write the files of a part of the site, or take them from the older site if its digest is equal."""
+        if not self._parts.take(name, digest, self._folder):
+            with self._parts.written(name, digest):
+                write()
 
-    def _content(self, campaign: CampaignRecord) -> tuple[object, ...]:
-        """Return everything that the pages of a campaign are made of."""
-        archive, name = self._archive, campaign.campaign_id
-        cells, before = archive.cells[name], archive.before(campaign)
-        origins = [one and one.cell_id for one in map(archive.origin, cells)]
-        return (
-            campaign,
-            cells,
-            origins,
-            before,
-            () if before is None else archive.cells[before.campaign_id],
-        )
+    def _history(self, model: str, own: Sequence[Series], shifts: Sequence[Shift]) -> None:
+        page = history_page(self._archive, model, own, shifts)
+        self._page(links.history_page(model), "history", page=page)
 
     def _campaign(self, campaign: CampaignRecord) -> None:
-        cells, before = self._farm.cells(campaign.campaign_id), self._archive.before(campaign)
-        page = campaign_page(campaign, cells, before)
-        self._page(links.campaign_page(campaign.campaign_id), "campaign", page=page)
+        name, before = campaign.campaign_id, self._archive.before(campaign)
         if before is not None:
             page = compare_page(self._archive, before, campaign)
-            self._page(links.comparison_page(campaign.campaign_id), "compare", page=page)
+            self._page(links.comparison_page(name), "compare", page=page)
+        own = self._archive.cells[name]
+        for shard, content in shards(campaign, own, self._farm.measurements(name)):
+            self._file(links.shard(shard), content)
+        if name in self._archive.in_full:
+            self._in_full(campaign, self._farm.cells(name), before)
+        else:
+            page = brief_page(self._archive, campaign, before)
+            self._page(links.campaign_page(name), "campaign", page=page)
+
+    def _in_full(
+        self, campaign: CampaignRecord, cells: Sequence[CellRecord], before: CampaignRecord | None
+    ) -> None:
+        page = campaign_page(campaign, cells, before)
+        self._page(links.campaign_page(campaign.campaign_id), "campaign", page=page)
         self._file(links.campaign_data(campaign.campaign_id, "json"), export.results_document(cells))
         self._file(links.campaign_data(campaign.campaign_id, "csv"), export.results_csv(cells))
         manifest = self._farm.manifest(campaign.campaign_id)
-        for model in dict.fromkeys(cell.model for cell in cells):
-            path = links.model_page(campaign.campaign_id, model)
-            facts = self._facts(next(cell.model_sha256 for cell in cells if cell.model == model))
-            origin = None if manifest is None else manifest.origins.get(model)
-            facts = (*origin_facts(origin), *facts)
-            self._page(path, "model", page=model_page(campaign, cells, model, facts))
+        by_model: dict[str, list[CellRecord]] = {}
+        for cell in cells:
+            by_model.setdefault(cell.model, []).append(cell)
         baselines = Baselines.among(campaign.baseline, cells)
+        for model, own in by_model.items():
+            origin = None if manifest is None else manifest.origins.get(model)
+            facts = (*origin_facts(origin), *self._facts(own[0].model_sha256))
+            page = model_page(campaign, own, cells, baselines, facts)
+            self._page(links.model_page(campaign.campaign_id, model), "model", page=page)
         for cell in cells:
             self._cell(campaign, cell, baselines.of(cell))
 
     def _cell(self, campaign: CampaignRecord, cell: CellRecord, baseline: CellRecord | None) -> None:
         processes, note = self._samples(cell)
         original = self._archive.origin(cell)
-        page = cell_page(campaign, cell, baseline, original, processes, note)
+        numbers = original or cell
+        raw = links.cell_data(numbers.cell_id) if numbers.campaign_id in self._archive.in_full else ""
+        page = cell_page(campaign, cell, baseline, original, processes, note) | {"raw_json": raw}
         self._page(links.cell_page(cell.cell_id), "cell", page=page)
         if isinstance(profile := profile_of(cell), ModelProfile):
             flame = "\n".join(written(profile, profile_heading(cell), "flame"))
@@ -189,10 +202,12 @@ class _Writer:
             "parts": self._parts.new,
             "campaigns": [
                 export.campaign_json(campaign)
+                | {"html": links.campaign_page(campaign.campaign_id)}
                 | {
-                    "html": links.campaign_page(campaign.campaign_id),
-                    "json": links.campaign_data(campaign.campaign_id, "json"),
-                    "csv": links.campaign_data(campaign.campaign_id, "csv"),
+                    suffix: links.campaign_data(campaign.campaign_id, suffix)
+                    if campaign.campaign_id in self._archive.in_full
+                    else None
+                    for suffix in ("json", "csv")
                 }
                 for campaign in self._archive.campaigns
             ],

@@ -9,8 +9,12 @@ from typing import Any
 from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results.answer.headline import title_of
 from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
+from orchestrator.site import links
+from orchestrator.site.archive import Archive
+from orchestrator.site.cell_view import brief_view
 from orchestrator.site.figures import Facts
 from orchestrator.site.matrix import build_matrix
+from orchestrator.site.shards import CELLS
 
 _STRUCK_OUT = "struck out"
 _ORDER = ("done", _STRUCK_OUT, "failed", "unsupported", "cancelled", "running", "dispatched", "queued")
@@ -25,6 +29,26 @@ def campaign_page(
         "campaign": campaign_head(campaign, cells),
         "matrix": build_matrix(campaign, cells),
         "devices": devices(cells),
+    }
+
+
+def brief_page(archive: Archive, campaign: CampaignRecord, before: CampaignRecord | None) -> dict[str, Any]:
+    """Gather the page of an older campaign: its first cells, and the shards that have all of them."""
+    cells = archive.cells[campaign.campaign_id]
+    counts, unfinished = cell_counts(cells)
+    names = dict.fromkeys(archive.shards[cell.cell_id] for cell in cells)
+    return {
+        "before": before,
+        "campaign": {"record": campaign, "right": "", "counts": counts, "unfinished": unfinished},
+        "matrix": None,
+        "rows": [
+            brief_view(one, archive.baseline(one), archive.address(one.cell_id)) for one in cells[:CELLS]
+        ],
+        "count": len(cells),
+        "shards": [
+            (f"{place * CELLS + 1} to {min((place + 1) * CELLS, len(cells))}", links.shard_page(name))
+            for place, name in enumerate(names)
+        ],
     }
 
 

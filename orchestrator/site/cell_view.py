@@ -187,7 +187,7 @@ def _speedup_view(found: SpeedUp | None) -> View | None:
     )
 
 
-def brief_view(cell: ComparedCell, baseline: ComparedCell | None) -> View:
+def brief_view(cell: ComparedCell, baseline: ComparedCell | None, href: str) -> View:
     """Return the view of a cell in a list: by what comparisons read of it, with the names of `cell_view`.
 
     `outputs`: sign and word of the verdict on its outputs, empty where it has none to judge.
@@ -199,7 +199,7 @@ def brief_view(cell: ComparedCell, baseline: ComparedCell | None) -> View:
     counted = counted_times(cell) is not None
     return View(
         record=cell,
-        href=links.cell_page(cell.cell_id),
+        href=href,
         column=column_name(cell.delegate, cell.device),
         delegate=delegate_name(cell.delegate),
         device=device_id(cell.device),

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from orchestrator.errors import UsageError
 from orchestrator.site import links
+from orchestrator.site.shards import read_shard
 
 _LOADED = {"img", "script", "link", "iframe", "source", "video", "audio", "object", "embed"}
 """Elements whose address a browser fetches by itself."""
@@ -66,8 +67,24 @@ def _faults(root: Path, path: Path) -> Iterator[str]:
         there = (path.parent / unquote(file)).resolve() if file else path
         if not there.is_relative_to(root) or not there.is_file():
             yield f"{address} leads to no file of the site"
+        elif file and there == root / links.ANY_CELL and anchor:
+            name, _, cell = anchor.partition("/")
+            if name not in (rows := _shards(root)) or (cell and cell not in rows[name]):
+                yield f"{address} leads to no cell of the site"
         elif anchor and there.suffix == ".html" and unquote(anchor) not in _read(there).ids:
             yield f"{address} leads to no place of that page"
+
+
+@cache
+def _shards(root: Path) -> dict[str, frozenset[str]]:
+    """Return the ends of the addresses of each shard's cells; of a damaged one none."""
+    found = {}
+    for path in root.glob(links.shard("*")):
+        try:
+            found[path.stem] = frozenset(read_shard(path.read_text(encoding="utf-8")))
+        except ValueError:
+            found[path.stem] = frozenset()
+    return found
 
 
 @cache

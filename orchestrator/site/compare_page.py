@@ -10,7 +10,6 @@ from orchestrator.results import format as text
 from orchestrator.results.records import CampaignRecord, ComparedCell
 from orchestrator.results.regression import Change, Verdict, by_names, compare_runs
 from orchestrator.results.speedups import counted_times
-from orchestrator.site import links
 from orchestrator.site.archive import Archive
 from orchestrator.site.axes import Scale, log_scale, percent
 from orchestrator.site.cell_view import column_name
@@ -20,6 +19,9 @@ _WIDTH = 1000
 
 _LEAST = 1.1
 """The least factor across it, so that differences of a per cent look small."""
+
+_MOST_ROWS = 500
+"""Cells on the page, the gravest: `farm compare` prints all of them."""
 
 _ORDER: tuple[Verdict, ...] = (
     "slower", "broken", "faster", "repaired", "void", "open", "same", "added", "removed", "missing",
@@ -56,11 +58,12 @@ def compare_page(archive: Archive, before: CampaignRecord, after: CampaignRecord
         "differences": report.differences,
         "ticks": () if scale is None else scale.ticks(percent_of=_WIDTH),
         "one": None if scale is None else percent(scale(1.0), _WIDTH),
-        "rows": [_row(change, scale) for change in changes],
+        "rows": [_row(archive, change, scale) for change in changes[:_MOST_ROWS]],
+        "more": max(0, len(changes) - _MOST_ROWS),
     }
 
 
-def _row(change: Change, scale: Scale | None) -> View:
+def _row(archive: Archive, change: Change, scale: Scale | None) -> View:
     found = change.estimate
     shown = change.second or change.first
     assert shown is not None
@@ -73,8 +76,8 @@ def _row(change: Change, scale: Scale | None) -> View:
     return View(
         model=text.short_name(shown.model),
         column=column_name(shown.delegate, shown.device),
-        before=_side(change.first),
-        after=_side(change.second),
+        before=_side(archive, change.first),
+        after=_side(archive, change.second),
         verdict=change.verdict,
         sign=_SIGNS[change.verdict],
         tone=_TONES.get(change.verdict, "similar"),
@@ -88,10 +91,10 @@ def _row(change: Change, scale: Scale | None) -> View:
     )
 
 
-def _side(cell: ComparedCell | None) -> View:
+def _side(archive: Archive, cell: ComparedCell | None) -> View:
     if cell is None:
         return View(href="", text="not in it")
     times = counted_times(cell)
     wrong = "wrong output" if cell.struck_out else cell.status
     said = wrong if times is None or times.p50 is None else f"{text.milliseconds(times.p50)} ms"
-    return View(href=links.cell_page(cell.cell_id), text=said)
+    return View(href=archive.address(cell.cell_id), text=said)

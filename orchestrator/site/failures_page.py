@@ -12,6 +12,7 @@ from orchestrator.results import format as text
 from orchestrator.results.records import ComparedCell, void_reason
 from orchestrator.results.wording import has_no_result, kind_of
 from orchestrator.site import links
+from orchestrator.site.archive import Archive
 from orchestrator.site.cell_view import cell_status, column_name
 from orchestrator.site.series import Series
 
@@ -65,7 +66,7 @@ def _why(cell: ComparedCell) -> tuple[str, str, str] | None:
     return None if void is None or cell.imported is not None else ("void", "void", void)
 
 
-def failures_page(causes: Iterable[Cause]) -> dict[str, Any]:
+def failures_page(archive: Archive, causes: Iterable[Cause]) -> dict[str, Any]:
     """Gather the page of failures."""
     return {
         "causes": [
@@ -77,7 +78,7 @@ def failures_page(causes: Iterable[Cause]) -> dict[str, Any]:
                 columns=sorted({column_name(cell.delegate, cell.device) for cell in cause.cells}),
                 cells=[
                     View(
-                        href=links.cell_page(cell.cell_id),
+                        href=archive.address(cell.cell_id),
                         text=f"{text.short_name(cell.model)} on {column_name(cell.delegate, cell.device)}",
                         at=cell.finished_at,
                     )

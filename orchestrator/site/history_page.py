@@ -45,11 +45,16 @@ def _row(archive: Archive, one: Series, shifts: Sequence[Shift]) -> View:
     campaign = archive.named[one.newest.campaign_id]
     return View(
         anchor=links.series_anchor(one.key),
-        cell=brief_view(one.newest, archive.baselines(campaign).of(one.newest)),
-        last=None if one.last is one.newest else brief_view(one.last, None),
+        cell=brief_view(one.newest, archive.baseline(one.newest), archive.address(one.newest.cell_id)),
+        last=None
+        if one.last is one.newest
+        else brief_view(one.last, None, archive.address(one.last.cell_id)),
         level=one.key[1],
         options=one.key[3],
         campaign=campaign,
+        campaign_href=links.model_page(campaign.campaign_id, one.key[0])
+        if campaign.campaign_id in archive.in_full
+        else links.campaign_page(campaign.campaign_id),
         count=len(one.points),
         plot=_plot(one, shifts),
         shifts=shifts,

@@ -11,7 +11,7 @@ from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
 from orchestrator.results.budgets import Judged
 from orchestrator.results.records import ComparedCell
-from orchestrator.results.speedups import Baselines, counted_times, speedup
+from orchestrator.results.speedups import counted_times, speedup
 from orchestrator.results.wording import first_line
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, utc
@@ -44,9 +44,8 @@ def index_page(
 ) -> dict[str, Any]:
     """Gather the home page. `shifts`: newest first; `judged`: of the newest campaign of each name."""
     newest = archive.newest_at
-    baselines = {one.campaign_id: archive.baselines(one) for one in archive.campaigns}
     rows = [
-        _row(model, level, [one for one in many if one.key[1] == level], baselines, newest)
+        _row(model, level, [one for one in many if one.key[1] == level], archive, newest)
         for model, many in history.items()
         for level in dict.fromkeys(one.key[1] for one in many)
     ]
@@ -60,7 +59,7 @@ def index_page(
         "open": sum(row.open for row in rows),
         "waiting": sum((cell.again or cell.status) in OPEN for cell in archive.by_id.values()),
         "slower": [shift for shift in shifts if shift.is_slower and shift.state != "accepted"][:_MOST_NAMED],
-        "budgets": _budgets(judged),
+        "budgets": _budgets(archive, judged),
         "campaigns": [
             View(
                 record=one,
@@ -79,22 +78,22 @@ def _row(
     model: str,
     level: str,
     own: Sequence[Series],
-    baselines: Mapping[str, Baselines[ComparedCell]],
+    archive: Archive,
     newest: datetime | None,
 ) -> View:
     """Return the line of a model at a level: the fastest of its newest results, the others as dots."""
     counted = [one for one in own if one.has_result]
     best = min(counted, key=lambda one: _p50(one.newest), default=None)
     shown = own[0].newest if best is None else best.newest
-    base = baselines[shown.campaign_id].of(shown)
-    verdicts = [speedup(one.newest, baselines[one.newest.campaign_id].of(one.newest)) for one in counted]
+    base = archive.baseline(shown)
+    verdicts = [speedup(one.newest, archive.baseline(one.newest)) for one in counted]
     at = utc(shown.finished_at)
     return View(
         model=model,
         level=level,
         href=links.history_page(model),
         size=text.byte_count(shown.model_bytes),
-        best=brief_view(shown, base),
+        best=brief_view(shown, base, archive.address(shown.cell_id)),
         reason=_reason(shown) if best is None else "",
         strip=_strip([one.newest for one in counted], shown),
         columns=len(own),
@@ -161,14 +160,14 @@ def _spark(points: Sequence[Point], newest: datetime) -> View | None:
     )
 
 
-def _budgets(judged: Sequence[Judged]) -> View:
+def _budgets(archive: Archive, judged: Sequence[Judged]) -> View:
     """Count the budgets that are met, and name those that are not."""
     missed = [one for one in judged if one.outcome != "met"]
     return View(
         met=len(judged) - len(missed),
         missed=[
             View(
-                href=links.cell_page(one.cell.cell_id),
+                href=archive.address(one.cell.cell_id),
                 cell=f"{text.short_name(one.cell.model)} on {one.cell.delegate}",
                 budget=one.budget.text,
                 outcome=one.outcome.replace("_", " "),

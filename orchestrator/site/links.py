@@ -11,8 +11,10 @@ TRENDS = "trends.html"
 FAILURES = "failures.html"
 FEED = "feed.xml"
 PUBLISHED = "published.html"
+ANY_CELL = "cell.html"
 STYLE = "assets/style.css"
 SCRIPT = "assets/site.js"
+CELL_SCRIPT = "assets/cell.js"
 MANIFEST = "data/site.json"
 
 _PLAIN_ID = re.compile(r"[0-9a-z][0-9a-z-]{3,63}")
@@ -65,8 +67,28 @@ def cause_anchor(code: str, kind: str) -> str:
 
 
 def cell_page(cell_id: str) -> str:
-    """Return the permanent page of a cell."""
+    """Return the page of a cell of a campaign that is drawn in full."""
     return f"cells/{slug(cell_id)}.html"
+
+
+def shard_name(campaign_id: str, number: int) -> str:
+    """Return what a shard of a campaign's cells is called."""
+    return f"{slug(campaign_id)}-{number}"
+
+
+def shard(name: str) -> str:
+    """Return the file of a shard: a script, the one kind of data that a page opened from file:// may load."""
+    return f"data/shards/{name}.js"
+
+
+def shard_page(name: str) -> str:
+    """Return the page that lists the cells of a shard."""
+    return f"{ANY_CELL}#{name}"
+
+
+def any_cell_page(name: str, cell_id: str) -> str:
+    """Return the permanent address of a cell, which its shard draws."""
+    return f"{shard_page(name)}/{slug(cell_id)}"
 
 
 def cell_data(cell_id: str) -> str:

@@ -14,7 +14,7 @@ from orchestrator.results.wording import Footnotes
 from orchestrator.site.cell_view import cell_view, column_name
 from orchestrator.site.figures import Facts, figure, with_interval
 from orchestrator.site.plots import range_plot
-from orchestrator.site.variants import variant_rows
+from orchestrator.site.variants import front_plot, variant_rows
 
 _LATENCIES = tuple(
     metric for metric in in_section("latency") if not metric.interval_of and metric.key != P50.key
@@ -23,18 +23,21 @@ _LATENCIES = tuple(
 
 
 def model_page(
-    campaign: CampaignRecord, cells: Sequence[CellRecord], model: str, facts: Facts = ()
+    campaign: CampaignRecord,
+    own: Sequence[CellRecord],
+    cells: Sequence[CellRecord],
+    baselines: Baselines[CellRecord],
+    facts: Facts = (),
 ) -> dict[str, Any]:
-    """Gather what the page of one model of a campaign shows; its cells keep the campaign's order.
+    """Gather what the page of one model of a campaign shows; `own`: its cells, among all `cells`.
 
     `facts` say what the file is, empty where the farm does not have it.
     """
-    own = [cell for cell in cells if cell.model == model]
-    baselines = Baselines.among(campaign.baseline, cells)
     notes = Footnotes()
+    variants = variant_rows(own, cells)
     return {
         "campaign": campaign,
-        "model": model,
+        "model": own[0].model,
         "first": own[0],
         "facts": facts,
         "latency_heads": _LATENCIES,
@@ -42,7 +45,8 @@ def model_page(
         "rows": [_row(cell, baselines, notes) for cell in own],
         "footnotes": notes.listed(),
         "plot": range_plot(_drawn(own)),
-        "variants": variant_rows(own, cells),
+        "variants": variants,
+        "front": front_plot(variants),
     }
 
 

@@ -35,10 +35,10 @@ class Parts:
             known = {}
         return cls(site, known if isinstance(known, dict) else {})
 
-    def take(self, name: str, content: object, folder: Path) -> bool:
+    def take(self, name: str, digest: str, folder: Path) -> bool:
         """Link the files of a part into the new site if the older one has it with this content."""
         known = self._known.get(name)
-        if not isinstance(known, dict) or known.get("content") != _digest(content):
+        if not isinstance(known, dict) or known.get("content") != digest:
             return False
         names = known.get("files")
         if not isinstance(names, list) or not all(map(self._is_inside, names)):
@@ -59,11 +59,11 @@ class Parts:
         return isinstance(name, str) and ".." not in Path(name).parts and not Path(name).is_absolute()
 
     @contextmanager
-    def written(self, name: str, content: object) -> Iterator[None]:
+    def written(self, name: str, digest: str) -> Iterator[None]:
         """Collect the files that are written meanwhile as those of a part."""
         self._open = []
         yield
-        self.new[name] = {"content": _digest(content), "files": self._open}
+        self.new[name] = {"content": digest, "files": self._open}
         self._open = None
 
     def note(self, path: str) -> None:
@@ -72,7 +72,7 @@ class Parts:
             self._open.append(path)
 
 
-def _digest(content: object) -> str:
+def digest_of(content: object) -> str:
     """Digest what a part is made of: the records, and the program that makes pages of them."""
     return hashlib.sha256(f"{_program()} {content!r}".encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace as View
 
 from agent.wire.labelled import LabelledScore
 from agent.wire.plan import LOWER_IS_BETTER
@@ -12,8 +13,19 @@ from orchestrator.results.metrics import P50
 from orchestrator.results.records import CellRecord
 from orchestrator.results.speedups import counted_latency
 from orchestrator.site import links
+from orchestrator.site.axes import Scale, log_scale, percent, px
 from orchestrator.site.cell_view import column_name
 from runtime.common.statistics import on_front
+
+_WIDTH, _HEIGHT = 1000, 170
+"""Units across the drawing, which the page stretches, and its height in px: a dot of 4 px hides no other that
+differs by a fortieth of the range."""
+
+_ENDS = 20
+"""Space at both ends across it in units: a dot stays inside."""
+
+_LEAST_ROOM = 0.005
+"""The least space above and below, in the figure: equal ones stand in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,8 @@ class VariantRow:
     size: str
     memory: str
     is_on_front: bool
+    share: float
+    p50: float | None
     changed: int
     changes: Sequence[tuple[str, str, str]]
 
@@ -49,6 +63,31 @@ def variant_rows(own: Sequence[CellRecord], cells: Iterable[CellRecord]) -> tupl
     ]
     front = on_front([_costs(cell, score) for cell, score in scored])
     return tuple(_row(cell, score, found) for (cell, score), found in zip(scored, front, strict=True))
+
+
+def front_plot(rows: Sequence[VariantRow]) -> View | None:
+    """Place the rows by time, logarithmic, and by their figure on labelled data; None below two."""
+    drawn = [(row, row.p50) for row in rows if row.p50]
+    if len(drawn) < 2:
+        return None
+    across = log_scale([p50 for _, p50 in drawn], _ENDS, _WIDTH - _ENDS)
+    shares = [row.share for row, _ in drawn]
+    room = max(_LEAST_ROOM, 0.1 * (max(shares) - min(shares)))
+    up = Scale(min(shares) - room, max(shares) + room, _HEIGHT, 0)
+    return View(
+        height=_HEIGHT,
+        across=across.ticks(percent_of=_WIDTH),
+        up=up.ticks(4),
+        dots=[
+            View(
+                x=percent(across(p50), _WIDTH),
+                y=px(up(row.share)),
+                said=f"{text.short_name(row.model)}, {row.column}: {row.score}, {row.time}",
+                is_on_front=row.is_on_front,
+            )
+            for row, p50 in drawn
+        ],
+    )
 
 
 def _asked(cell: CellRecord) -> tuple[str, str] | None:
@@ -77,6 +116,8 @@ def _row(cell: CellRecord, score: LabelledScore, is_on_front: bool) -> VariantRo
         size=text.byte_count(cell.model_bytes),
         memory=text.byte_count(cell.measurement.memory_peak_bytes),
         is_on_front=is_on_front,
+        share=score.share,
+        p50=None if latency is None else latency.p50,
         changed=0 if drop is None else drop.changed,
         changes=() if drop is None else [(c.file, c.before, c.after) for c in drop.changes],
     )

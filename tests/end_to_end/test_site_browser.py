@@ -209,6 +209,31 @@ def test_filter_survives_in_the_address(site, visit):
     assert visit.page.locator("table.matrix > tbody > tr:visible").count() == 1
 
 
+def test_a_cell_is_drawn_from_its_shard_and_a_shard_lists_its_cells(site, visit):
+    odd = demo_farm().campaign_list[0]
+    name, page = links.shard_name(odd.campaign_id, 0), visit.page
+
+    def open_at(place: str) -> None:
+        page.goto("about:blank")
+        page.goto(f"{(site / links.ANY_CELL).as_uri()}#{place}")
+
+    open_at(name)
+    page.locator("tbody tr", has_text="struck").get_by_role("link", name="gpu @").click()
+    page.wait_for_selector("h1 .on")
+    assert page.locator("h1").inner_text().startswith("struck on gpu @")
+    assert "Takes part in no comparison: wrong output" in page.locator("main").inner_text()
+    assert "rel_l2" in page.locator("main").inner_text()
+    page.locator(".meta").get_by_role("link", name=odd.name).click()
+    assert page.locator("h1").inner_text() == odd.name
+    open_at(name)
+    page.get_by_role("link", name=HOSTILE_NAMES[0]).first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    open_at(f"{name}/nothing")
+    page.get_by_text("No cell nothing is in the data").wait_for()
+    open_at("nowhere")
+    page.get_by_text("The address names no cell").wait_for()
+
+
 def test_hostile_names_run_nothing(site, visit):
     visit.open(site / "index.html")
     visit.page.get_by_role("link", name="regressions").click()

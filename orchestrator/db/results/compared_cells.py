@@ -83,5 +83,15 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
     return found
 
 
+def stored_measurements(session: Session, campaign_no: int) -> dict[str, str]:
+    """Return the measurement that each cell of a campaign shows, as the JSON text that is stored."""
+    rows = session.execute(
+        sqlalchemy.select(col(_CELL.cell_id), col(_RESULT.measurement))
+        .join(_RESULT, col(_RESULT.attempt_id) == _CELL.shown_attempt_id)
+        .where(col(_CELL.campaign_no) == campaign_no, col(_RESULT.measurement).is_not(None))
+    )
+    return dict(rows.tuples().all())
+
+
 def _imported(facts: str | None) -> Mapping[str, str]:
     return {} if facts is None or IMPORTED_SHA256 not in facts else json.loads(facts)

@@ -134,6 +134,15 @@ class Reading:
             number = records.find_campaign(session, campaign).no or 0
             return compared_cells.compared_cells(session, number)
 
+    def measurements(self, campaign: str | None) -> dict[str, str]:
+        """Return the measurements that a campaign's cells show, by cell id, as the stored JSON text.
+
+        Raises `UsageError`.
+        """
+        with self.database.read() as session:
+            number = records.find_campaign(session, campaign).no or 0
+            return compared_cells.stored_measurements(session, number)
+
     def page(self, campaign: str | None, skip: int) -> CellPage:
         """Return the same cells without the first `skip`, at most `CELLS_AT_A_TIME`. Raises `UsageError`."""
         with self.database.read() as session:

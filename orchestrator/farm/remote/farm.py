@@ -167,6 +167,11 @@ class RemoteReading(RemotePart):
         """Return the same cells: over HTTP, records come whole."""
         return self.cells(campaign)
 
+    def measurements(self, campaign: str | None) -> dict[str, str]:
+        """Return the measurements that a campaign's cells show, by cell id, as JSON text."""
+        measured = ((cell.cell_id, cell.measurement) for cell in self.cells(campaign))
+        return {cell_id: found.model_dump_json() for cell_id, found in measured if found is not None}
+
     def samples(self, cell: CellRecord) -> list[ProcessSamples]:
         """Raw samples of the result a cell shows; they are fetched once. Raises `FarmError`."""
         return read_samples(cell, Store(self._home.store), self._fetch)

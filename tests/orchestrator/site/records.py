@@ -83,6 +83,10 @@ class HandMadeFarm:
 
     compared = cells
 
+    def measurements(self, campaign_id: str) -> Mapping[str, str]:
+        own = self.cell_lists[campaign_id]
+        return {c.cell_id: c.measurement.model_dump_json() for c in own if c.measurement is not None}
+
     def samples(self, cell: CellRecord) -> Sequence[ProcessSamples]:
         return self.raw.get(cell.cell_id, ())
 

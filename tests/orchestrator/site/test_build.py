@@ -18,6 +18,7 @@ from orchestrator.results.export import result_json
 from orchestrator.results.format import visible
 from orchestrator.site import links
 from orchestrator.site.build import build_site
+from orchestrator.site.shards import read_shard
 from runtime.common.statistics import MIN_UNITS
 from runtime.judge import bounds, rules
 from runtime.measure.samples.summary import FLOORS
@@ -60,7 +61,10 @@ def test_every_link_leads_to_a_file_and_anchor_of_the_site(site):
             there = (path.parent / file).resolve() if file else path
             assert there.is_file(), f"{path.name}: {target} is missing"
             assert there.is_relative_to(site.resolve())
-            if anchor:
+            if there == (site / links.ANY_CELL).resolve() and file:
+                shard, _, cell = anchor.partition("/")
+                assert cell in read_shard((site / links.shard(shard)).read_text())
+            elif anchor:
                 assert anchor in read_page(there).values("id"), f"{path.name}: no anchor for {target}"
 
 
@@ -75,7 +79,9 @@ def test_every_file_is_reachable_from_the_home_page(site):
         if path.suffix == ".html":
             page = read_page(path)
             for target in page.values("href") + page.values("src"):
-                file = target.partition("#")[0]
+                file, _, anchor = target.partition("#")
+                if file.endswith(links.ANY_CELL):
+                    waiting.append((site / links.shard(anchor.partition("/")[0])).resolve())
                 if file and target != "data:,":
                     waiting.append((path.parent / file).resolve())
     assert seen == {p.resolve() for p in site.rglob("*") if p.is_file()}
@@ -89,7 +95,8 @@ def test_pages_nest_and_carry_no_inline_code_or_style(site):
         assert not {n for n in names if n.startswith("on")}, path.name
         assert "style" not in names
         assert "style" not in {tag for tag, _ in page.elements}
-        assert [a.get("src", "").endswith(links.SCRIPT) for a in page.attributes("script")] == [True]
+        scripts = tuple(a["src"].removeprefix("../") for a in page.attributes("script"))
+        assert scripts == ((links.CELL_SCRIPT if path.name == links.ANY_CELL else links.SCRIPT),)
         assert len(page.values("id")) == len(set(page.values("id"))), f"{path.name}: an id occurs twice"
 
 
@@ -98,7 +105,7 @@ def test_every_page_forbids_everything_from_outside(site):
         (policy,) = [a["content"] for a in read_page(path).attributes("meta") if "http-equiv" in a]
         for rule in ("default-src 'none'", "style-src 'self'", "img-src 'self' data:", "script-src 'self'"):
             assert rule in policy.split("; ")
-    for asset in (links.STYLE, links.SCRIPT):
+    for asset in (links.STYLE, links.SCRIPT, links.CELL_SCRIPT):
         assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttp|eval\(", (site / asset).read_text())
 
 

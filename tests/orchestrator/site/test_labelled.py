@@ -12,7 +12,7 @@ from agent.wire.labelled import ChangedAnswer, LabelledDrop, LabelledScore
 from agent.wire.plan import LabelledData, MeasurePlan
 from orchestrator.results.export import result_json, results_csv
 from orchestrator.site.cell_view import cell_view
-from orchestrator.site.variants import variant_rows
+from orchestrator.site.variants import front_plot, variant_rows
 from tests.orchestrator.site import records
 from tests.orchestrator.site.records import HOST
 
@@ -87,4 +87,10 @@ def test_variants_of_a_network_are_set_beside_each_other_with_their_front():
     ]  # fmt: skip
     assert rows[1].score.startswith("top1 0.8 (61 of 100 right), -0.1 [-0.3 to 0.1] against litert@cpu")
     assert rows[1].changes == [("7.png", "class 1 (right)", "class 2 (wrong)")]
+    drawn = front_plot(rows)
+    assert [dot.is_on_front for dot in drawn.dots] == [True, True, False]
+    heights = [float(dot.y) for dot in drawn.dots]
+    assert heights == sorted(heights), "the more accurate, the higher"
+    assert {dot.x for dot in drawn.dots} == {drawn.dots[0].x}, "all took the same time"
+    assert front_plot(rows[:1]) is None
     assert variant_rows([cell(SOME)], [best]) == ()
