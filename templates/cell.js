@@ -10,6 +10,11 @@ function visible(text) {
   return text.replace(hidden, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+// As short_name of the farm: the middle of a long name is left out.
+function short(name) {
+  return name.length <= 72 ? name : `${name.slice(0, 59)}…${name.slice(-12)}`;
+}
+
 function element(tag, className, ...content) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -49,15 +54,15 @@ function facts(title, record) {
 function drawCell(row) {
   const [model, history] = row.model;
   const [device, deviceName, devicePage] = row.device;
-  document.title = `${visible(model)}, ${visible(row.delegate)} · Delegate Farm`;
+  document.title = `${visible(short(model))}, ${visible(row.delegate)} · Delegate Farm`;
   const meta = [
     element("span", "", row.status), element("span", "", link(deviceName, devicePage)),
-    element("span", "", "in ", link(...row.campaign)), element("span", "", `finished ${row.finished || "never"}`),
+    element("span", "", "in ", link(...row.campaign)), element("span", "", `finished ${row.finished}`),
     element("span", "", "again: ", element("code", "", `farm repro ${row.cell}`)),
     element("span", "", "raw samples: ", element("code", "", `farm show ${row.cell} --all`)),
   ];
   const parts = [
-    element("h1", "", link(model, history), " ", element("span", "on", `on ${row.delegate} @ ${device}`)),
+    element("h1", "", link(short(model), history), " ", element("span", "on", `on ${row.delegate} @ ${device}`)),
     element("p", "meta", ...meta),
   ];
   if (row.reason) parts.push(element("p", "notice", row.reason));
@@ -81,7 +86,7 @@ function drawList(name, rows) {
     number.dataset.column = "p50";
     const where = element("td", "", link(`${row.delegate} @ ${row.device[0]}`, `#${name}/${id}`));
     where.dataset.column = "delegate @ device";
-    const head = element("th", "", link(...row.model));
+    const head = element("th", "", link(short(row.model[0]), row.model[1]));
     head.scope = "row";
     body.append(element("tr", "", head, where, number));
   }

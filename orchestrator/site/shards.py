@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.results import format as text
 from orchestrator.results.metrics import P50
 from orchestrator.results.records import CampaignRecord, ComparedCell, void_reason
 from orchestrator.site import links
@@ -66,8 +67,9 @@ def _row(campaign: CampaignRecord, cell: ComparedCell, measurement: str | None) 
         "p50": "" if p50 is None else f"{P50.text(p50)} {P50.unit}",
         "reason": cell.kept or ("" if reason is None else f"{reason.code}: {reason.text}"),
         "not compared": cell.struck_as if cell.struck_out else void_reason(cell) or "",
-        "finished": "" if cell.finished_at is None else cell.finished_at.isoformat(),
+        "finished": text.moment(cell.finished_at),
         "asked": {
+            "model": cell.model,
             "level": cell.level,
             "delegate kind": cell.delegate_kind,
             **{f"option {name}": value for name, value in sorted(cell.delegate_options.items())},
@@ -77,6 +79,6 @@ def _row(campaign: CampaignRecord, cell: ComparedCell, measurement: str | None) 
         },
         "environment": cell.environment,
     }
-    text = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+    written = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
     measured = "" if measurement is None else f',"measurement":{measurement}'
-    return f"{json.dumps(links.slug(cell.cell_id))}:{text[:-1]}{measured}}}"
+    return f"{json.dumps(links.slug(cell.cell_id))}:{written[:-1]}{measured}}}"
