@@ -65,9 +65,11 @@ def series_of(archive: Archive) -> dict[str, list[Series]]:
     options: dict[int, str] = {}
     for campaign in archive.campaigns:
         for cell in archive.cells[campaign.campaign_id]:
-            given = options.setdefault(
-                id(cell.delegate_options), json.dumps(cell.delegate_options, sort_keys=True)
-            )
+            # Cells with the same options share them; written for each, they would take half of this.
+            given = options.get(id(cell.delegate_options))
+            if given is None:
+                given = json.dumps(cell.delegate_options, sort_keys=True)
+                options[id(cell.delegate_options)] = given
             key = cell.model, cell.level, cell.delegate, f"{cell.delegate_kind} {given}", cell.device
             one = found.setdefault(key, Series(key, cell, cell))
             if one.last.status in OPEN and cell.status not in OPEN:
