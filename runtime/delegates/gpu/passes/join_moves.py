@@ -1,14 +1,17 @@
 """Chains of TRANSPOSE and RESHAPE become one copy, or a RESHAPE where they restore the order of the elements.
 
 Networks written for channels first, converted to channels last, transpose between the two around each
-operator: back and forth around a convolution of tokens, and three times for a shuffle of channels.
+operator: back and forth around a convolution of tokens, and three times for a shuffle of channels. Between
+windows of unlike sizes, which no one copy makes of each other, two copies of whole rows remain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from math import prod
 from typing import Final
 
-from runtime.delegates.gpu.graph.graph import Graph, Node
+from runtime.delegates.gpu.graph.graph import Graph, Node, Value
 from runtime.model.schema import BuiltinOperator as Op
 
 _JOINED: Final = 2
@@ -44,35 +47,112 @@ def join_moves(graph: Graph) -> Graph:
     The rewritten node has the attribute `places`, those of each axis of its result, or `perm` where it is a
     TRANSPOSE of the source, or is a RESHAPE where the order is the source's.
     """
-    moved: dict[int, _Moved] = {}
-    rewritten: dict[int, Node] = {}
-    for node in graph.nodes:
-        found = _followed(node, graph, moved)
-        if found is None:
-            continue
-        moved[node.outputs[0]] = found
-        if node.op == Op.TRANSPOSE and found.turns >= _JOINED:
-            joined = _joined(found, graph)
-            rewritten |= {} if joined is None else {node.id: joined}
-    return _without_unread(graph, [rewritten.get(node.id, node) for node in graph.nodes], rewritten)
+    return _Joining(graph).run()
 
 
-def _followed(node: Node, graph: Graph, moved: dict[int, _Moved]) -> _Moved | None:
-    """Return the chain that ends with this TRANSPOSE or RESHAPE, which may begin it; None for other nodes."""
-    if node.op not in (Op.TRANSPOSE, Op.RESHAPE) or node.epilogue or len(node.reads) != 1:
-        return None
-    (operand,) = node.reads
-    shape = graph.values[operand].shape
-    begun = _Moved(operand, tuple(Place(extent, axis, 1) for axis, extent in enumerate(shape)), (), 0)
-    chain = moved.get(operand, begun)
-    if node.op == Op.RESHAPE:
-        return replace(chain, nodes=(*chain.nodes, node))
-    axes = _grouped(chain.places, shape)
-    if axes is None:
-        chain = begun
-        axes = [(place,) for place in begun.places]
-    turned = tuple(place for axis in node.attributes["perm"] for place in axes[axis])
-    return _Moved(chain.source, turned, (*chain.nodes, node), chain.turns + 1)
+class _Joining:
+    """The chains found so far, and what becomes of their nodes.
+
+    `in_front` are new nodes by the one that they stand before.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.values = dict(graph.values)
+        self.moved: dict[int, _Moved] = {}
+        self.rewritten: dict[int, Node] = {}
+        self.in_front: dict[int, Node] = {}
+        self.fresh_values = count(graph.fresh_id())
+        self.fresh_nodes = count(max((node.id for node in graph.nodes), default=-1) + 1)
+
+    def run(self) -> Graph:
+        """Follow all chains, and rewrite the graph."""
+        for node in self.graph.nodes:
+            found = self._followed(node)
+            if found is None:
+                continue
+            self.moved[node.outputs[0]] = found
+            if node.op == Op.TRANSPOSE and found.turns >= _JOINED:
+                joined = _joined(found, node, self.values)
+                self.rewritten |= {} if joined is None else {node.id: joined}
+        nodes = [self.rewritten.get(node.id, node) for node in self.graph.nodes]
+        placed = [one for node in nodes for one in (self.in_front.get(node.id), node) if one is not None]
+        return _without_unread(self.graph, placed, self.values.values()) if self.rewritten else self.graph
+
+    def _followed(self, node: Node) -> _Moved | None:
+        """Return the chain that ends with this TRANSPOSE or RESHAPE, which may begin it; None for other
+        nodes.
+        """
+        if node.op not in (Op.TRANSPOSE, Op.RESHAPE) or node.epilogue or len(node.reads) != 1:
+            return None
+        (operand,) = node.reads
+        shape = self.values[operand].shape
+        begun = _Moved(operand, tuple(Place(extent, axis, 1) for axis, extent in enumerate(shape)), (), 0)
+        chain = self.moved.get(operand, begun)
+        if node.op == Op.RESHAPE:
+            return replace(chain, nodes=(*chain.nodes, node))
+        axes = _grouped(chain.places, shape)
+        if axes is None:
+            chain = self._halved(chain, node, shape) or begun
+            axes = [(place,) for place in chain.places]
+        turned = tuple(place for axis in node.attributes["perm"] for place in axes[axis])
+        return _Moved(chain.source, turned, (*chain.nodes, node), chain.turns + 1)
+
+    def _halved(self, chain: _Moved, node: Node, shape: Sequence[int]) -> _Moved | None:
+        """Begin a chain behind one whose places the axes of `shape` do not end with, for the transposition
+        `node`.
+
+        Between them lies a copy whose last axis is the source's, so that both move whole rows of it: a
+        partition of an image into windows, followed by one into others. None where that axis is not whole.
+        """
+        source, knots = self.values[chain.source], _knots(chain.places, shape)
+        rows = [knot for knot in knots if _is_row(knot.places, len(source.shape) - 1)]
+        if not chain.turns or source.is_constant or not rows or rows[0] is knots[-1]:
+            return None
+        ordered = [*(knot for knot in knots if knot is not rows[0]), rows[0]]
+        between, number = next(self.fresh_values), next(self.fresh_nodes)
+        extents = tuple(prod(shape[axis] for axis in knot.axes) for knot in ordered)
+        self.values[between] = replace(source, id=between, shape=extents)
+        places = tuple(place for knot in ordered for place in knot.places)
+        copy = replace(chain.nodes[-1], id=number, op=Op.TRANSPOSE, outputs=(between,))
+        joined = _joined(replace(chain, places=places), copy, self.values)
+        if joined is None:
+            return None
+        self.in_front[node.id] = joined
+        found = {
+            axis: Place(shape[axis], position, prod(shape[behind] for behind in knot.axes[i + 1 :]))
+            for position, knot in enumerate(ordered)
+            for i, axis in enumerate(knot.axes)
+        }
+        return _Moved(between, tuple(found[axis] for axis in range(len(shape))), (), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Knot:
+    """Neighbouring axes that have together the elements of neighbouring places, and of no fewer."""
+
+    axes: list[int]
+    places: list[Place]
+
+
+def _knots(places: Sequence[Place], shape: Sequence[int]) -> list[_Knot]:
+    """Return the shortest runs of axes that end where places end; both have the same number of elements."""
+    found, rest = [_Knot([], [])], [place for place in places if place.extent != 1]
+    wanted = had = 1
+    for axis, extent in enumerate(shape):
+        if wanted == had and extent != 1 and found[-1].places:
+            found.append(_Knot([], []))
+        found[-1].axes.append(axis)
+        wanted *= extent
+        while had < wanted:
+            found[-1].places.append(rest.pop(0))
+            had *= found[-1].places[-1].extent
+    return found
+
+
+def _is_row(places: Sequence[Place], last: int) -> bool:
+    """Return True for the one place that is the source's last axis."""
+    return len(places) == 1 and (places[0].axis, places[0].step) == (last, 1)
 
 
 def _grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place, ...]] | None:
@@ -99,15 +179,16 @@ def _grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place,
     return found
 
 
-def _joined(found: _Moved, graph: Graph) -> Node | None:
-    """Return the one node in place of a chain; None if an axis of the result ends inside a place."""
-    *_, last = found.nodes
-    axes = _grouped(found.places, graph.values[last.outputs[0]].shape)
+def _joined(found: _Moved, node: Node, values: Mapping[int, Value]) -> Node | None:
+    """Return `node`, in place of a chain, reading its source; None if an axis of the result ends inside a
+    place.
+    """
+    axes = _grouped(found.places, values[node.outputs[0]].shape)
     if axes is None:
         return None
-    shape = graph.values[found.source].shape
-    sources = tuple(index for node in found.nodes for index in node.sources)
-    node = replace(last, inputs=(found.source,), sources=sources)
+    shape = values[found.source].shape
+    sources = tuple(index for one in found.nodes for index in one.sources)
+    node = replace(node, inputs=(found.source,), sources=sources)
     places = [place for axis in axes for place in axis]
     if _is_in_order(places, shape):
         return replace(node, op=Op.RESHAPE, attributes={})
@@ -133,10 +214,8 @@ def _is_in_order(places: Sequence[Place], shape: Sequence[int]) -> bool:
     return True
 
 
-def _without_unread(graph: Graph, nodes: Sequence[Node], rewritten: dict[int, Node]) -> Graph:
+def _without_unread(graph: Graph, nodes: Sequence[Node], values: Iterable[Value]) -> Graph:
     """Return the graph of `nodes`, without moves whose results only the rewritten nodes' chains had read."""
-    if not rewritten:
-        return graph
     read = {*graph.outputs}
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -144,4 +223,4 @@ def _without_unread(graph: Graph, nodes: Sequence[Node], rewritten: dict[int, No
         if not is_move or not read.isdisjoint(node.outputs):
             kept.append(node)
             read.update(node.reads)
-    return graph.with_nodes(reversed(kept))
+    return graph.with_nodes(reversed(kept), values)
