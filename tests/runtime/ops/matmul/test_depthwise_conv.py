@@ -76,6 +76,10 @@ CASES = [
     depthwise_int8("int8_of_one_channel", (2, 11, 9, 1), (5, 4), multiplier=24, stride=(2, 2)),
     depthwise_int8("int8_large_window", (1, 12, 11, 3), (9, 8)),
     depthwise_int8("int8_many_blocks", (1, 90, 64, 24), (3, 3), zero=127),
+    depthwise_int8("int8_64_channels", (2, 9, 11, 64), (3, 3), activation=RELU6),
+    depthwise_int8("int8_96_channels", (1, 12, 10, 96), (3, 3), stride=(2, 2), zero=-128),
+    depthwise_int8("int8_130_channels", (1, 9, 13, 130), (5, 5), zero=127),
+    depthwise_int8("int8_tall_window", (1, 13, 3, 190), (6, 2), dilation=(2, 1), stride=(1, 2)),
 ]
 
 

@@ -36,17 +36,17 @@ typedef uchar unaligned_bytes64 __attribute__((ext_vector_type(64), aligned(1)))
 static inline void interleave_rows(int16 *columns, const bytes64 *row)
 {
     #pragma unroll
-    for (int half = 0; half < 2; half++) {
+    for (int upper = 0; upper < 2; upper++) {
         words32 first, second;
-        if (half) {
+        if (upper) {
             first = __builtin_astype(UNPACKED_BYTES(row[0], row[1], 8), words32);
             second = __builtin_astype(UNPACKED_BYTES(row[2], row[3], 8), words32);
         } else {
             first = __builtin_astype(UNPACKED_BYTES(row[0], row[1], 0), words32);
             second = __builtin_astype(UNPACKED_BYTES(row[2], row[3], 0), words32);
         }
-        columns[2 * half] = __builtin_astype(UNPACKED_WORDS(first, second, 0), int16);
-        columns[2 * half + 1] = __builtin_astype(UNPACKED_WORDS(first, second, 4), int16);
+        columns[2 * upper] = __builtin_astype(UNPACKED_WORDS(first, second, 0), int16);
+        columns[2 * upper + 1] = __builtin_astype(UNPACKED_WORDS(first, second, 4), int16);
     }
 }
 // Stores 64 levels, clamped.
