@@ -1,7 +1,5 @@
 """BATCH_MATMUL of int8, bit for bit as LiteRT's reference kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
