@@ -78,8 +78,7 @@ class TensorBuffer:
 
     @classmethod
     def create_from_svm(cls, memory: object, dtype: DTypeLike, shape: tuple[int, ...]) -> TensorBuffer:
-        """Create a buffer over shared virtual memory: a `pyopencl.SVM`, an `SVMAllocation`, or an array in
-        one.
+        """Create a buffer over shared virtual memory: a `pyopencl.SVM`, or an array in one.
 
         Raises RuntimeError for anything else, or for one that is too small.
         """

@@ -1,7 +1,6 @@
 """Lifetimes to offsets: buffers that never live at once share memory (greedy by size, as LiteRT's arena).
 
-The CPU plan and the OpenCL delegate count in bytes; the planner only needs sizes and alignment in the same
-unit.
+The CPU plan and the OpenCL delegate count in bytes; the planner needs sizes and alignment in one unit.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

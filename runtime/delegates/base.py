@@ -109,9 +109,7 @@ class GraphFacts:
 
 
 class CostModel(Protocol):
-    """The costs of a delegate's operators and partitions, estimated from shapes alone: never timed, so that a
-    file gives one report.
-    """
+    """The costs of a delegate's operators and partitions by shapes alone, so that a file gives one report."""
 
     def saved_ns(self, graph: GraphFacts, operator: Operator) -> float:
         """Nanoseconds that the delegate needs less than the CPU path; negative where it needs more."""

@@ -1,7 +1,6 @@
 """Groups operators by the delegate that runs them, in an order in which each group needs only earlier ones.
 
-The order is LiteRT's (`graph_info.cc`): an epoch takes the kind of its first ready operator and absorbs every
-ready operator of that kind.
+The order is LiteRT's (`graph_info.cc`): an epoch absorbs every ready operator of its first one's kind.
 """
 
 from collections import defaultdict

@@ -43,8 +43,7 @@ class FailedPartition:
 class DelegationReport:
     """The part of a model that the delegates run. A constant operator folded for them counts as delegated.
 
-    `title` is the delegate's name in the text, which has the layout of LiteRT's warning; empty where there
-    are several.
+    `title` is the delegate's name in the text, LiteRT's warning; empty where there are several.
     """
 
     status: Status

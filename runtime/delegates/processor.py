@@ -1,5 +1,4 @@
-"""Identifies the processor beyond its sales name: by what decides which code suits it, and how fast that
-runs.
+"""Identifies the processor by what decides which code suits it and how fast that runs, not by its name.
 
 An OpenCL driver names a CPU device by its own compiler's class of processors and by the vendor's text, which
 on virtual machines is often no more than "AMD EPYC". What was measured or compiled on one such processor does

@@ -139,8 +139,7 @@ def select(
 ) -> Selection:
     """Select the partitions of the delegate at position `number`, which supports the operators `wanted`.
 
-    `owner` holds the operators that earlier delegates took. A graph that one partition would run whole is
-    never divided.
+    `owner` holds the operators that earlier delegates took. A graph that is taken whole stays whole.
     """
     costs = delegate.cost_model if isinstance(delegate, CostAware) else None
     planner = _Planner(facts, delegate, owner, number, folded, grouping, Border(facts), costs)

@@ -1,5 +1,4 @@
-"""`benchmark_model_performance_options`: `benchmark_model` with one setting after another, each in a process
-of its own, and a summary.
+"""`benchmark_model_performance_options`: `benchmark_model` with each setting in a process, and a summary.
 
 LiteRT's tool runs all settings in one process, so that its memory figures are of all of them, and ends with
 the first that fails. Here a setting that fails is told, and the others go on.

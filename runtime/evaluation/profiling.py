@@ -25,8 +25,7 @@ def write_profile(
 ) -> None:
     """Profile the model once more and write what the flags ask for, by default to the tool's output.
 
-    Raises `FlagError` for an unknown mode, and as `profile_file`: a delegate that runs whole models tells no
-    operators.
+    Raises `FlagError` for an unknown mode, and as `profile_file` where a delegate tells no operators.
     """
     mode, target = profile_mode(flags)
     profile = profile_file(Path(graph), kind, options, rules, _ROUNDS).profile

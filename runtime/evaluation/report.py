@@ -1,7 +1,6 @@
 """The lines and the result of `benchmark_model`, in the forms that parsers of LiteRT's output read.
 
-The numbers of the fields of messages are those of LiteRT's `benchmark_result.proto` and
-`profiling_info.proto`.
+The numbers of messages' fields are those of LiteRT's `benchmark_result.proto` and `profiling_info.proto`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

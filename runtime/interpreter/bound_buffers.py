@@ -76,9 +76,7 @@ class BoundBuffers:
     def run(
         self, planned: PlannedSubgraph, plainly: Callable[[PlannedSubgraph], None], *, copies: bool = False
     ) -> None:
-        """Run once, `plainly` with copies where they are asked for, or where no delegate runs the whole
-        subgraph on the buffers.
-        """
+        """Run once, `plainly` with copies where asked, or where no delegate runs the whole on the buffers."""
         self._left.clear()
         if not self._buffers:
             plainly(planned)

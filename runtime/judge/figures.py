@@ -1,5 +1,4 @@
-"""Measures an output's distance from its reference: overall, at its worst place, in its slices,
-systematically.
+"""Measures an output's distance from its reference: overall, at its worst, in slices, systematically.
 
 All arrays are real, dequantised and of the output's shape; errors are y - r.
 """

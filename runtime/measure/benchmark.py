@@ -35,8 +35,7 @@ bring back into the caches what another arm's slice has put out."""
 class ProcessResult:
     """The measurement of one process; times in ns in the order of measurement.
 
-    `start_ns` has the start of each timed invoke on CLOCK_MONOTONIC; invoke i ran input set i mod
-    `input_sets`.
+    `start_ns` has the starts of timed invokes on CLOCK_MONOTONIC; invoke i ran set i mod `input_sets`.
 
     `outputs` of a measured process are those of the first invoke (set 0) and of the last timed one (set
     `last_set`), of a cold one those of every set. Memory is the growth of VmHWM from just before the model

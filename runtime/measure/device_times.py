@@ -1,5 +1,4 @@
-"""Measures, in a pass of its own and by the device's events, how long an invoke computes and how late it
-begins.
+"""Measures by the device's events, in a pass of its own, how long an invoke computes and how late it begins.
 
 It follows the last timed slice of a process, and nothing of it is in the samples: a queue whose events carry
 times is slower than one whose events do not.
@@ -32,8 +31,7 @@ class DeviceTimes:
 def device_times(opened: Opened, loop_ns: int) -> DeviceTimes:
     """Invoke a model some more times and ask its device; `loop_ns` is how long the slices took.
 
-    The first invoke makes what events with times need, and does not count where others follow. Raises what
-    an invoke raises.
+    The first invoke makes what events need, and counts only if it is alone. Raises what invokes raise.
     """
     if opened.delegate is None:
         return DeviceTimes(why_not=f"{opened.kind} computes in the calling thread: it has no queue")

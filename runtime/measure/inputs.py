@@ -137,8 +137,7 @@ def make_pool(
     seeded from the model's sha256, the pool's version, the input's name and the rule's seed, so the values do
     not depend on the delegate.
 
-    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for a rule whose name is
-    not an input of the model.
+    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for unknown names.
     """
     rules = rules or {}
     check_names(details, rules)
@@ -237,8 +236,7 @@ def normal_values(
 def value_range(detail: Mapping[str, Any], rule: InputRule) -> tuple[float, float]:
     """Return the bounds of an input's values; integers may be equal to the upper one.
 
-    Raises `InputSpecNeededError` for integers that may be indices, for strings, and for bounds that do not
-    fit the type.
+    Raises `InputSpecNeededError` for possible indices, for strings, and for bounds that do not fit.
     """
     dtype = np.dtype(detail["dtype"])
     if dtype.kind == "f":

@@ -51,8 +51,7 @@ def profile_model(
 ) -> Profiled:
     """Profile a model on the first set of a measurement's inputs, in `rounds`, or as many as take `seconds`.
 
-    Raises `DelegateError` for a delegate that runs whole models, and what `Opener.open`, `make_pool` and a
-    run raise.
+    Raises `DelegateError` for a delegate of whole models, and what opening, inputs and a run raise.
     """
     if hasattr(opener.factory, "load"):
         raise DelegateError(

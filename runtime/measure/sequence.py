@@ -20,9 +20,7 @@ five first steps survives two that were disturbed."""
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Medians over the sequences in ns: of the first step, and of the medians of the others. Both are 0 where
-    `why_not` says why.
-    """
+    """Medians over the sequences in ns, of the first step and of the others; 0 where `why_not` says why."""
 
     first_ns: int = 0
     step_ns: int = 0

@@ -1,7 +1,6 @@
 """Makes a signature of a model the graph that every runtime runs by default: its first subgraph.
 
-The rest of the farm then measures, judges and inspects it as any other model. Inputs and outputs get the
-signature's names.
+The farm then treats it as any other model. Inputs and outputs get the signature's names.
 """
 
 from collections.abc import Iterable, Mapping

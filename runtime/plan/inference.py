@@ -128,8 +128,7 @@ _SHAPES = (TensorType.INT32, TensorType.INT64)
 def declared_inputs(subgraph: Subgraph) -> dict[int, Array]:
     """Return inputs that are nothing but the shape of an output whose shape the file declares.
 
-    Streaming decoders have it as an input of the model: with it known, their operators are planned, and
-    delegated, ahead of time.
+    Streaming decoders have it as an input: with it known, their operators are delegated ahead of time.
     """
     found = {}
     for operator in subgraph.operators:

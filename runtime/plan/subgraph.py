@@ -213,8 +213,7 @@ class PlannedSubgraph:
     def _bind(self) -> Execution | None:
         """Build the execution; return None if it must be planned again.
 
-        That is where a kernel turned out to need values that are computed at run time, and where a delegate
-        could not compile a partition.
+        That is where a kernel needs values that are computed at run time, or a partition did not compile.
         """
         if self._analysis is None or self._analysis.values.input_shapes != self.shapes:
             self.analyse()

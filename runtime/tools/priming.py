@@ -26,8 +26,7 @@ def networks() -> tuple[Path, ...]:
 def prime_device(delegate: str, options: Mapping[str, Any], files: Sequence[Path]) -> Primed:
     """Compile and keep the kernels that `.tflite` and `.skel` files need of the delegate's device.
 
-    Raises `OSError`, `ModelFormatError` for a file that cannot be read, and `DelegateError` for a delegate
-    that keeps no kernels.
+    Raises `OSError`, `ModelFormatError` for an unreadable file, `DelegateError` where no kernels are kept.
     """
     loaded = load_delegate(delegate, options)
     if not (isinstance(loaded, PartitionDelegate) and isinstance(loaded, Primable)):

@@ -1,7 +1,6 @@
 """`farm model …` and `farm skeleton …`: the verbs that inspect model files.
 
-They join `farm` through the entry-point group `delegate_farm.verbs`, as a third party's would. A verb imports
-what it needs when it runs.
+They join `farm` through the entry-point group `delegate_farm.verbs`. A verb imports when it runs.
 """
 
 from __future__ import annotations
@@ -15,15 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from runtime.tools.calls import (
-    USAGE,
-    SignatureKey,
-    clear_errors,
-    options_of,
-    refuse,
-    rules_of,
-    visible,
-)
+from runtime.tools.calls import USAGE, SignatureKey, clear_errors, options_of, refuse, rules_of, visible
 from runtime.tools.model_bisect import verb as bisect_verb
 from runtime.tools.model_diff import verb as diff_verb
 from runtime.tools.model_eval import verb as eval_verb

@@ -52,8 +52,7 @@ def prepared(
 ) -> Prepared:
     """Prepare a partition within the budget for choosing; what is made is kept where `keeps_constants`.
 
-    Raises `DelegateError` where no kernel fits or a kernel does not compile, `DeviceError` where the device
-    refuses.
+    Raises `DelegateError` where no kernel fits or compiles, `DeviceError` where the device refuses.
     """
     device = backend.capabilities
     # Constants in the order of candidates that the next start may not choose would not be found then.

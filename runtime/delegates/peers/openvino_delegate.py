@@ -168,8 +168,7 @@ class _Session:
 def executed_types(compiled: Any) -> Counter[str]:
     """Count the nodes that compute in each type, by the names of the primitives that run them.
 
-    Not by `runtimePrecision`: of a convolution in float32 whose weights are float16 in the file it names the
-    weights' type.
+    `runtimePrecision` would name the weights' type of a float32 convolution with float16 weights.
     """
     found: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ordered_ops():

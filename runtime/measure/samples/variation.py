@@ -1,5 +1,4 @@
-"""Estimates the variation of a median by what is repeated (rounds, blocks, tunings), and where to repeat
-more.
+"""Estimates the variation of a median by what is repeated (rounds, blocks, tunings), and what to repeat more.
 
 Nested analysis of variance of the logarithms of medians, as Kalibera and Jones, "Rigorous Benchmarking in
 Reasonable Time" (2013), section 6, with their rule for the number of repetitions of each level. What the

@@ -19,8 +19,7 @@ _SPACE = re.compile(rb"[ \t\n\v\f\r]")
 def skip_gram(op: OpContext) -> Kernel:
     """SKIP_GRAM: groups of `ngram_size` words, or of up to as many; strings [groups].
 
-    Between two words of a group at most `max_skip_size` are left out. Raises `ShapeError` beyond
-    `MAX_GROUPS`.
+    Between two words of a group at most `max_skip_size` are left out. Raises `ShapeError`.
     """
     x = op.read(0)
     size, skip, shorter = (op.option(n) for n in ("ngram_size", "max_skip_size", "include_all_ngrams"))

@@ -109,8 +109,7 @@ def _unpool_shape(op: OpContext) -> tuple[Shape, ...]:
 def max_unpool(op: OpContext) -> Kernel:
     """Write each value to the place in its window that its index says; zeros elsewhere.
 
-    An index outside of the window, and a place outside of the output, write nothing. Of windows that overlap
-    the later one wins.
+    An index outside of the window or the output writes nothing; of overlapping windows the later wins.
     """
     for i in range(2):
         op.require(TensorType.FLOAT32, i=i)

@@ -156,8 +156,7 @@ def _row_blocks(op: OpContext, y: Array, dtype: Any) -> tuple[list[slice], Calla
 def _bilinear_bytes(op: OpContext) -> Kernel:
     """Interpolate uint8 in single precision, with 0.5 added before truncation.
 
-    The four corners are weighted and added in the order of ResizeBilinear in `reference/resize_bilinear.h`,
-    on which float32 sums depend.
+    The corners are added in the order of `reference/resize_bilinear.h`, on which float32 sums depend.
     """
     x, y, g = op.read(0), op.write(), _grid(op, _linear, np.float32, 1)
     floats = op.temporary(x.shape[1:])

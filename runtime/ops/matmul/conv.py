@@ -152,8 +152,7 @@ def bias_rows(op: OpContext, repeats: int, i: int = 2) -> Array | None:
 def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd, zero: int = 0) -> Kernel:
     """Return a kernel that writes sums of products of float32 `x` to output 0, row block by row block.
 
-    `weights` are float32, or levels of which `zero` stands for 0; `end` finishes each block while it is in
-    the cache.
+    `weights` are float32, or levels whose 0 is `zero`; `end` finishes each block while it is cached.
     """
     y = op.write()
     out_channels, filter_h, filter_w, depth = weights.shape

@@ -34,8 +34,7 @@ and small enough that a hostile file cannot make planning build long Python tupl
 class PostponeError(Exception):
     """The outputs' shapes cannot be known before earlier operators have run; this is not a failure.
 
-    `tensor` is the tensor whose values `operator` waits for; None where only running the operator itself
-    tells its shapes.
+    `tensor`: the one whose values `operator` waits for; None where only running it tells its shapes.
     """
 
     def __init__(self, text: str, operator: int, tensor: int | None = None) -> None:

@@ -1,7 +1,6 @@
 """The end of a float kernel with a fused activation (`ActivationFunctionWithMinMax` of `internal/common.h`).
 
-LiteRT clamps to the range of single precision where there is no activation: what overflowed becomes the
-largest number. NaN stays.
+LiteRT clamps to the range of single precision where there is no activation; NaN stays.
 """
 
 from collections.abc import Callable

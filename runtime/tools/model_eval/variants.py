@@ -52,9 +52,7 @@ class Found:
 
 
 def variants_of(files: Sequence[Path], settings: Sequence[tuple[str, Setting]]) -> tuple[Variant, ...]:
-    """Return every file under every setting; the file's name is left out where there is one, and its folder
-    where the names differ.
-    """
+    """Return every file under every setting, named by file and folder only where these differ."""
     made = []
     differ = len({file.stem for file in files}) == len(files)
     for file in files:
@@ -73,9 +71,7 @@ def evaluate_all(
     told: Progress,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[Found, ...]:
-    """Evaluate each variant, with these `shapes` of inputs; one that fails stands with its reason, the others
-    go on. Raises `OSError`.
-    """
+    """Evaluate each variant, with `shapes` of inputs; a failure stands with its reason. Raises `OSError`."""
     found: list[Found] = []
     for variant in variants:
         first = found[0] if found and found[0].passed is not None else None

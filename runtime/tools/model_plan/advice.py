@@ -47,8 +47,7 @@ _INTEGERS: Final = frozenset({TensorType.INT8, TensorType.UINT8, TensorType.INT1
 class Advice:
     """A piece of advice: the rule, what of the model it is about, what that costs here, and who says so.
 
-    `operators` and `tensors` are the model's indices; `bytes` are what it would save of one run, 0 where no
-    plan tells.
+    `operators` and `tensors` are indices; `bytes` are what it would save of one run, 0 where unknown.
     """
 
     rule: str

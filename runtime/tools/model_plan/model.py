@@ -86,8 +86,7 @@ def planner_of(
 def model_plan(model: Model, planner: Planner) -> ModelPlan:
     """Partition a model as the interpreter does, and plan each partition. Nothing is run.
 
-    Raises `ModelError` for a model that cannot run at all, and `DelegateError` where an option forbids that
-    operators stay on the CPU.
+    Raises `ModelError` for a model that cannot run, `DelegateError` where an option forbids CPU operators.
     """
     program = Program(model, (planner,))
     planned, obstacle = program.subgraph(0), ""

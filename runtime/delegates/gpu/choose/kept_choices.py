@@ -33,8 +33,7 @@ GB/s from memory. It only ranks nodes by weight; larger puts those that copy fir
 
 @dataclass(frozen=True, slots=True)
 class KeptChoices:
-    """The tuning winners of earlier starts in a device's cache, by the option `tuning`; or only the `given`
-    ones, as names by keys.
+    """The tuning winners of earlier starts by the option `tuning`, or only the `given`, as names by keys.
 
     `made`: the choices of this start, whether they were timed, kept or given.
     """

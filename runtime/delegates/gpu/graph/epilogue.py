@@ -187,11 +187,9 @@ def join(steps: Iterable[Step], operands: Sequence[Operand], channels: int, lane
 
 
 def join_residual(node: Node, operands: Sequence[Operand]) -> Joined | None:
-    """Return the expression, on vectors of 16, of a layer that may have a residual; None if it has other
-    steps.
+    """Return the expression, on vectors of 16, of a layer that may have a residual, or None.
 
-    It reads one operand, of which the parameter E_ADDS says whether there is one: without it the operand may
-    be any value.
+    It reads one operand if the parameter E_ADDS says so; without it the operand may be any value.
     """
     steps = node.epilogue
     if node.op not in _MAY_ADD or not steps or not {steps[0].op, steps[-1].op} <= BOUNDS.keys():

@@ -47,8 +47,7 @@ def word(name: str, value: int | float) -> int:
 
 
 def reciprocal(name: str, divisor: int) -> dict[str, int]:
-    """Return the parameters by which `QUOTIENT(i, name)` of `kernels/common.cl` divides i, 0 <= i < 2^31,
-    exactly.
+    """Return the parameters by which `QUOTIENT(i, name)` divides i exactly, 0 <= i < 2^31.
 
     With s = ceil(log2(divisor)) and m = floor(2^(31 + s) / divisor) + 1, the quotient is i * m >> (31 + s)
     (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994): a processor takes

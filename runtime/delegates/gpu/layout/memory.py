@@ -1,6 +1,4 @@
-"""Places a partition's memory: buffers in one arena by their lifetimes, constants one behind the other. Plain
-data; a backend allocates it.
-"""
+"""Places a partition's buffers by their lifetimes, and its constants, as plain data for a backend."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -140,8 +138,7 @@ class Placement:
         return self.constants.bytes
 
     def rows(self, source: Source) -> list[list[int]]:
-        """For each launch the number of its function, the offset of each pointer in units of LINE bytes, and
-        the value of each parameter.
+        """Return for each launch its function's number, its pointers in lines, and its parameters' values.
 
         Raises ValueError where a launch takes a value that lies elsewhere than at the start of a line, or a
         parameter of more than 32 bits.

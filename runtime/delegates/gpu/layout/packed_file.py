@@ -137,8 +137,7 @@ class PackedFiles:
     may_write: bool = True
 
     def constants(self, placement: Placement, number: int, slack: int) -> Bytes | None:
-        """Return a buffer of constants with `slack` bytes behind them, mapped from its file; None without
-        one.
+        """Return a buffer of constants and `slack` bytes behind them, mapped from its file, or None.
 
         Where the file is missing and may be written, it is made from what the placement packs.
         """

@@ -28,8 +28,7 @@ Array: TypeAlias = NDArray[Any]
 class OperatorFacts:
     """One operator of the model with what is known about its tensors; `i` counts the operator's inputs.
 
-    `types` are those in which its tensors enter the delegate's graph: float32 for quantised ones that are
-    simulated.
+    `types` are those of its tensors in the delegate's graph: float32 for quantised ones that are simulated.
     """
 
     operator: Operator

@@ -91,8 +91,7 @@ def meaning(precision: str, device: Capabilities) -> str:
 
 
 def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:
-    """Return the precision that is used: the requested one, else fp16 if losses are allowed and the device
-    can.
+    """Return the precision that is used: the requested one, or fp16 if losses are allowed and it is stored.
 
     `findings` probes the device, which fp32 does not need, and int8 only to know how it multiplies.
 

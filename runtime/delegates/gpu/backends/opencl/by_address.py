@@ -61,8 +61,7 @@ def may_call_addresses(device: Capabilities) -> bool:
 def load_function(name: str, content: bytes) -> int:
     """Load a shared library and return the address of the kernel `name` in it.
 
-    The bytes go through a file in memory: what was verified is what is loaded, and no folder has to allow
-    execution.
+    The bytes go through a file in memory: what was verified is what is loaded.
 
     Raises:
         DelegateError: the loader refuses it, or it has no such kernel.

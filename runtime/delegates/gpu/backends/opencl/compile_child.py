@@ -17,12 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from runtime.delegates.gpu.backends.opencl.by_address import try_addresses
-from runtime.delegates.gpu.backends.opencl.device import (
-    is_gpu,
-    list_devices,
-    mapped_errors,
-    open_context,
-)
+from runtime.delegates.gpu.backends.opencl.device import is_gpu, list_devices, mapped_errors, open_context
 from runtime.delegates.gpu.backends.opencl.program import binary_of, built
 from runtime.errors import DelegateError, FarmRuntimeError
 

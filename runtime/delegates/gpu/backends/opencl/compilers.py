@@ -184,9 +184,7 @@ class _Child:
 
 @dataclass(slots=True)
 class Compilers:
-    """The children of one device, at most `most`, where it is given. They live on for a while, and serve all
-    models of this process.
-    """
+    """The children of one device, at most `most`; they live on for all models of this process."""
 
     index: int
     name: str

@@ -150,9 +150,7 @@ class KernelLibrary:
     def _load_programs(
         self, source: Source, keys: Mapping[str, str], progress: Progress
     ) -> dict[str, pyopencl.Program]:
-        """Load programs. A driver may refuse binaries, even its own, or children a context: then this process
-        compiles.
-        """
+        """Load programs; a driver may refuse binaries, or children a context: this process compiles then."""
         programs: dict[str, pyopencl.Program] = {}
         missing = []
         for kernel in source.kernels:

@@ -95,8 +95,7 @@ class CompilerProbe:
 def probe_compiler(device: pyopencl.Device) -> CompilerProbe:
     """Build and run the smallest kernel on a device.
 
-    A driver may list a device that its compiler does not know (a processor newer than its LLVM), and some
-    compile only what is run.
+    A driver may list a device that its compiler does not know, and some compile only what is run.
     """
     import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 

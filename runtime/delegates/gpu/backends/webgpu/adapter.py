@@ -77,8 +77,7 @@ def interface_of(adapter: Any) -> str:
 
 
 def choose_adapter(interface: str, wanted: str | int | None) -> Any:
-    """Return the adapter of an interface, or of any for "webgpu", that `wanted` names: an index, its name, or
-    a part of its line.
+    """Return an interface's adapter, any for "webgpu", by `wanted`: index, name, or a part of its line.
 
     None chooses the first that is no CPU, or the first.
 

@@ -1,7 +1,6 @@
 """Custom operators MaxPoolingWithArgmax2D and MaxUnpooling2D of MediaPipe's models.
 
-The options are the bytes of a C struct: padding, stride_w, stride_h, filter_w, filter_h, activation, int32
-each.
+The options are the bytes of a C struct of int32: padding, strides and filter (w, h), activation.
 """
 
 import struct

@@ -5,12 +5,7 @@ from collections.abc import Mapping, Sequence
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import MOVABLE
 from runtime.delegates.gpu.graph.graph import Kind, Node
-from runtime.delegates.gpu.lowering.movement.copies import (
-    Digit,
-    any_layout,
-    copy_launch,
-    source_strides,
-)
+from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,

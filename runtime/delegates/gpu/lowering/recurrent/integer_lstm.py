@@ -1,5 +1,4 @@
-"""LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM on integers, step by step: int8 with an int16 cell, the basic kernel
-on uint8.
+"""LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM on integers: int8 with an int16 cell, the basic kernel on uint8.
 
 The products of the input are one launch for all steps; each step then is the products of the state, what
 follows from them, and the projection if there is one. Functions of 16 bits are the CPU path's own tables.

@@ -1,7 +1,6 @@
 """LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM on floats: the basic and the full kernel, step by step.
 
-Each step is one launch; a projection, or the normalisation of gates, which needs whole rows of sums, is a
-second or third one.
+Each step is one launch; a projection, or the normalisation of gates, is a second or third one.
 """
 
 from collections.abc import Mapping, Sequence

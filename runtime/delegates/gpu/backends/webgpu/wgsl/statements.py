@@ -10,15 +10,7 @@ from runtime.delegates.gpu.backends.webgpu.wgsl.expressions import Expressions
 from runtime.delegates.gpu.backends.webgpu.wgsl.parse import LOCAL, OutsideSubsetError
 from runtime.delegates.gpu.backends.webgpu.wgsl.places import Place, Variable, advanced
 from runtime.delegates.gpu.backends.webgpu.wgsl.scope import named
-from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
-    INT,
-    Array,
-    Buffer,
-    Number,
-    Pointer,
-    Type,
-    Void,
-)
+from runtime.delegates.gpu.backends.webgpu.wgsl.types import INT, Array, Buffer, Number, Pointer, Type, Void
 from runtime.delegates.gpu.backends.webgpu.wgsl.values import Value, binary, converted, truth, unary, whole
 
 _BARRIERS = {"CLK_LOCAL_MEM_FENCE": "workgroupBarrier();", "CLK_GLOBAL_MEM_FENCE": "storageBarrier();"}

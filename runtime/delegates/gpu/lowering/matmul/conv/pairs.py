@@ -39,8 +39,7 @@ def in_pairs(
 ) -> Candidate:
     """Two launches: the input is rounded to rows of pairs, which the product then reads.
 
-    `shape` is rows, depth and columns of the product, `strides` are the elements of the input from row to row
-    and along a row.
+    `shape` is rows, depth and columns of the product, `strides` are the input's, of rows and along one.
     """
     source, (target,) = node.first, node.outputs
     rows, depth, columns = shape

@@ -36,8 +36,7 @@ def scaled_candidates(candidates: Sequence[Candidate], scale: int) -> list[Candi
 
 
 def _scaled(product: Launch, scale: int) -> tuple[Launch, Launch]:
-    """Return a launch that writes the scaled weights to scratch memory, and the product that reads them
-    there.
+    """Return a launch that writes the scaled weights to scratch memory, and the product that reads them.
 
     The packed weights stay as they are: they are constants, and the scale differs from run to run.
     """

@@ -5,14 +5,7 @@ from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import panels
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Instance,
-    defines,
-    instance_name,
-)
+from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, Instance, defines, instance_name
 
 _MOST_CHANNELS = 4
 """Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes
