@@ -20,11 +20,16 @@ from runtime.model.graph import Operator
 
 def layout_rules() -> LayoutRules:
     """Tell the passes, which know no kernel families, what these can do."""
-    return LayoutRules(
-        applies_epilogue=lambda node, graph: family_of(node, graph).epilogue,
-        reads_any_layout=lambda node, graph: family_of(node, graph).reads_any_layout(node, graph),
-        writes_dense=lambda node, graph: family_of(node, graph).writes_dense(node, graph),
-    )
+
+    def reads_any(node: Node, graph: Graph) -> bool:
+        family = family_of(node, graph)
+        return family.any_layout or family.reads_any_layout(node, graph)
+
+    def writes_dense(node: Node, graph: Graph) -> bool:
+        family = family_of(node, graph)
+        return family.any_layout or family.writes_dense(node, graph)
+
+    return LayoutRules(lambda node, graph: family_of(node, graph).epilogue, reads_any, writes_dense)
 
 
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:

@@ -363,6 +363,7 @@ class Family:
     It follows the rules of every version of an operator that the CPU path knows; newer ones are refused.
     `parameters` are the positions of inputs whose constant integers `read` and `supports` look at (axes,
     paddings, shapes), the same for all operators or for each its own.
+    `any_layout`: all nodes read and write any strides; the two functions behind it answer for single nodes.
     `constants`: the inputs by their positions that are absent or constant, and what a refusal calls them.
     `weights` are the positions of inputs that may be constants of levels (int8 and narrower) beside float
     activations; `weights_of` packs them.
@@ -375,6 +376,7 @@ class Family:
     lower: Lower
     supports: Callable[[OperatorFacts], Unsupported | None] = _always
     epilogue: bool = False
+    any_layout: bool = False
     reads_any_layout: Callable[[Node, Graph], bool] = _never
     writes_dense: Callable[[Node, Graph], bool] = _never
     parameters: tuple[int, ...] | Mapping[Kind, tuple[int, ...]] = ()

@@ -9,7 +9,7 @@ from math import prod
 from typing import TypeAlias
 
 from runtime.delegates.gpu.graph.graph import Kind, Node
-from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
@@ -94,7 +94,6 @@ FAMILY = Family(
     lower=lower,
     constants=dict.fromkeys((1, 2), "the block shape and the paddings or crops"),
     parameters=(1, 2),
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types=moving(*_AXES, inputs=PARAMETRISED),
 )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import MOVABLE
 from runtime.delegates.gpu.graph.graph import Kind, Node
-from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
@@ -60,8 +60,7 @@ FAMILY = Family(
     lower=lower,
     supports=_supports,
     parameters=_PARAMETERS,
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types={
         **moving(Op.TILE, Op.BROADCAST_TO, inputs=PARAMETRISED),
         **moving(Op.STABLEHLO_BROADCAST_IN_DIM),

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType
-from runtime.delegates.gpu.graph.graph import LANES, Graph, Layout, Node, Value, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, round_up
 from runtime.delegates.gpu.graph.parameters import Digit as Affine
 from runtime.delegates.gpu.graph.parameters import divisor, offset, parameters, reciprocal
 from runtime.delegates.gpu.graph.work_groups import QUAD, most_units, strided, suits_groups
@@ -58,11 +58,6 @@ class Digit:
     def is_affine(self) -> bool:
         """True where the offset is the count times `step`."""
         return self.mirror is None and self.border == (0, 0)
-
-
-def any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    """Return True, the answer to the layout pass: copies read and write any strides."""
-    return True
 
 
 def element_strides(value: Value, layout: Layout) -> list[int]:

@@ -6,7 +6,6 @@ from math import prod
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
-from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -63,8 +62,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     constants={1: "the depth"},
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     parameters=(1,),
     types={Op.ONE_HOT: Types((INDICES, INDICES, MOVABLE), (MOVABLE,), alike=True)},
 )

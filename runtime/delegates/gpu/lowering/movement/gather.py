@@ -14,7 +14,7 @@ from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE, ElementTy
 from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
-from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
+from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
@@ -221,8 +221,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     supports=_supports,
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     weights=(1,),
     types={
         Op.GATHER: _types(MOVABLE, INDICES),

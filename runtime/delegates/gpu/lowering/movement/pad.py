@@ -6,13 +6,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.lowering.movement.copies import (
-    Digit,
-    Mirror,
-    any_layout,
-    copy_launch,
-    source_strides,
-)
+from runtime.delegates.gpu.lowering.movement.copies import Digit, Mirror, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
@@ -84,8 +78,7 @@ FAMILY = Family(
     supports=_supports,
     constants={1: "the paddings", 2: "the padding value"},
     parameters=(1,),
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types={
         **dict.fromkeys(
             (Op.PAD, Op.PADV2), Types((_PADDED, (ElementType.F32,), _PADDED), (_PADDED,), alike=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Value
+from runtime.delegates.gpu.graph.graph import Layout, Node, Value
 from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
 from runtime.delegates.gpu.graph.work_groups import strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
@@ -31,10 +31,6 @@ threads saturate; a device with more compute units leaves some idle."""
 
 def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1])
-
-
-def _any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    return True
 
 
 def lower(node: Node, context: Context) -> Sequence[Candidate]:
@@ -154,8 +150,7 @@ FAMILY = Family(
     operators=(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS),
     read=_read,
     lower=lower,
-    reads_any_layout=_any_layout,
     parameters=(1,),
-    writes_dense=_any_layout,
+    any_layout=True,
     types=moving(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, inputs=PARAMETRISED),
 )

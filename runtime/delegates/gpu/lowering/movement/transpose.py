@@ -8,7 +8,7 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, roun
 from runtime.delegates.gpu.graph.parameters import Digit as Place
 from runtime.delegates.gpu.graph.parameters import Offset, divisor, offset, parameters
 from runtime.delegates.gpu.graph.work_groups import QUAD, LocalArray, WorkGroup, suits_groups
-from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
@@ -149,7 +149,6 @@ FAMILY = Family(
     lower=lower,
     constants={1: "the permutation"},
     parameters=(1,),
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types=moving(Op.TRANSPOSE, inputs=PARAMETRISED),
 )

@@ -6,7 +6,6 @@ from math import prod
 from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
-from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -70,8 +69,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     constants={1: "the axis"},
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     parameters=(1,),
     types={Op.ARG_MAX: _TYPES, Op.ARG_MIN: _TYPES},
 )

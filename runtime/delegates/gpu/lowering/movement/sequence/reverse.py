@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
@@ -48,7 +48,6 @@ FAMILY = Family(
     supports=_supports,
     constants={1: "the axes"},
     parameters=(1,),
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types=moving(Op.REVERSE_V2, inputs=PARAMETRISED),
 )

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
-from runtime.delegates.gpu.lowering.movement.copies import any_layout
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -66,8 +65,7 @@ FAMILY = Family(
     read=_read,
     lower=lower,
     constants={1: "k"},
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     parameters=(1,),
     types={Op.TOPK_V2: Types((_ORDERED,), (_ORDERED, (ElementType.I32,)), alike=True)},
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.lowering.movement.copies import Digit, any_layout, copy_launch, source_strides
+from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
     Candidate,
@@ -113,7 +113,6 @@ FAMILY = Family(
     lower=lower,
     supports=_supports,
     parameters=(1, 2, 3),
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types=moving(Op.SLICE, Op.STRIDED_SLICE, inputs=PARAMETRISED),
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
-from runtime.delegates.gpu.lowering.movement.copies import any_layout, vector_lanes
+from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
@@ -66,7 +66,6 @@ FAMILY = Family(
     operators=(Op.DYNAMIC_UPDATE_SLICE,),
     read=_read,
     lower=lower,
-    reads_any_layout=any_layout,
-    writes_dense=any_layout,
+    any_layout=True,
     types={Op.DYNAMIC_UPDATE_SLICE: Types((MOVABLE, MOVABLE, INDICES), (MOVABLE,), alike=True)},
 )
