@@ -132,7 +132,7 @@ def joining_items(parts: int, vectors: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LeftSide:
-    """How a kernel reads the left side: defines, parameters, and whether four k are adjacent.
+    """The way in which a kernel reads the left side: defines, parameters, and if four k are adjacent.
 
     `kind` is rows, window, volume or phases. `members` are the groups of channels of a window, of which each
     sees its own `channels`; `phases` those of a transposed convolution of `pixels` output pixels.
