@@ -150,6 +150,34 @@ def test_pages_fit_and_keep_silent(site, chromium, width, scheme):
             assert beyond <= 0, f"{path} is {beyond} px too wide at {width}"
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_barrier_on_any_kind_of_page(site, chromium, scheme):
+    farm = demo_farm()
+    newest = farm.campaign_list[1]
+    cell = next(c for c in farm.cells(newest.campaign_id) if c.delegate == "gpu")
+    shard = links.shard_name(newest.campaign_id, 0)
+    pages = (
+        links.INDEX, links.METHOD, links.TRENDS, links.FAILURES, links.PUBLISHED, NEWEST,
+        links.history_page(cell.model), links.device_page(HOST), links.cell_page(cell.cell_id),
+        links.model_page(newest.campaign_id, cell.model), links.shard_page(shard),
+        links.any_cell_page(shard, cell.cell_id),
+    )  # fmt: skip
+    axe = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+    # The page's own policy would not let a script of a test in.
+    page = chromium.new_page(color_scheme=scheme, bypass_csp=True)
+    for path in pages:
+        page.goto("about:blank")
+        page.goto(f"{site.as_uri()}/{path}")
+        page.wait_for_selector("h1")
+        page.evaluate(axe)
+        found = page.evaluate("axe.run()")
+        faults = [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
+        assert not faults, (path, faults)
+        assert found["passes"]
+    page.close()
+
+
 def test_style_sheet_is_in_force(site, visit):
     visit.open(site / NEWEST)
     assert (
