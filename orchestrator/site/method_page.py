@@ -21,6 +21,6 @@ def _floors(settings: Iterable[Mapping[str, str]]) -> Facts:
 
     The measuring core sets the floors and the farm may not import it, so they come from the results.
     """
-    recorded = (json_object(one.get("sample_floors", "")) for one in settings)
+    recorded = (json_object(one["sample_floors"]) for one in settings if "sample_floors" in one)
     floors: Mapping[str, object] = next(filter(None, recorded), {})
     return tuple((name, str(count)) for name, count in floors.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -17,16 +18,24 @@ from tests.orchestrator.site.records import demo_farm
 FARM = demo_farm()
 OLDER, NEWEST = FARM.campaign_list
 OLD_CELLS = FARM.cell_lists[OLDER.campaign_id]
+ROOM = len(FARM.cell_lists[NEWEST.campaign_id])
 
 
 @pytest.fixture(autouse=True)
 def room_for_the_newest(monkeypatch):
-    monkeypatch.setattr(archive, "IN_FULL", len(FARM.cell_lists[NEWEST.campaign_id]))
+    monkeypatch.setattr(archive, "IN_FULL", ROOM)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "IN_FULL", ROOM)
+        return build_site(FARM, tmp_path_factory.mktemp("built") / "site").parent
 
 
 @pytest.fixture
-def site(tmp_path) -> Path:
-    return build_site(FARM, tmp_path / "site").parent
+def site(built, tmp_path) -> Path:
+    return copytree(built, tmp_path / "site")
 
 
 def _rows(site: Path) -> dict:
