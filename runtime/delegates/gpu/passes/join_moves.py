@@ -91,7 +91,7 @@ class _Joining:
         chain = self.moved.get(operand, begun)
         if node.op == Op.RESHAPE:
             return replace(chain, nodes=(*chain.nodes, node))
-        axes = _grouped(chain.places, shape)
+        axes = grouped(chain.places, shape)
         if axes is None:
             chain = self._halved(chain, node, shape) or begun
             axes = [(place,) for place in chain.places]
@@ -155,7 +155,7 @@ def _is_row(places: Sequence[Place], last: int) -> bool:
     return len(places) == 1 and (places[0].axis, places[0].step) == (last, 1)
 
 
-def _grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place, ...]] | None:
+def grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place, ...]] | None:
     """Return the places of each axis of `shape`, split at axes that end inside one; None if that fails."""
     rest = [place for place in places if place.extent != 1]
     found: list[tuple[Place, ...]] = []
@@ -183,7 +183,7 @@ def _joined(found: _Moved, node: Node, values: Mapping[int, Value]) -> Node | No
     """Return `node`, in place of a chain, reading its source; None if an axis of the result ends inside a
     place.
     """
-    axes = _grouped(found.places, values[node.outputs[0]].shape)
+    axes = grouped(found.places, values[node.outputs[0]].shape)
     if axes is None:
         return None
     shape = values[found.source].shape

@@ -195,3 +195,68 @@ def test_a_transposition_of_a_broadcast_operand_or_of_its_runs_stays():
     z = build.op(Op.BATCH_MATMUL, [spread, build.input(6, 7, 2)], (6, 4, 2), adj_x=False, adj_y=False)
     graph = optimise(build_graph(whole(build.build(y, z))), layout_rules())
     assert [node.op for node in graph.nodes].count(Op.TRANSPOSE) == 2
+
+
+BATCH, LENGTH, NUMBERS = 2, 17, 3
+"""Sequences, their positions, and what attention reads of each: queries, keys and values."""
+
+
+def cut(build, x, shape, axis, number):
+    """Slice one of three equal parts of `axis`."""
+    size = shape[axis] // NUMBERS
+    begins = [number * size if i == axis else 0 for i in range(len(shape))]
+    made = [size if i == axis else extent for i, extent in enumerate(shape)]
+    return build.op(Op.SLICE, [x, build.constant(np.int32(begins)), build.constant(np.int32(made))], made)
+
+
+def turned(build, x, axes, shape):
+    return build.op(Op.TRANSPOSE, [x, build.constant(np.int32(axes))], [shape[axis] for axis in axes])
+
+
+def shaped(build, x, *shape):
+    return build.op(Op.RESHAPE, [x, build.constant(np.int32(shape))], shape)
+
+
+def cut_channels(build, x, heads, size, number):
+    """Cut [BATCH, LENGTH, 3 * heads * size], then exchange heads and positions."""
+    part = cut(build, x, (BATCH, LENGTH, NUMBERS * heads * size), 2, number)
+    split = shaped(build, part, BATCH, LENGTH, heads, size)
+    if number == 1:
+        split = build.op(Op.MUL, [split, build.constant(np.float32(0.3))], (BATCH, LENGTH, heads, size))
+    return turned(build, split, (0, 2, 1, 3), (BATCH, LENGTH, heads, size))
+
+
+def cut_first(build, x, heads, size, number):
+    """Bring what is cut to the front, as windowed attention does."""
+    split = shaped(build, x, BATCH, LENGTH, NUMBERS, heads, size)
+    front = turned(build, split, (2, 0, 3, 1, 4), (BATCH, LENGTH, NUMBERS, heads, size))
+    part = cut(build, front, (NUMBERS, BATCH, heads, LENGTH, size), 0, number)
+    part = shaped(build, part, BATCH, heads, LENGTH, size)
+    scale = build.constant(np.float32(0.3))
+    return build.op(Op.MUL, [part, scale], (BATCH, heads, LENGTH, size)) if number == 1 else part
+
+
+@pytest.mark.parametrize(("size", "cuts"), [(32, 0), (20, 3)], ids=["whole_vectors", "parts_of_vectors"])
+def test_attention_reads_what_it_cuts_out_of_one_result(backend, size, cuts):
+    build, heads, inputs, outputs, expected = ModelBuilder(), 2, [], [], []
+    for way in (cut_channels, cut_first):
+        x = np.random.default_rng(len(inputs)).standard_normal((BATCH, LENGTH, NUMBERS * heads * size))
+        given = build.input(*x.shape)
+        query, key, value = (way(build, given, heads, size, number) for number in range(NUMBERS))
+        square = (BATCH, heads, LENGTH, LENGTH)
+        scored = build.op(Op.BATCH_MATMUL, [query, key], square, adj_x=False, adj_y=True)
+        y = build.op(Op.BATCH_MATMUL, [scored, value], (*square[:3], size), adj_x=False, adj_y=False)
+        outputs.append(y)
+        q, k, v = x.reshape(BATCH, LENGTH, NUMBERS, heads, size).transpose(2, 0, 3, 1, 4)
+        inputs, expected = [*inputs, x], [*expected, 0.3 * q @ k.swapaxes(-1, -2) @ v]
+    model = build.build(*outputs)
+    graph = optimise(build_graph(whole(model)), layout_rules())
+    ops = [node.op for node in graph.nodes]
+    assert (ops.count(Op.SLICE), ops.count(Op.MUL), ops.count(Op.TRANSPOSE)) == (cuts, 0, 0)
+
+    def choose(node, context):
+        return family_of(node, context.graph).lower(node, context)[0]
+
+    found = run(backend, model, inputs, choose, {Op.BATCH_MATMUL})
+    for got, result in zip(found, expected, strict=True):
+        assert_close(got, result, EXACT)

@@ -82,7 +82,7 @@ class _Matrices:
     """An operand as matrices of `shape` in three batch dimensions of `extents`.
 
     `batches`, `line` and `step` are elements from one matrix to the next in each batch dimension (0 for a
-    broadcast), from line to line, and within a line.
+    broadcast), from line to line, and within a line; the first matrix begins at element `start`.
     """
 
     source: Argument
@@ -91,21 +91,23 @@ class _Matrices:
     shape: tuple[int, ...]
     line: int
     step: int
+    start: int = 0
 
 
 def _matrices(node: Node, name: str, context: Context, value: Value) -> _Matrices:
-    """Operand `x` or `z` as the product reads it, transposed where the pass `fold_transpose` says so."""
+    """Operand `x` or `z` as the product reads it, in front of the moves that `fold_transpose` folded."""
     source, layout = placed(value, context)
     strides = element_strides(value, layout)
-    axes = node.attributes.get(f"{name}_axes")
-    if axes is None:
+    places = node.attributes.get(f"{name}_places")
+    if places is None:
         extents = node.attributes.get("batches", broadcast_shape(value.shape[:-2], _BATCH_AXES))
         batches = row_major(extents, value.shape[-2] * layout.pixel_stride)
         return _Matrices(source, extents, batches, value.shape[-2:], *strides[-2:])
-    wide = [axis for axis in axes[:-2] if value.shape[axis] > 1]
-    steps = (0,) * (_BATCH_AXES - len(wide)) + tuple(strides[axis] for axis in wide)
-    shape = tuple(value.shape[axis] for axis in axes[-2:])
-    return _Matrices(source, node.attributes["batches"], steps, shape, *(strides[axis] for axis in axes[-2:]))
+    *steps, line, step = (0 if place is None else place.step * strides[place.axis] for place in places)
+    shape = tuple(1 if place is None else place.extent for place in places[-2:])
+    wide = (0,) * (_BATCH_AXES - len(steps)) + tuple(steps)
+    start = sum(count * strides[axis] for axis, count in node.attributes[f"{name}_starts"])
+    return _Matrices(source, node.attributes["batches"], wide, shape, line, step, start)
 
 
 def product_of(node: Node, context: Context) -> Product:
@@ -125,17 +127,19 @@ def product_of(node: Node, context: Context) -> Product:
     depth = left.shape[0] if adjoint else left.shape[1]
     row, step = (left.step, left.line) if adjoint else (left.line, left.step)
     steps = (0,) * _BATCH_AXES if joined else left.batches
-    side = LeftSide(left.source, steps, row, step, inner=depth)
+    side = LeftSide(left.source, steps, row, step, inner=depth, start=left.start)
     return Product(side, _right(node, context.value(z), right), batches, rows, depth, columns)
 
 
 def _right(node: Node, value: Value, right: _Matrices) -> RightSide:
     """Lines run along the value's last dimension: columns, where one of an adjoint and a transposition is."""
-    axes, adjoint = node.attributes.get("z_axes"), node.attributes["adj_y"]
+    places, adjoint = node.attributes.get("z_places"), node.attributes["adj_y"]
     data = None if value.data is None else value.data.reshape(-1, *right.shape)
-    turned = axes is not None and axes[-1] != len(value.shape) - 1
+    within = None if places is None else places[-1]
+    last = (len(value.shape) - 1, 1)
+    turned = places is not None and (within is None or (within.axis, within.step) != last)
     stride = right.step if turned else right.line
-    return RightSide(value.id, right.extents, right.batches, stride, adjoint != turned, data)
+    return RightSide(value.id, right.extents, right.batches, stride, adjoint != turned, data, right.start)
 
 
 def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature

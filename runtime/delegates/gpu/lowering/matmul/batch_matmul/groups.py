@@ -23,12 +23,12 @@ def product_in_groups(node: Node, context: Context, product: Product) -> Candida
     left, right, (target,) = product.left, product.right, node.outputs
     if left.inner != product.depth:
         return None
-    if not right.adjoint and any(number % QUAD for number in (right.stride, *right.batches)):
+    if not right.adjoint and any(number % QUAD for number in (right.stride, right.start, *right.batches)):
         return None
     tile = choose_tile(product.rows, product.columns, product.batch)
     groups = (*tile.groups(product.rows, product.columns), product.batch)
-    starts, steps = product.starts(right.batches)
-    places = (left.row, *left.batches)
+    starts, steps = product.starts(right.batches, right.start)
+    places = (left.row, left.start, *left.batches)
     aligned = left.step == 1 and left.row >= product.depth and not any(number % QUAD for number in places)
     launch = Launch(
         Instance(

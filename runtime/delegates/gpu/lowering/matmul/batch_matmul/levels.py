@@ -92,7 +92,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
 def _pack(node: Node, context: Context, packed: _Packed) -> Launch:
     product, panels, scratch = packed.product, packed.panels, packed.scratch()
     right = product.right
-    start = start_of("IN", right.extents, right.batches, "(m)")
+    start = start_of("IN", right.extents, right.batches, "(m)", right.start)
     return Launch(
         Instance(
             "matmul/batch_matmul/levels_pack.cl",

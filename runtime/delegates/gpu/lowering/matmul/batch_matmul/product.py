@@ -33,7 +33,7 @@ and writes the right side once more than they do; they load all of it again for 
 
 @dataclass(frozen=True, slots=True)
 class LeftSide:
-    """The left side: element (b, i, k) lies at b * `batches` + i * `row` + k * `step`, in elements.
+    """The left side: element (b, i, k) lies at `start` + b * `batches` + i * `row` + k * `step`, in elements.
 
     b has three digits, one for each batch dimension, and 0 stands for a broadcast. Behind `inner` neighbours
     along k the next group begins, `outer` elements behind the start of one.
@@ -45,6 +45,7 @@ class LeftSide:
     step: int
     inner: int
     outer: int = 0
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class RightSide:
 
     A line is a row of the matrix, or a column of it where `adjoint` is true. `extents` are the three batch
     dimensions, 1 where the matrices are broadcast; `batches` are the elements from one matrix to the next in
-    each, 0 for a broadcast. `data` is the content of a constant, float32 [matrices, lines, channels].
+    each, 0 for a broadcast; the first begins at element `start`. `data` is the content of a constant, float32
+    [matrices, lines, channels].
     """
 
     source: int
@@ -62,6 +64,7 @@ class RightSide:
     stride: int
     adjoint: bool
     data: Floats | None = None
+    start: int = 0
 
     @property
     def matrices(self) -> int:
@@ -110,20 +113,22 @@ class Product:
         results = self.batch * self.rows * (self.depth + self.columns)
         return 4 * (results + self.right.matrices * self.depth * self.columns)
 
-    def starts(self, right: Sequence[int]) -> tuple[dict[str, str], dict[str, int]]:
+    def starts(self, right: Sequence[int], start: int = 0) -> tuple[dict[str, str], dict[str, int]]:
         """Return the starts of both sides' matrices of a batch, as defines and their parameters.
 
-        `right`: elements from one matrix of the right side to the next along each batch dimension.
+        `right`: elements from one matrix of the right side to the next along each batch dimension, the first
+        of which begins at `start`.
         """
-        left = start_of("LEFT", self.batches, self.left.batches, "(b)")
-        other = start_of("RIGHT", self.batches, right, "(b)")
+        left = start_of("LEFT", self.batches, self.left.batches, "(b)", self.left.start)
+        other = start_of("RIGHT", self.batches, right, "(b)", start)
         return {"LEFT(b)": left.expression, "RIGHT(b)": other.expression}, left.parameters | other.parameters
 
 
-def start_of(name: str, extents: Sequence[int], steps: Sequence[int], index: str) -> Offset:
-    """Return where the matrix of a batch begins, as an expression of the batch, `index`."""
+def start_of(name: str, extents: Sequence[int], steps: Sequence[int], index: str, start: int = 0) -> Offset:
+    """Return where the matrix of a batch begins, `start` for the first, as an expression of `index`."""
     digits = [Digit(extent, step) for extent, step in zip(extents, steps, strict=True)]
-    return offset(f"{name}_BATCH", digits, index)
+    found = offset(f"{name}_BATCH", digits, index)
+    return Offset(f"{name}_FIRST + {found.expression}", {**found.parameters, f"{name}_FIRST": start})
 
 
 def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
@@ -153,7 +158,7 @@ def candidates(node: Node, context: Context, product: Product) -> list[Candidate
 def _in_place(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
     """Return the candidate that reads the rows of the right side where they lie."""
     right = product.right
-    launch = _gemm(node, context, product, tile, right.source, right.stride, right.batches)
+    launch = _gemm(node, context, product, tile, right.source, right.stride, right.batches, right.start)
     return Candidate(f"rows_{tile.name}", (launch,))
 
 
@@ -206,7 +211,7 @@ def overlapping_panels(matrices: Floats, width: int) -> Floats:
 def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
     right = product.right
     panels = tile.panels(product.columns)
-    start = start_of("IN", right.extents, right.batches, "(m)")
+    start = start_of("IN", right.extents, right.batches, "(m)", right.start)
     return Launch(
         Instance(
             "matmul/batch_matmul/pack.cl",
@@ -238,12 +243,13 @@ def _gemm(
     right: Argument,
     right_row: int,
     right_batches: Sequence[int],
+    right_start: int = 0,
 ) -> Launch:
     """Return the product by register tiles; `right_row` and `right_batches` are the strides of the right
-    side.
+    side, `right_start` its first element.
     """
     left, (target,) = product.left, node.outputs
-    starts, steps = product.starts(right_batches)
+    starts, steps = product.starts(right_batches, right_start)
     return Launch(
         Instance(
             "matmul/batch_matmul/gemm.cl",
@@ -280,7 +286,7 @@ def _gemm(
 def _dots(node: Node, context: Context, product: Product) -> Candidate:
     """Dot products of rows and columns, which both lie in one run."""
     right, (target,) = product.right, node.outputs
-    starts, steps = product.starts(right.batches)
+    starts, steps = product.starts(right.batches, right.start)
     launch = Launch(
         Instance(
             "matmul/batch_matmul/dot.cl",
