@@ -58,7 +58,6 @@ ELSEWHERE = {
     "farm model prime*": "compiles for minutes: tests/runtime/delegates/gpu",
     "farm site build --out /var/www/farm": "writes to a folder of the system",
     "farm site check public": "tests/orchestrator/cli/test_submit.py",
-    "aws s3 sync *": "needs an account at a cloud",
     "farm site serve": "runs until Ctrl-C: tests/orchestrator/site/test_serve.py",
     "*pytest *": "runs tests",
     "python -m tests.*": "checks or attacks for minutes",
