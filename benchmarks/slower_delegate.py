@@ -46,7 +46,8 @@ class SlowerDelegate:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Options: LiteRT's `threads`, and `share`."""
-        from runtime.delegates.litert import LiteRtDelegate  # noqa: PLC0415  # a descriptor is cheap to import
+        # A descriptor is cheap to import.
+        from runtime.delegates.peers.litert_delegate import LiteRtDelegate  # noqa: PLC0415
 
         self._share = float(options.get("share", 0.0))
         self._litert = LiteRtDelegate({k: v for k, v in options.items() if k == "threads"})

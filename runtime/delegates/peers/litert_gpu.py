@@ -9,6 +9,15 @@ from runtime.delegates.litert import litert_version
 
 PRECISIONS: Final = ("fp32", "fp16")
 
+SWITCHES: Final = {
+    "constant_tensor_sharing": "Whether the GPU keeps constants once for several subgraphs.",
+    "infinite_float_capping": "Whether infinite constants become the largest finite numbers.",
+    "benchmark_mode": "Whether LiteRT prepares its GPU for benchmarks.",
+    "allow_src_quantized_fc_conv_ops": "Whether FULLY_CONNECTED and CONV_2D may quantise their inputs.",
+    "hint_waiting_for_completion": "Whether LiteRT expects that each run is waited for.",
+}
+"""Options that LiteRT's `GpuOptions` has by the same names; all are off by default."""
+
 _GPU_NODES: Final = ("dri/renderD*", "nvidia[0-9]*", "kfd")
 """Files of `/dev` that the driver of a GPU makes."""
 
@@ -50,6 +59,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
             default=False,
             help="Whether a model with an operator that LiteRT leaves to the CPU is refused.",
         ),
+        **{name: Option(value_type=bool, default=False, help=text) for name, text in SWITCHES.items()},
     },
     is_default=False,
 )

@@ -1,9 +1,11 @@
-"""Reads LiteRT's messages about its GPU accelerator: plain text, whose layout is that of its 2.x versions."""
+"""Reads LiteRT's messages: plain text, whose layout is that of its 2.x versions."""
 
 import re
 from typing import Final
 
+from runtime.common.litert_errors import cause_of
 from runtime.delegates.partition import DelegationReport, Fallback, Status
+from runtime.errors import FarmRuntimeError, UnsupportedOperatorError
 from runtime.model.reader import load_model
 
 _ADAPTER = re.compile(r"Selected adapter: (.+)")
@@ -12,6 +14,7 @@ _NO_GPU = re.compile(r"No adapters found|GPU accelerator could not be loaded")
 _PROBLEM = re.compile(r"^(?:ERROR: \[[^\]]*\]|Warning:) +(\S.*)$", re.MULTILINE)
 # The text of an exception: places in LiteRT's sources, and perhaps a reason among them.
 _REASON = re.compile(r"^└ (?!ERROR: \[)(\S.*)$", re.MULTILINE)
+_LACKING = re.compile(r"unresolved custom op|Didn't find op|not (?:yet )?supported", re.IGNORECASE)
 _LIMIT_WARNING: Final = "artificially reduced"
 _HEADER: Final = "Following operations are not supported by GPU delegate:"
 _KIND = re.compile(r"^([A-Za-z0-9_]+): (.+)$")
@@ -36,6 +39,12 @@ def problems(said: str, error: str) -> list[str]:
     return list(dict.fromkeys(text for text in found if _LIMIT_WARNING not in text))
 
 
+def failure(runtime: str, words: str, otherwise: type[FarmRuntimeError]) -> FarmRuntimeError:
+    """Return the error that LiteRT's words stand for: what it lacks for the model, or `otherwise`."""
+    kind = UnsupportedOperatorError if _LACKING.search(words) else otherwise
+    return kind(f"{runtime}: {cause_of(words)}")
+
+
 def report_of(said: str, path: str) -> DelegationReport | None:
     """LiteRT's report of operators that stay on the CPU; None where it made none.
 
@@ -46,7 +55,6 @@ def report_of(said: str, path: str) -> DelegationReport | None:
     counts = _COUNTS.search(rest)
     if not header or counts is None:
         return None
-    lines = rest[: counts.start()].splitlines()
     lines = rest[: counts.start()].splitlines()
     kinds = {match[1]: match[2] for line in lines if (match := _KIND.match(line)) is not None}
     on_gpu, left = (int(text) if text.isdecimal() else 0 for text in counts.groups())

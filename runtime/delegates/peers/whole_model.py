@@ -11,13 +11,14 @@ from runtime.errors import InvocationError, UnsupportedOperatorError
 from runtime.model.graph import Tensor
 from runtime.model.interface import Interface
 from runtime.model.schema import TensorType
-from runtime.ops.support.value import dtype_of
 
 
 class Session(Protocol):
     """A model in the other runtime, with the shapes that its inputs have by now."""
 
-    delegation: DelegationReport
+    @property
+    def delegation(self) -> DelegationReport | None:
+        """The delegated part of the model, by the other runtime's own report; None where it makes none."""
 
     def prepare(self, inputs: Sequence[Array]) -> None:
         """Make the model ready to run with these arrays, which every run reads anew.
@@ -37,6 +38,7 @@ _EXCHANGED = frozenset({
     TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64,
     TensorType.UINT8, TensorType.UINT16, TensorType.UINT32, TensorType.UINT64,
 })  # fmt: skip
+"""Types with numpy's names: `runtime.ops` has a table of all, but its import takes a fifth of a second."""
 
 
 def element_type(tensor: Tensor, runtime: str) -> np.dtype[Any]:
@@ -44,12 +46,11 @@ def element_type(tensor: Tensor, runtime: str) -> np.dtype[Any]:
 
     Raises `UnsupportedOperatorError` for a type whose values numpy does not hold as they are.
     """
-    found = dtype_of(tensor.type)
-    if found is None or tensor.type not in _EXCHANGED:
+    if tensor.type not in _EXCHANGED:
         raise UnsupportedOperatorError(
             f"{runtime}: tensor {tensor.name!r} is {tensor.type.name}, which is not exchanged with it"
         )
-    return found
+    return np.dtype(tensor.type.name.lower())
 
 
 class WholeModel:
@@ -69,8 +70,8 @@ class WholeModel:
         self.allocate_tensors()
 
     @property
-    def delegation(self) -> DelegationReport:
-        """The delegated part of the model, by the other runtime's own report."""
+    def delegation(self) -> DelegationReport | None:
+        """The delegated part of the model, by the other runtime's own report; None where it makes none."""
         return self._session.delegation
 
     def get_input_details(self) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from runtime.delegates.gpu.settings.options import Options, parse_options
-from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.registry import delegate_descriptor
 from tests.orchestrator.manifest.manifests import DOCUMENT, MINIMAL, load
 
@@ -36,8 +35,8 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
     )
     assert given.keys() == {field.name for field in fields(Options)} - farms_own
     assert asdict(parse_options(given)).items() >= given.items()
-    given = accepted("x: {kind: litert, threads: 2, resolver: builtin}")
-    assert asdict(LiteRtOptions.parse(given)) == given
+    given = accepted("x: {kind: litert, threads: 2, api: compiled_model, precision: fp16}")
+    assert delegate_descriptor("litert").parse(given).items() >= given.items()
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu", "litert", "litert-gpu", "openvino"])

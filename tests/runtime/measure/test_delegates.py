@@ -11,7 +11,6 @@ import pytest
 
 from runtime.common.installation import install_command
 from runtime.delegates import registry
-from runtime.delegates.litert import LiteRtOptions
 from runtime.delegates.registry import delegate_descriptor, delegate_names, load_delegate
 from runtime.errors import DelegateError
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
@@ -86,28 +85,57 @@ def test_unknown_name_lists_the_known_and_the_nearest():
     ("given", "threads", "resolver"),
     [
         ({"threads": 2}, 2, "xnnpack"),
-        ({"threads": "3", "resolver": "builtin"}, 3, "builtin"),
-        ({"threads": 1, "resolver": "reference"}, 1, "reference"),
+        ({"threads": 3, "resolver": "builtin"}, 3, "builtin"),
+        ({"resolver": "reference"}, None, "reference"),
     ],
 )
 def test_litert_options_are_parsed(given, threads, resolver):
-    assert LiteRtOptions.parse(given) == LiteRtOptions(threads, resolver)
-    assert LiteRtOptions.parse({}).threads >= 1
+    parsed = delegate_descriptor("litert").parse(given)
+    assert (parsed["threads"], parsed["resolver"], parsed["api"]) == (threads, resolver, "interpreter")
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"thread": 2}, "unknown option 'thread'"),
-        ({"threads": 0}, "threads must be an integer of at least 1, got 0"),
+        ({"threads": 0}, "option 'threads': expected a whole number at least 1 and at most 1024, got 0"),
         ({"threads": True}, "got True"),
         ({"threads": 1.5}, "got 1.5"),
-        ({"resolver": "fast"}, "must be one of xnnpack, builtin, reference, got 'fast'"),
+        ({"resolver": "fast"}, "expected xnnpack or builtin or reference, got 'fast'"),
+        ({"api": "next"}, "expected interpreter or compiled_model, got 'next'"),
     ],
 )
 def test_wrong_litert_options_are_named(given, said):
     with pytest.raises(DelegateError, match=said.replace(".", r"\.")):
-        LiteRtOptions.parse(given)
+        delegate_descriptor("litert").parse(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"precision": "fp16"}, "no option for precision 'fp16' in Python; use `api: compiled_model`"),
+        ({"api": "interpreter", "slow_consistent_arithmetic": True}, "use `api: compiled_model`"),
+        ({"resolver": "builtin", "latest_operators": True}, "XNNPACK, which resolver 'builtin' does not use"),
+        (
+            {"api": "compiled_model", "resolver": "reference", "precision": "fp16"},
+            "precision is an option of XNNPACK, which resolver 'reference' does not use",
+        ),
+    ],
+)
+def test_options_that_litert_does_not_have_together_say_what_to_use_instead(given, said):
+    assert said in delegate_descriptor("litert").settled(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"latest_operators": True},
+        {"resolver": "builtin", "precision": "fp32", "latest_operators": False},
+        {"api": "compiled_model", "precision": "fp16", "transient_indirection_buffer": True},
+    ],
+)
+def test_options_that_litert_has_together_stay_as_they_are(given):
+    assert delegate_descriptor("litert").settled(given) == given
 
 
 LOAD = """

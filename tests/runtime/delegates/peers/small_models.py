@@ -31,3 +31,19 @@ def conv_model(channels: int = 16) -> bytes:
 def image(height: int = 8, width: int = 8, channels: int = 16) -> np.ndarray:
     """Return an input for `conv_model`."""
     return np.random.default_rng(8).standard_normal((1, height, width, channels)).astype(np.float32)
+
+
+def variable_model() -> bytes:
+    """Build a sum with a variable, which no operator assigns."""
+    b = Builder()
+    x, y = b.input(np.float32, (1, 4), name="x"), b.tensor(np.float32, (1, 4))
+    b.operator(Op.ADD, [x, b.tensor(np.float32, (1, 4), is_variable=True)], [y])
+    return b.write([y])
+
+
+def wide_integer_model() -> bytes:
+    """Build a sum of an int64 input with itself."""
+    b = Builder()
+    x, y = b.input(np.int64, (1, 4), name="x"), b.tensor(np.int64, (1, 4))
+    b.operator(Op.ADD, [x, x], [y])
+    return b.write([y])

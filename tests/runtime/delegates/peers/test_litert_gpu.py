@@ -14,8 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from runtime.delegates.peers.litert_gpu import DESCRIPTOR
-from runtime.delegates.peers.litert_words import adapter_of, found_no_gpu, problems, report_of
+from runtime.delegates.peers.litert_gpu import DESCRIPTOR, SWITCHES
+from runtime.delegates.peers.litert_words import adapter_of, failure, found_no_gpu, problems, report_of
+from runtime.errors import DelegateError
 from tests.end_to_end.odd_models import partial_model
 from tests.needs import REPOSITORY
 from tests.runtime.delegates.peers.small_models import conv_model
@@ -126,6 +127,19 @@ def test_litert_s_reasons_are_read():
     assert problems("", f"{error}\n└ Some ops are not accelerated.") == ["Some ops are not accelerated."]
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("Variable tensors not yet supported.", "UnsupportedOperatorError"),
+        ("CONV_3D: Operation is not supported.", "UnsupportedOperatorError"),
+        ("Failed to create a buffer", "DelegateError"),
+    ],
+)
+def test_what_litert_lacks_for_a_model_is_no_fault(words, kind):
+    error = failure("litert-gpu: LiteRT", words, DelegateError)
+    assert (type(error).__name__, str(error)) == (kind, f"litert-gpu: LiteRT: {words}")
+
+
 def test_opencl_devices_that_are_a_cpu_are_refused():
     pocl = SimpleNamespace(kind="cpu", api="opencl", name="pocl", vendor="", facts={})
     assert "does not use OpenCL devices of a CPU" in DESCRIPTOR.hosts(pocl)
@@ -147,6 +161,14 @@ def test_a_whole_model_runs_on_its_gpu_in_the_precision_asked_for(conv_file, vul
     assert least < found["off"] < most
     assert "backend=Vulkan" in found["describe"]["adapter"]
     assert found["describe"]["precision"] == precision
+
+
+@pytest.mark.exhaustive
+def test_switches_of_litert_s_gpu_are_taken_and_told(conv_file, vulkan):
+    found, _ = process(conv_file, dict.fromkeys(SWITCHES, True), **vulkan)
+    assert found["delegation"] == ["full", 2, 2]
+    assert found["describe"].items() >= dict.fromkeys(SWITCHES, "yes").items()
+    assert found["off"] < 1e-5
 
 
 @pytest.mark.exhaustive
