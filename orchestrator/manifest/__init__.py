@@ -5,9 +5,9 @@ from __future__ import annotations
 from orchestrator.manifest.bare import InputOptions, Wanted, campaign_for_models
 from orchestrator.manifest.campaign import (
     Campaign,
+    CellRule,
     DelegateEntry,
     DeviceSelector,
-    ExcludeRule,
     ModelEntry,
     OptionValue,
 )
@@ -20,9 +20,9 @@ from orchestrator.manifest.values import JsonSchema
 
 __all__ = [
     "Campaign",
+    "CellRule",
     "DelegateEntry",
     "DeviceSelector",
-    "ExcludeRule",
     "InputOptions",
     "JsonSchema",
     "ManifestError",

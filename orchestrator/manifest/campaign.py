@@ -133,8 +133,8 @@ class DeviceSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class ExcludeRule:
-    """Cells that are not measured: globs over model id, delegate name and device id."""
+class CellRule:
+    """A rule that chooses cells: globs over model id, delegate name and device id."""
 
     model: str = "*"
     delegate: str = "*"
@@ -165,12 +165,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """One submission. No `devices` means every device; `shared`: of equal machines, each model is measured on
-    one; `reuse` is `same-fingerprint`, `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets`
-    are limits such as `p50<=5ms`, as they were written. `against`: an earlier campaign that this one is
-    compared with at its end, as `farm compare` names one, or `latest`. `time_budget_s`: what its own plans
-    leave of it is spent on blocks for its vaguest cells; None: nothing is. `notify`: None where nobody is
-    told of the end. `written`: None for a campaign that has no document.
+    """One submission. No `devices` means every device; no `include` every cell that no rule of `exclude`
+    leaves out; `shared`: of equal machines, each model is measured on one; `reuse` is `same-fingerprint`,
+    `never` or `max-age:SECONDS`; `priority`: higher goes first. `budgets` are limits such as `p50<=5ms`, as
+    they were written. `against`: an earlier campaign that this one is compared with at its end, as
+    `farm compare` names one, or `latest`. `time_budget_s`: what its own plans leave of it is spent on blocks
+    for its vaguest cells; None: nothing is. `notify`: None where nobody is told of the end. `written`: None
+    for a campaign that has no document.
     """
 
     name: str
@@ -179,7 +180,7 @@ class Campaign:
     models: tuple[ModelEntry, ...]
     delegates: tuple[DelegateEntry, ...]
     devices: tuple[DeviceSelector, ...]
-    exclude: tuple[ExcludeRule, ...]
+    exclude: tuple[CellRule, ...]
     baseline_delegate: str | None
     reuse: str
     manifest_sha256: str
@@ -189,4 +190,5 @@ class Campaign:
     against: str | None = None
     time_budget_s: float | None = None
     notify: Notify | None = None
+    include: tuple[CellRule, ...] = ()
     written: Written | None = field(default=None, compare=False, repr=False)

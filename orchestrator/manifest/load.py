@@ -18,10 +18,10 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import RATIO, read_budget
 from orchestrator.manifest.campaign import (
     Campaign,
+    CellRule,
     DataEntry,
     DelegateEntry,
     DeviceSelector,
-    ExcludeRule,
     InputSource,
     ModelEntry,
     Notify,
@@ -35,7 +35,17 @@ from orchestrator.manifest.measure_keys import Measure
 from orchestrator.manifest.places import Places
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problem, Problems, suggestion
-from orchestrator.manifest.schema import ANY, Accuracy, Defaults, Device, Input, Manifest, Model, Readable
+from orchestrator.manifest.schema import (
+    ANY,
+    Accuracy,
+    Cells,
+    Defaults,
+    Device,
+    Input,
+    Manifest,
+    Model,
+    Readable,
+)
 from runtime.model.skeleton import fitting_skeletons
 
 _PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
@@ -115,7 +125,9 @@ class _Builder:
         models = tuple(self._models())
         delegates = tuple(self._delegates())
         named = [entry.name for entry in delegates] if self._is_whole("delegates") else None
-        self._check_exclude([entry.id for entry in models] if self._is_whole("models") else None, named)
+        ids = [entry.id for entry in models] if self._is_whole("models") else None
+        self._check_rules("include", self._file.include, ids, named)
+        self._check_rules("exclude", self._file.exclude, ids, named)
         return Campaign(
             name=self._file.campaign,
             level=self._level,
@@ -124,7 +136,8 @@ class _Builder:
             delegates=delegates,
             devices=tuple(DeviceSelector(**written(one)) for one in self._selectors),
             shared=self._file.devices == ANY,
-            exclude=tuple(ExcludeRule(**written(one)) for one in self._file.exclude),
+            include=tuple(CellRule(**written(one)) for one in self._file.include),
+            exclude=tuple(CellRule(**written(one)) for one in self._file.exclude),
             baseline_delegate=self._baseline(named),
             reuse=self._defaults.reuse,
             manifest_sha256=manifest_sha256,
@@ -256,19 +269,22 @@ class _Builder:
                 yield entry if isinstance(options, str) else replace(entry, options=options)
 
     def _leaves_out(self, delegate: str) -> bool:
-        """Whether a rule excludes a delegate everywhere."""
-        return any(
+        """Whether a rule excludes a delegate everywhere, or none includes it anywhere."""
+        included = [fnmatchcase(delegate, rule.delegate or "*") for rule in self._file.include]
+        return (bool(included) and not any(included)) or any(
             written(rule).keys() == {"delegate"} and fnmatchcase(delegate, rule.delegate or "")
             for rule in self._file.exclude
         )
 
-    def _check_exclude(self, models: Sequence[str] | None, delegates: Sequence[str] | None) -> None:
+    def _check_rules(
+        self, name: str, rules: Sequence[Cells], models: Sequence[str] | None, delegates: Sequence[str] | None
+    ) -> None:
         # A class is bound to a device when its cell starts, long after the rules were applied.
         counted = any(selector.count is not None for selector in self._selectors)
-        for index, rule in enumerate(self._file.exclude):
-            at = ("exclude", index)
+        for index, rule in enumerate(rules):
+            at = (name, index)
             if not written(rule):
-                self._add("an empty rule would exclude everything", *at)
+                self._add(f"an empty rule would {name} everything", *at)
             if rule.device is not None and counted:
                 text = (
                     "a rule about devices and a selector with 'count' do not go together; narrow the selector"

@@ -344,8 +344,8 @@ class _Devices(Items):
         return selectors(self.checked(value))
 
 
-class Exclude(Keys):
-    """Cells that are not measured: those that match every glob."""
+class Cells(Keys):
+    """Cells of the matrix: those that match every glob."""
 
     model: _Glob | None = key("A glob over model ids.")
     delegate: _Glob | None = key("A glob over delegate names.")
@@ -405,7 +405,10 @@ class Manifest(Keys):
         "but each model on one of several equal machines.",
         (),
     )
-    exclude: Annotated[tuple[Exclude, ...], Items(0, MAX_RULES)] = key(
+    include: Annotated[tuple[Cells, ...], Items(1, MAX_RULES)] = key(
+        "The combinations that are measured; left out: all.", ()
+    )
+    exclude: Annotated[tuple[Cells, ...], Items(0, MAX_RULES)] = key(
         "Combinations that are not measured.", ()
     )
     baseline: Baseline | None = key("What the others are compared with.")

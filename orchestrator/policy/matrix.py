@@ -15,9 +15,9 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import (
     DEFAULT_SOFT_LIMIT_S,
     Campaign,
+    CellRule,
     DelegateEntry,
     DeviceSelector,
-    ExcludeRule,
     ModelEntry,
     RetryEntry,
 )
@@ -137,10 +137,8 @@ def expand(
             for target in targets[delegate.name]:
                 if target.name in absent:
                     continue
-                rule = next(
-                    (r for r in campaign.exclude if _excludes(r, model.id, delegate.name, target)), None
-                )
-                why = target.obstacle or _not_fetched(files[model.id]) if rule is None else _excluded(rule)
+                why = _left_out(campaign, model.id, delegate.name, target)
+                why = why or target.obstacle or _not_fetched(files[model.id])
                 cells.append(_cell(len(cells), model, files[model.id], delegate, target, why))
     return tuple(cells)
 
@@ -254,7 +252,15 @@ def _check_names(selectors: Sequence[DeviceSelector], devices: Sequence[Device])
             raise UsageError(f"no device is called {selector.name!r}; {hint}")
 
 
-def _excludes(rule: ExcludeRule, model: str, delegate: str, target: _Target) -> bool:
+def _left_out(campaign: Campaign, model: str, delegate: str, target: _Target) -> Reason | None:
+    """Return why the campaign's rules leave a cell out; None where they do not."""
+    if campaign.include and not any(_chooses(r, model, delegate, target) for r in campaign.include):
+        return Reason(code=ReasonCode.EXCLUDED, text="no rule of `include` chooses it")
+    rule = next((r for r in campaign.exclude if _chooses(r, model, delegate, target)), None)
+    return None if rule is None else _excluded(rule)
+
+
+def _chooses(rule: CellRule, model: str, delegate: str, target: _Target) -> bool:
     return (
         fnmatchcase(model, rule.model)
         and fnmatchcase(delegate, rule.delegate)
@@ -262,7 +268,7 @@ def _excludes(rule: ExcludeRule, model: str, delegate: str, target: _Target) -> 
     )
 
 
-def _excluded(rule: ExcludeRule) -> Reason:
+def _excluded(rule: CellRule) -> Reason:
     parts = {"model": rule.model, "delegate": rule.delegate, "device": rule.device}
     narrow = {name: pattern for name, pattern in parts.items() if pattern != "*"}
     return Reason(code=ReasonCode.EXCLUDED, text=f"by the rule {_as_yaml(narrow or {'model': '*'})}")

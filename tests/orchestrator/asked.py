@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.wire.messages import Device
 from agent.wire.plan import MeasurePlan
-from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ExcludeRule, ModelEntry
+from orchestrator.manifest.campaign import Campaign, CellRule, DelegateEntry, DeviceSelector, ModelEntry
 
 CPU = Device(
     device_id="host-cpu",
@@ -61,7 +61,8 @@ def asked(
     *,
     name: str = "test",
     devices: tuple[DeviceSelector, ...] = (),
-    exclude: tuple[ExcludeRule, ...] = (),
+    exclude: tuple[CellRule, ...] = (),
+    include: tuple[CellRule, ...] = (),
     baseline: str | None = None,
     reuse: str = "same-fingerprint",
     plan: MeasurePlan | None = None,
@@ -88,6 +89,7 @@ def asked(
         devices=devices,
         shared=shared,
         exclude=exclude,
+        include=include,
         baseline_delegate=baseline,
         reuse=reuse,
         manifest_sha256=sha256(repr((name, models, chosen, reuse)).encode()).hexdigest(),

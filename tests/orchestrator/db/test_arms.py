@@ -13,7 +13,7 @@ from agent.wire.messages import JobSpec, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, jobs
 from orchestrator.db.scheduling import assignments, ingest
-from orchestrator.manifest.campaign import ExcludeRule
+from orchestrator.manifest.campaign import CellRule
 from orchestrator.policy.blocks import kept_busy
 from tests.orchestrator.asked import CPU, GPU, POCL, asked
 from tests.orchestrator.stocked import cells, result, stock
@@ -147,7 +147,7 @@ def test_contenders_of_a_baseline_that_failed_run_by_themselves(database):
 
 
 def test_a_baseline_that_is_excluded_is_not_measured(database):
-    rule = ExcludeRule(model="m", delegate="litert")
+    rule = CellRule(model="m", delegate="litert")
     stock(database, asked(("m",), DELEGATES, baseline="litert", exclude=(rule,)), (CPU, CARD))
     assert all(len(arms(job)) == 1 for job in fill(database))
 

@@ -25,7 +25,7 @@ from orchestrator.farm.local.one_machine import PresentDevices
 from orchestrator.farm.submit import submission
 from orchestrator.farm.submit.running import Running
 from orchestrator.farm.submit.submission import Submission
-from orchestrator.manifest.campaign import ExcludeRule
+from orchestrator.manifest.campaign import CellRule
 from tests.orchestrator.asked import CPU, POCL, asked, model_files
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.stocked import cells, dispatch, report_devices, result
@@ -142,7 +142,7 @@ def test_the_same_content_continues_the_unfinished_campaign(
 
 
 def test_a_campaign_without_a_cell_is_refused(submissions: Submission, database: Database) -> None:
-    rule = ExcludeRule()
+    rule = CellRule()
     plan = submissions.plan(asked(exclude=(rule,)), model_files("m"))
     with pytest.raises(UsageError, match="campaign 'test' has no cell: its rules exclude all 1"):
         submissions.submit(plan)

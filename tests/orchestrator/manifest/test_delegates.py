@@ -167,3 +167,4 @@ def test_columns_that_cannot_be_measured_are_one_mistake_of_the_entry(line, said
 def test_a_column_whose_options_exclude_each_other_may_be_left_out(tmp_path):
     line = "{kind: gpu, backend: [opencl, vulkan], wait_type: [passive, active]}"
     assert len(load(tmp_path, f"{line}\nexclude: [{{delegate: f-vulkan-active}}]").delegates) == 4
+    assert len(load(tmp_path, f"{line}\ninclude: [{{delegate: 'f-*-passive'}}]").delegates) == 4

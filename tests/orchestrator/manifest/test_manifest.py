@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.manifest import DelegateEntry, DeviceSelector, ExcludeRule, load_manifest
+from orchestrator.manifest import CellRule, DelegateEntry, DeviceSelector, load_manifest
 from orchestrator.manifest.campaign import RetryEntry
 from orchestrator.manifest.plans import LEVELS
 from tests.needs import REPOSITORY
@@ -57,7 +57,7 @@ def test_every_key_of_the_schema_reaches_the_campaign(tmp_path: Path) -> None:
         DeviceSelector(kind="gpu", vendor="nvidia", labels={"room": "a"}),
         DeviceSelector(name="cpu-*"),
     )
-    assert campaign.exclude == (ExcludeRule(model="b", delegate="cpu-*"),)
+    assert campaign.exclude == (CellRule(model="b", delegate="cpu-*"),)
     assert (campaign.baseline_delegate, campaign.against) == ("cpu-t4", "weekly~1")
 
 

@@ -134,6 +134,12 @@ MISTAKES = {
         "7:19: no model is called 'aa'; did you mean 'a'?",
     ),
     "exclude_everything": (added("exclude: [{}]"), "7:11: an empty rule would exclude everything"),
+    "include_matches_nothing": (
+        added("include: [{delegate: cpuu}]"),
+        "7:22: no delegate is called 'cpuu'; did you mean 'cpu'?",
+    ),
+    "include_everything": (added("include: [{}]"), "7:11: an empty rule would include everything"),
+    "include_nothing": (added("include: []"), "7:10: expected 1 to 1000 items, found 0"),
     "list_for_mapping": (added("labels: [a]"), "7:9: expected keys with values, found a list"),
     "text_for_list": (added("devices: all"), "7:10: unknown word for devices 'all'; known: any, each"),
     "unknown_device_kind": (

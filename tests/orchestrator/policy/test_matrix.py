@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent.wire.messages import MissingDelegate, Reason, ReasonCode
 from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
-from orchestrator.manifest.campaign import DeviceSelector, ExcludeRule
+from orchestrator.manifest.campaign import CellRule, DeviceSelector
 from orchestrator.policy.matrix import MAX_CELLS, NO_DEVICE, expand
 from tests.orchestrator.asked import CPU, GPU, POCL, asked, model_files
 
@@ -105,15 +105,32 @@ def test_an_unknown_device_name_is_refused_with_a_suggestion():
 
 
 def test_excluded_cells_are_listed_with_their_rule():
-    campaign = asked(("big-llm", "net"), ALL, exclude=(ExcludeRule(model="*-llm", delegate="cpu"),))
+    campaign = asked(("big-llm", "net"), ALL, exclude=(CellRule(model="*-llm", delegate="cpu"),))
     specs = expand(campaign, model_files("big-llm", "net"), [CPU, POCL])
     excluded = [s for s in specs if s.obstacle]
     assert [(s.model, s.delegate) for s in excluded] == [("big-llm", "cpu")]
     assert excluded[0].obstacle is not None
     assert excluded[0].obstacle.code is ReasonCode.EXCLUDED
     assert excluded[0].obstacle.text == "by the rule {model: *-llm, delegate: cpu}"
-    everything = expand(asked(("net",), ALL, exclude=(ExcludeRule(),)), model_files("net"), [CPU, POCL])
+    everything = expand(asked(("net",), ALL, exclude=(CellRule(),)), model_files("net"), [CPU, POCL])
     assert {s.obstacle.text for s in everything if s.obstacle} == {"by the rule {model: *}"}
+
+
+def test_where_rules_include_cells_the_others_are_listed_as_left_out():
+    rules = (CellRule(model="big-*", delegate="gpu"), CellRule(model="net"))
+    campaign = asked(("big-llm", "net"), ALL, include=rules, exclude=(CellRule(delegate="litert"),))
+    specs = expand(campaign, model_files("big-llm", "net"), [CPU, POCL])
+    assert {(s.model, s.delegate) for s in specs if s.obstacle is None} == {
+        ("big-llm", "gpu"),
+        ("net", "gpu"),
+        ("net", "cpu"),
+    }
+    assert {(s.model, s.delegate): s.obstacle.text for s in specs if s.obstacle} == {
+        ("big-llm", "cpu"): "no rule of `include` chooses it",
+        ("big-llm", "litert"): "no rule of `include` chooses it",
+        ("net", "litert"): "by the rule {delegate: litert}",
+    }
+    assert {s.obstacle.code for s in specs if s.obstacle} == {ReasonCode.EXCLUDED}
 
 
 def test_too_many_cells_are_refused_before_they_are_made():
