@@ -9,6 +9,7 @@ from pathlib import Path
 from agent.attempt.lease import lease_folder
 from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
+from agent.machine.wheels import wheel_list
 from agent.processes.sandbox.boundary import SandboxSettings
 from agent.wire.logs import LogFormat, log_to_stderr
 from agent.wire.private_folder import keep_new_files_private
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr(LogFormat.TEXT, prefix=LOG_PREFIX, loggers=("agent",))
     try:
         memory_limit_bytes, sandbox = memory_limit(), SandboxSettings.from_environment()
+        wheels = wheel_list()
     except ValueError as error:
         parser.error(str(error))
     config = AgentConfig(
@@ -32,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         heartbeat_s=given.heartbeat,
         memory_limit_bytes=memory_limit_bytes,
         sandbox=sandbox,
+        wheel_list=wheels,
     )
     return serve(config, given.fd)
 

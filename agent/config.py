@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
-from agent.devices import RUNNER_COMMAND
+from agent.devices import RUNNER_COMMAND, ProbeReport, probe
+from agent.machine.wheels import Wheels, unpack
 from agent.processes.sandbox.boundary import SANDBOXED, SandboxSettings
 from agent.wire.messages import Device
 
@@ -88,6 +89,7 @@ class AgentConfig:
     references/   reference outputs, and why some cannot be made (`agent.attempt.references`)
     workload.json how long the calibration workload took (`agent.machine.workload`)
     work/         one folder per running attempt
+    wheels/       releases from the wheels of `wheel_list`, one folder each (`agent.machine.wheels`)
     """
 
     agent_id: str
@@ -101,10 +103,14 @@ class AgentConfig:
     sandbox: SandboxSettings = SANDBOXED
     device_prefix: str = ""
     resend_s: float | None = None
+    wheel_list: Path | None = None
+    wheels: Wheels = field(default_factory=Wheels)
 
     def named(self, device: Device) -> Device:
-        """Return a device under the name that the farm knows it by, with the facts of the sandbox."""
-        facts = {**device.facts, **self.sandbox.facts()}
+        """Return a device under the name that the farm knows it by, with the facts of the sandbox and of the
+        wheels that were refused.
+        """
+        facts = {**device.facts, **self.sandbox.facts(), **self.wheels.facts()}
         return device.model_copy(update={"device_id": self.device_prefix + device.device_id, "facts": facts})
 
     @property
@@ -131,6 +137,14 @@ class AgentConfig:
     def references(self) -> Path:
         """The folder of cached reference outputs."""
         return self.state / "references"
+
+    def with_wheels(self) -> AgentConfig:
+        """Return the settings with the allowed wheels unpacked. Raises `OSError`."""
+        return replace(self, wheels=unpack(self.wheel_list, self.state / "wheels"))
+
+    def probed(self) -> ProbeReport:
+        """List the devices. Raises as `agent.devices.probe`."""
+        return probe(self.probe_command, sandbox=self.sandbox, releases=tuple(self.wheels.folders))
 
     @property
     def work(self) -> Path:

@@ -21,7 +21,7 @@ from agent.attempt.journal import Journal
 from agent.attempt.recovery import recover
 from agent.attempt.running import RunningAttempt
 from agent.config import AgentConfig
-from agent.devices import ProbeError, ProbeReport, probe
+from agent.devices import ProbeError, ProbeReport
 from agent.processes.descendants import strays
 from agent.processes.signals import WakingSignals
 from agent.processes.supervisor import become_subreaper, kill_strays
@@ -324,7 +324,7 @@ class Agent:
         """List the devices anew, and greet with what has changed of those that are known."""
         self._must_look, self._look_due_s = False, time.monotonic() + _LOOK_EVERY_S
         try:
-            report = probe(self._config.probe_command, sandbox=self._config.sandbox)
+            report = self._config.probed()
         except (ProbeError, OSError) as error:
             log.warning("the devices cannot be listed again: %s", error)
             return
@@ -360,7 +360,8 @@ def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
         return 1
     with lock:
         try:
-            return Agent(config, connect(), probe(config.probe_command, sandbox=config.sandbox)).run()
+            config = config.with_wheels()
+            return Agent(config, connect(), config.probed()).run()
         except sqlite3.Error as error:
             log.error("%s", _about_the_journal(config, error))
         except (ProbeError, OSError) as error:

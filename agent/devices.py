@@ -96,21 +96,24 @@ def probe(
     command: Sequence[str] = RUNNER_COMMAND,
     timeout_s: float | None = None,
     sandbox: SandboxSettings | None = None,
+    releases: Sequence[str] = (),
 ) -> ProbeReport:
     """List the devices. A driver of WebGPU's adapters that crashes or hangs loses these alone, one of OpenCL
     its devices too, none the CPU.
 
     `sandbox`: None for what the environment says. `timeout_s`: None for what the host's GPUs need.
+    `releases`: of packages beside the installed ones, as `DISTRIBUTION@VERSION`.
     Raises `ProbeError` where not even the CPU can be described.
     """
     timeout_s = probe_limit_s() if timeout_s is None else timeout_s
+    asked = [*command, "--probe", *(("--releases", ",".join(releases)) if releases else ())]
     without: tuple[str, ...] = ()
     for option, lost in (("--without-webgpu", "WebGPU adapters"), ("--without-opencl", "OpenCL devices")):
         try:
-            return ask([*command, "--probe", *without], timeout_s, ProbeReport, sandbox)
+            return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
         except ProbeError as error:
             without = (option, f"listing {lost} failed: {error}")
-    return ask([*command, "--probe", *without], timeout_s, ProbeReport, sandbox)
+    return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
 
 
 def probe_limit_s(nodes: Path = Path("/dev")) -> float:

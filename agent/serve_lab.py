@@ -10,6 +10,7 @@ from agent.attempt.lease import lease_folder
 from agent.config import AgentConfig, LinkTimes, memory_limit
 from agent.daemon import serve_over
 from agent.link.cache import budget_from
+from agent.machine.wheels import wheel_list
 from agent.processes.sandbox.boundary import SandboxSettings
 from agent.transport.process import LinkProcess
 from agent.wire.credentials import Credentials
@@ -21,7 +22,7 @@ def serve_lab(state: Path) -> int:
     """Serve until SIGTERM. Returns the exit code."""
     try:
         times, memory_limit_bytes = LinkTimes.from_environment(), memory_limit()
-        sandbox = SandboxSettings.from_environment()
+        sandbox, wheels = SandboxSettings.from_environment(), wheel_list()
         budget_from()  # the link reads it: a mistake in it is reported here, at the start
     except ValueError as error:
         log.error("%s", error)
@@ -46,6 +47,7 @@ def serve_lab(state: Path) -> int:
         resend_s=times.resend_s,
         memory_limit_bytes=memory_limit_bytes,
         sandbox=sandbox,
+        wheel_list=wheels,
     )
     command = [sys.executable, "-P", "-m", "agent.link", "--state", str(state)]
     command += ["--watchdog", f"{times.watchdog_s:g}"]

@@ -26,10 +26,18 @@ from pydantic import Field
 
 from agent.processes.left_files import LOG_FILE, is_left, mark, open_left
 from agent.wire.advice import Advice
-from agent.wire.bounded import MAX_INPUTS, Count, Facts, Integer, Key, Sha256, Text, Wire
+from agent.wire.bounded import MAX_INPUTS, MAX_KINDS, Count, Facts, Id, Integer, Key, Sha256, Text, Wire
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Delegation, Measurement, ProcessSamples
-from agent.wire.messages import MAX_MESSAGE_BYTES, Device, JobSpec, Reason, Status
+from agent.wire.messages import (
+    MAX_MESSAGE_BYTES,
+    RELEASE_OPTION,
+    Device,
+    JobSpec,
+    Reason,
+    Status,
+    release_name,
+)
 from runtime.common.durable import write_atomically
 
 JOB_FILE: Final = "job.json"
@@ -81,6 +89,7 @@ class AttemptFile(Wire):
     `arms`: the job files of what is measured in blocks together with this job, each in a folder of its own;
     `reported`: whether it is an attempt, and not a baseline that is measured for the ratio alone.
     `input_paths`: files with the data of inputs, by the inputs' names.
+    `wheels`: folders of releases of packages, by `DISTRIBUTION@VERSION`.
     `writable`: what a measuring process may write beside its own folder; None where the sandbox is off.
     """
 
@@ -92,8 +101,14 @@ class AttemptFile(Wire):
     data_path: str | None = None
     input_paths: dict[Key, str] = Field(default_factory=dict, max_length=MAX_INPUTS)
     references: str
+    wheels: dict[Id, str] = Field(default_factory=dict, max_length=MAX_KINDS)
     usual: tuple[tuple[Count, Count], ...] = ()
     writable: tuple[str, ...] | None = None
+
+    def release_of(self, distribution: str) -> Path | None:
+        """Return the folder of the release that the job asks for; None for what is installed."""
+        name = release_name(distribution, str(self.job.delegate_options.get(RELEASE_OPTION)))
+        return Path(self.wheels[name]) if name in self.wheels else None
 
 
 class OutputFact(Wire):

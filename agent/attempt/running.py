@@ -297,6 +297,7 @@ class RunningAttempt:
             data_path=None if self.data is None else str(self.data),
             input_paths={name: str(path) for name, path in self.inputs.items()},
             references=str(self._references),
+            wheels={name: str(path) for name, path in self.config.wheels.folders.items()},
             writable=tuple(map(str, self.config.sandbox.write)) if self.config.sandbox.on else None,
             usual=tuple(
                 (past.compute_ns, past.copy_ns)
@@ -319,6 +320,7 @@ class RunningAttempt:
                 *(path for path in (self.model, self.data, self._references) if path is not None),
                 *self.inputs.values(),
                 *chosen.read,
+                *self.config.wheels.folders.values(),
             ],
             write=[*map(self._folder, self._members), *chosen.write],
         )

@@ -1,6 +1,7 @@
 """The runner's eight modes, each a process of its own.
 
-python -m agent.runner --probe [--without-webgpu WHY | --without-opencl WHY]  this host's devices as JSON
+python -m agent.runner --probe [--releases NAME@VERSION,…] [--without-webgpu WHY | --without-opencl WHY]
+                                                       this host's devices as JSON
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
 python -m agent.runner --explain MODEL KIND OPTIONS    the operators that a delegate would run, as JSON
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from agent.devices import CheckReport, ProbeReport
     from agent.wire.advice import Explained
 
+_PROBE_OPTIONS = frozenset({"--releases", "--without-webgpu", "--without-opencl"})
+
 USAGE_EXIT_CODE = 2
 """The exit code for arguments that are not understood: that of `argparse` and of shells."""
 
@@ -30,12 +33,15 @@ USAGE_EXIT_CODE = 2
 def main(arguments: list[str]) -> int:
     """Import only what the mode needs. Returns the exit code."""
     match arguments:
-        case ["--probe"]:
-            _write(_imported("agent.runner.probe.probe").probe())
-        case ["--probe", "--without-webgpu", why]:
-            _write(_imported("agent.runner.probe.probe").probe(without_webgpu=why))
-        case ["--probe", "--without-opencl", why]:
-            _write(_imported("agent.runner.probe.probe").probe(without_opencl=why, without_webgpu=why))
+        case ["--probe", *options] if len(options) % 2 == 0 and {*options[::2]} <= _PROBE_OPTIONS:
+            given = dict(zip(options[::2], options[1::2], strict=True))
+            no_opencl = given.get("--without-opencl")
+            listed = _imported("agent.runner.probe.probe").probe(
+                without_opencl=no_opencl,
+                without_webgpu=given.get("--without-webgpu", no_opencl),
+                releases=given.get("--releases", "").split(","),
+            )
+            _write(listed)
         case ["--check"]:
             _write(_imported("agent.runner.probe.operator_check").check(again=False))
         case ["--check", "--again"]:

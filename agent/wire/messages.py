@@ -116,6 +116,12 @@ INTERFACE_OPTION: Final = "backend"
 """The option by which a delegate is told the interface through which it reaches its device."""
 
 
+RELEASE_OPTION: Final = "version"
+"""The option by which a delegate is told the release of its package."""
+RELEASES_REFUSED_FACT: Final = "releases_refused"
+"""The fact of a host's devices that says which releases its operator's list names in vain, and why."""
+
+
 INTERFACE_FACT: Final = "interface"
 """Fact of a device of an attempt, and so of its result: the interface through which it is reached."""
 
@@ -124,9 +130,10 @@ class Device(Wire):
     """A device that models are measured on.
 
     `environment` holds the fields by which results are told apart (`agent.wire.provenance`), and
-    `delegate_environments` those that results of one delegate have besides, by its kind, and by
-    `KIND/INTERFACE` for each interface through which it reaches the device; `facts` is recorded and never
-    hashed. Devices of one `exclusion_group` share silicon.
+    `delegate_environments` those that results of one delegate have besides, by its kind, by
+    `KIND/INTERFACE` for each interface through which it reaches the device, and by `KIND@VERSION` for each
+    release of its package; `facts` is recorded and never hashed. Devices of one `exclusion_group` share
+    silicon.
     """
 
     device_id: Id
@@ -160,7 +167,15 @@ class Device(Wire):
         return interfaces_of(self.delegate_environments, kind)
 
     def lacks(self, kind: str, options: Mapping[str, Any]) -> str | None:
-        """Return why the device cannot be reached as the options want, or None where it can."""
+        """Return why the device cannot be reached as the options want, or its host lacks the release that
+        they want; None where it can.
+        """
+        releases, release = releases_of(self.delegate_environments, kind), options.get(RELEASE_OPTION)
+        if releases and release is not None and release not in releases:
+            others = "its operator allows others by their wheels, FARM_RUNNER_WHEELS"
+            why = self.facts.get(RELEASES_REFUSED_FACT, others)
+            there = ", ".join(releases)
+            return f"the host of {self.device_id} has no release {release} of {kind}, but {there}: {why}"
         known, wanted = self.interfaces_of(kind), options.get(INTERFACE_OPTION)
         if not known or wanted is None or wanted in known:
             return None
@@ -169,12 +184,29 @@ class Device(Wire):
 
 def interfaces_of(environments: Iterable[str], kind: str) -> tuple[str, ...]:
     """Return the interfaces that names of environments (`Device.delegate_environments`) have for a kind."""
-    parts = (name.partition("/") for name in environments)
-    return tuple(interface for its_kind, slash, interface in parts if its_kind == kind and slash)
+    return _named(environments, kind, "/")
+
+
+def releases_of(environments: Iterable[str], kind: str) -> tuple[str, ...]:
+    """Return the releases that names of environments have for a kind; empty for one that has no choice."""
+    return _named(environments, kind, "@")
+
+
+def _named(environments: Iterable[str], kind: str, mark: str) -> tuple[str, ...]:
+    parts = (name.partition(mark) for name in environments)
+    return tuple(rest for its_kind, found, rest in parts if its_kind == kind and found)
+
+
+def release_name(thing: str, version: str) -> str:
+    """Return the name of a release of a delegate or of a distribution."""
+    return f"{thing}@{version}"
 
 
 def environment_name(environments: Iterable[str], kind: str, options: Mapping[str, Any]) -> str:
     """Return the name among `Device.delegate_environments` of results of a delegate with these options."""
+    release = options.get(RELEASE_OPTION)
+    if release in releases_of(environments, kind):
+        return release_name(kind, str(release))
     wanted = options.get(INTERFACE_OPTION)
     return f"{kind}/{wanted}" if wanted in interfaces_of(environments, kind) else kind
 

@@ -173,6 +173,9 @@ class DelegateDescriptor:
     them, that a run with the delegate executes; their contents are the version `runtime` of its results. A
     partition delegate leaves the default: the interpreter runs the operators that it does not take.
 
+    `release`: the distribution of which the option `version` chooses a release, and the field of results that
+    holds it; None for a delegate that has no such choice.
+
     `packages`: installed distributions that such a run loads besides, numpy apart; their files are a part of
     the delegate's installed bytes, as are those of the package that brings the delegate.
 
@@ -193,6 +196,7 @@ class DelegateDescriptor:
     environment: Callable[[], Mapping[str, str]] = _nothing
     executes: tuple[str, ...] = INTERPRETER
     packages: tuple[str, ...] = ()
+    release: tuple[str, str] | None = None
     integer_path: bool = False
     is_default: bool = True
 

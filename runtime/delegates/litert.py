@@ -29,11 +29,8 @@ def _hosts(_device: HostDevice) -> str | None:
 
 
 _XNNPACK_OPTIONS: Final = {
-    "precision": Option(
-        value_type=str,
-        choices=("fp32", "fp16"),
-        default="fp32",
-        help="The type in which XNNPACK computes; fp16 needs `api: compiled_model`.",
+    "force_fp16": Option(
+        value_type=bool, default=False, help="Whether XNNPACK computes in fp16; needs `api: compiled_model`."
     ),
     "latest_operators": Option(
         value_type=bool, default=False, help="Whether XNNPACK takes the operators that are new in it."
@@ -51,8 +48,21 @@ _XNNPACK_OPTIONS: Final = {
     ),
 }
 
+RELEASE: Final = ("ai-edge-litert", "litert")
+"""LiteRT's distribution, and the field of every device with its version (`agent.runner.probe.host`)."""
+
+
+def version_option() -> Option:
+    """Declare the option `version`, which the farm fulfils by what a process imports."""
+    return Option(
+        value_type=str,
+        help="LiteRT's release: the installed one, or one whose wheel the machine's operator allowed.",
+    )
+
+
 _OPTIONS: Final = {
     "threads": threads_option(),
+    "version": version_option(),
     "api": Option(
         value_type=str,
         choices=(INTERPRETER_API, COMPILED_MODEL_API),
@@ -84,10 +94,7 @@ def settled(given: Mapping[str, OptionValue]) -> Mapping[str, OptionValue] | str
                 "the two"
             )
         if given.get("api", INTERPRETER_API) == INTERPRETER_API and name not in _OF_BOTH_APIS:
-            return (
-                f"LiteRT's Interpreter has no option for {name} {given[name]!r} in Python; use "
-                f"`api: {COMPILED_MODEL_API}`"
-            )
+            return f"LiteRT's Interpreter has no option {name} in Python; use `api: {COMPILED_MODEL_API}`"
     return given
 
 
@@ -101,6 +108,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
         "litert_buffers", "litert_delegate", "litert_words", "spoken", "whole_model",
     ))),
     packages=("ai-edge-litert",),
+    release=RELEASE,
     options=_OPTIONS,
     settled=settled,
 )  # fmt: skip

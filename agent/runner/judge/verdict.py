@@ -231,7 +231,7 @@ def _summed_up(
         tunings=tunings(reports),
         init=init_stages(processes, reports[0].unseen),
         memory=memory_stages(timed, reports[-1].unseen),
-        installed=installed(attempt.job.delegate_kind),
+        installed=installed(attempt.job.delegate_kind, attempt.release_of),
         cpu_ms=cpu_time(timed),
         device=device_time(timed, reports[-1].unseen),
         advice=reports[0].advice,

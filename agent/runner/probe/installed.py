@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from collections.abc import Callable
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +20,10 @@ class _UnknownSizeError(Exception):
     """A distribution whose files are not listed."""
 
 
-def installed(kind: str) -> Installed:
+def installed(kind: str, release_of: Callable[[str], Path | None] = lambda _: None) -> Installed:
     """Return the bytes of the delegate's own files and of the packages that it names; without drivers, Python
-    and numpy, which every delegate needs. Raises `DelegateError` as `delegate_descriptor`.
+    and numpy, which every delegate needs. `release_of`: the folder of a package that is measured in place of
+    the installed one. Raises `DelegateError` as `delegate_descriptor`.
     """
     descriptor = delegate_descriptor(kind)
     try:
@@ -30,11 +32,17 @@ def installed(kind: str) -> Installed:
             own = sum(path.stat().st_size for path in sources(descriptor.executes))
         else:
             own = _bytes_of(brings)
-        return Installed(bytes=own + sum(_bytes_of(distribution(name)) for name in descriptor.packages))
+        return Installed(
+            bytes=own + sum(_bytes_of(_found(name, release_of(name))) for name in descriptor.packages)
+        )
     except PackageNotFoundError as error:
         return Installed(note=f"the package {error.name} is not installed")
     except (_UnknownSizeError, OSError) as error:
         return Installed(note=str(error))
+
+
+def _found(name: str, folder: Path | None) -> Distribution:
+    return distribution(name) if folder is None else next(iter(distributions(name=name, path=[str(folder)])))
 
 
 def _bytes_of(package: Distribution) -> int:

@@ -9,11 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.devices import ProbeReport
-from agent.runner.probe.host import HOST_CPU, cpu_model, delegate_environment, host_environment, host_facts
+from agent.runner.probe.host import (
+    HOST_CPU,
+    cpu_model,
+    delegate_environment,
+    host_environment,
+    host_facts,
+    package_version,
+)
 from agent.runner.probe.opencl_devices import opencl_devices
 from agent.runner.probe.webgpu_adapters import WEBGPU, with_adapters
 from agent.wire.exclusion import HOST_GROUP
-from agent.wire.messages import Device, MissingDelegate
+from agent.wire.messages import Device, MissingDelegate, release_name
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor, delegate_names
 from runtime.errors import DelegateError, FarmRuntimeError
@@ -29,26 +36,30 @@ class Hosted:
     """The devices of this host that one delegate runs on, with the environment fields of its results there.
 
     `interfaces`: by device, the interfaces through which it is reached, with the fields that results have
-    besides. `reason`: why there are no devices; empty where there are some.
+    besides; `releases`: the same of the releases of its package. `reason`: why there are no devices; empty
+    where there are some.
     """
 
     kind: str
     device_ids: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
     interfaces: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+    releases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reason: str = ""
 
 
-def probe(*, without_opencl: str | None = None, without_webgpu: str | None = None) -> ProbeReport:
+def probe(
+    *, without_opencl: str | None = None, without_webgpu: str | None = None, releases: Sequence[str] = ()
+) -> ProbeReport:
     """Return everything this host offers, and a reason for each delegate kind that it does not.
 
     `without_opencl`, `without_webgpu`: why no driver of OpenCL or of WebGPU's adapters is to be loaded; None
-    lists them.
+    lists them. `releases`: those of packages that are there beside the installed ones.
     """
     opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
     opencl, no_webgpu = with_adapters(opencl) if without_webgpu is None else (opencl, [without_webgpu])
     devices = (host_cpu(), *opencl)
-    hosted = [hosted_by(name, devices, no_opencl) for name in delegate_names()]
+    hosted = [hosted_by(name, devices, no_opencl, releases) for name in delegate_names()]
     missing = [MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason]
     return ProbeReport(
         devices=tuple(_with_delegates(device, hosted) for device in devices),
@@ -79,28 +90,41 @@ def _opencl() -> tuple[list[Device], str]:
     return found, "; ".join(faults) or _NO_OPENCL
 
 
-def hosted_by(kind: str, devices: Sequence[Device], no_opencl: str) -> Hosted:
+def hosted_by(kind: str, devices: Sequence[Device], no_opencl: str, releases: Sequence[str] = ()) -> Hosted:
     """Offer the devices to one delegate. An error in its package excludes only this delegate."""
     try:
         descriptor = delegate_descriptor(kind)
-        return _hosted(descriptor, devices, no_opencl)
+        return _hosted(descriptor, devices, no_opencl, releases)
     except DelegateError as error:
         return Hosted(kind, reason=str(error))
     except Exception as error:  # noqa: BLE001  # a foreign package may raise anything at import
         return Hosted(kind, reason=f"its package fails: {type(error).__name__}: {error}")
 
 
-def _hosted(descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl: str) -> Hosted:
+def _hosted(
+    descriptor: DelegateDescriptor, devices: Sequence[Device], no_opencl: str, releases: Sequence[str]
+) -> Hosted:
     offered = [device for device in devices if device.api in descriptor.apis]
     refusals = {device.device_id: descriptor.hosts(device) for device in offered}
     taken = frozenset(device_id for device_id, why in refusals.items() if why is None)
     if taken:
         interfaces = {one.device_id: descriptor.interfaces(one) for one in offered if one.device_id in taken}
-        return Hosted(descriptor.name, taken, delegate_environment(descriptor), interfaces)
+        own = delegate_environment(descriptor)
+        return Hosted(descriptor.name, taken, own, interfaces, _releases(descriptor, releases))
     reasons = list(dict.fromkeys(why for why in refusals.values() if why is not None))
     if "opencl" in descriptor.apis and not any(device.api == "opencl" for device in devices):
         reasons.append(no_opencl)
     return Hosted(descriptor.name, reason="; ".join(reasons) or "it names no api that a device could have")
+
+
+def _releases(descriptor: DelegateDescriptor, releases: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the releases of a delegate's package on this host, the installed one first."""
+    if descriptor.release is None:
+        return {}
+    distribution, field_name = descriptor.release
+    parts = (name.partition("@") for name in releases)
+    others = (version for its_name, _, version in parts if its_name == distribution)
+    return {version: {field_name: version} for version in (package_version(distribution), *others)}
 
 
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
@@ -112,5 +136,7 @@ def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
         default = next(iter(interfaces.values()), {})
         environments[one.kind] = {**one.environment, **default}
         environments |= {f"{one.kind}/{name}": {**one.environment, **its} for name, its in interfaces.items()}
+        releases = {release_name(one.kind, version): its for version, its in one.releases.items()}
+        environments |= {name: {**one.environment, **its} for name, its in releases.items()}
     update = {"delegates": tuple(one.kind for one in here), "delegate_environments": environments}
     return device.model_copy(update=update)

@@ -137,10 +137,9 @@ class Arm:
         self.attempt = _with_present_device(self.attempt, self.job_file)
         self.cpus = _chosen_cpus(self.attempt, descriptor, self.allowed)
         self.tunings = planned_tunings(self.job, descriptor)
+        base = _with_release(for_runner(), self.attempt, descriptor)
         self.environments = [
-            measuring_environment(
-                for_runner(), caches_folder(self.folder, tuning), len(self.cpus), self.allowed
-            )
+            measuring_environment(base, caches_folder(self.folder, tuning), len(self.cpus), self.allowed)
             for tuning in range(self.tunings)
         ]
 
@@ -250,6 +249,17 @@ def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
     except DelegateError as error:
         raise FailedError(failure_of(error, attempt)) from error
     return descriptor
+
+
+def _with_release(
+    environment: Mapping[str, str], attempt: AttemptFile, descriptor: DelegateDescriptor
+) -> Mapping[str, str]:
+    """Return an environment in which the delegate's package is of the release that the job asks for."""
+    folder = None if descriptor.release is None else attempt.release_of(descriptor.release[0])
+    if folder is None:
+        return environment
+    folders = [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(folders)}
 
 
 def _chosen_cpus(

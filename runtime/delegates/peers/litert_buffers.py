@@ -8,6 +8,7 @@ import numpy as np
 
 from runtime.common.installation import install_command
 from runtime.delegates.base import Array
+from runtime.delegates.litert import litert_version
 from runtime.errors import DelegateError, InvocationError, UnsupportedOperatorError
 from runtime.model.interface import Interface
 
@@ -102,6 +103,16 @@ def _reader(buffer: Any, details: Mapping[str, Any]) -> Callable[[], Array]:
 def one_line(error: Exception) -> str:
     """LiteRT's message in one line."""
     return " ".join(str(error).split()) or f"{type(error).__name__} without a reason"
+
+
+def require_version(runtime: str, version: str | None) -> None:
+    """Raise `DelegateError` where this process would import another release of LiteRT than is asked for."""
+    found = litert_version()
+    if version not in (None, found):
+        raise DelegateError(
+            f"{runtime}: LiteRT {version} was asked for, and this process imports {found or 'none'}; a "
+            "campaign measures another release, whose wheel the machine's operator allows (docs/lab.md)"
+        )
 
 
 def imported(runtime: str, module: str) -> Any:

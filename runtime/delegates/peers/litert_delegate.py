@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from runtime.delegates.base import Array
 from runtime.delegates.litert import COMPILED_MODEL_API, DESCRIPTOR, XNNPACK, litert_version, settled
-from runtime.delegates.peers.litert_buffers import Buffers, imported, one_line
+from runtime.delegates.peers.litert_buffers import Buffers, imported, one_line, require_version
 from runtime.delegates.peers.litert_words import failure, problems
 from runtime.delegates.peers.spoken import spoken
 from runtime.delegates.peers.whole_model import WholeModel
@@ -32,12 +32,12 @@ _QUANTIZED: Final = 0x3
 (`TFLITE_XNNPACK_DELEGATE_FLAG_QS8` and `_QU8` of its `xnnpack_delegate.h`)."""
 
 _FLAGS: Final = {
-    "fp16": 0x4,  # ..._FORCE_FP16
+    "force_fp16": 0x4,
     "transient_indirection_buffer": 0x20,
     "latest_operators": 0x40,
     "slow_consistent_arithmetic": 0x200,
 }
-"""Further flags of the same file, by our options and values."""
+"""Further flags of the same file, by our options."""
 
 _NO_MEMORY: Final = "LiteRT: out of memory for the model's tensors; measure a smaller model or input"
 _COMPILED_MODULES: Final = ("compiled_model", "cpu_kernel_mode", "hardware_accelerator", "options")
@@ -61,6 +61,7 @@ class LiteRtDelegate:
         self.options = DESCRIPTOR.parse(options or {})
         if isinstance(why := settled(options or {}), str):
             raise DelegateError(f"litert: {why}")
+        require_version("litert", self.options["version"])
         self.options["threads"] = self.options["threads"] or len(os.sched_getaffinity(0))
         self._settings: dict[str, str] = {}
         self.preload()
@@ -97,11 +98,12 @@ class LiteRtDelegate:
 
     def describe(self) -> Mapping[str, str]:
         """Version, interface, resolver, threads, precision, and the options of XNNPACK that are in force."""
-        asked = {name: "yes" for name in _FLAGS if self.options.get(name) is True}
-        shown = ("api", "resolver", "threads", "precision")
+        asked = {name: "yes" for name in _FLAGS if self.options[name]}
+        shown = ("api", "resolver", "threads")
         return {
             "litert": litert_version() or "unknown",
             **{name: str(self.options[name]) for name in shown},
+            "precision": "fp16" if self.options["force_fp16"] else "fp32",
             **asked,
             **self._settings,
         }
@@ -152,8 +154,7 @@ class LiteRtDelegate:
 
     def _flags(self) -> int | None:
         """Return XNNPACK's flags; None for LiteRT's own."""
-        given = {name for name, value in self.options.items() if value is True} | {self.options["precision"]}
-        asked = sum(flag for name, flag in _FLAGS.items() if name in given)
+        asked = sum(flag for name, flag in _FLAGS.items() if self.options[name])
         return asked | _QUANTIZED if asked else None
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from runtime.common.installation import install_command
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
-from runtime.delegates.litert import litert_version
+from runtime.delegates.litert import RELEASE, litert_version, version_option
 
 PRECISIONS: Final = ("fp32", "fp16")
 
@@ -46,8 +46,10 @@ DESCRIPTOR: Final = DelegateDescriptor(
     hosts=_hosts,
     executes=("delegates/peers",),
     packages=("ai-edge-litert",),
+    release=RELEASE,
     options={
         "threads": threads_option(),
+        "version": version_option(),
         "precision": Option(
             value_type=str,
             choices=PRECISIONS,

@@ -10,7 +10,7 @@ from typing import Any
 from runtime.delegates.base import Array, LoadedModel
 from runtime.delegates.litert import litert_version
 from runtime.delegates.partition import DelegationReport
-from runtime.delegates.peers.litert_buffers import Buffers, imported
+from runtime.delegates.peers.litert_buffers import Buffers, imported, require_version
 from runtime.delegates.peers.litert_gpu import DESCRIPTOR, SWITCHES
 from runtime.delegates.peers.litert_words import adapter_of, failure, found_no_gpu, problems, report_of
 from runtime.delegates.peers.spoken import spoken
@@ -39,6 +39,7 @@ class LiteRtGpuDelegate:
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self._options = DESCRIPTOR.parse(options or {})
+        require_version("litert-gpu", self._options["version"])
         imported("litert-gpu", "compiled_model")
         self._adapter = "not known before a model is loaded"
 

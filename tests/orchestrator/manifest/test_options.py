@@ -35,7 +35,7 @@ def test_the_options_that_a_file_may_use_are_those_of_the_delegates(tmp_path: Pa
     )
     assert given.keys() == {field.name for field in fields(Options)} - farms_own
     assert asdict(parse_options(given)).items() >= given.items()
-    given = accepted("x: {kind: litert, threads: 2, api: compiled_model, precision: fp16}")
+    given = accepted("x: {kind: litert, threads: 2, api: compiled_model, force_fp16: true}")
     assert delegate_descriptor("litert").parse(given).items() >= given.items()
 
 

@@ -113,12 +113,12 @@ def test_wrong_litert_options_are_named(given, said):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"precision": "fp16"}, "no option for precision 'fp16' in Python; use `api: compiled_model`"),
+        ({"force_fp16": True}, "no option force_fp16 in Python; use `api: compiled_model`"),
         ({"api": "interpreter", "slow_consistent_arithmetic": True}, "use `api: compiled_model`"),
         ({"resolver": "builtin", "latest_operators": True}, "XNNPACK, which resolver 'builtin' does not use"),
         (
-            {"api": "compiled_model", "resolver": "reference", "precision": "fp16"},
-            "precision is an option of XNNPACK, which resolver 'reference' does not use",
+            {"api": "compiled_model", "resolver": "reference", "force_fp16": True},
+            "force_fp16 is an option of XNNPACK, which resolver 'reference' does not use",
         ),
     ],
 )
@@ -130,8 +130,8 @@ def test_options_that_litert_does_not_have_together_say_what_to_use_instead(give
     "given",
     [
         {"latest_operators": True},
-        {"resolver": "builtin", "precision": "fp32", "latest_operators": False},
-        {"api": "compiled_model", "precision": "fp16", "transient_indirection_buffer": True},
+        {"resolver": "builtin", "force_fp16": False, "latest_operators": False},
+        {"api": "compiled_model", "force_fp16": True, "transient_indirection_buffer": True},
     ],
 )
 def test_options_that_litert_has_together_stay_as_they_are(given):

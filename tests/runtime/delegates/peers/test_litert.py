@@ -24,8 +24,8 @@ from runtime.delegates.registry import load_delegate
 from tests.runtime.delegates.peers.small_models import image
 
 def run(path, options, shape):
-    delegate = load_delegate("litert", {"threads": 1, **options})
     try:
+        delegate = load_delegate("litert", {"threads": 1, **options})
         model = delegate.load(path)
     except Exception as error:
         return {"error": type(error).__name__, "text": str(error)}
@@ -45,7 +45,7 @@ NEXT = {"api": "compiled_model"}
 OPTIONS = {
     "interpreter": {},
     "next": NEXT,
-    "fp16": {**NEXT, "precision": "fp16"},
+    "fp16": {**NEXT, "force_fp16": True},
     "builtin": {**NEXT, "resolver": "builtin"},
     "reference": {**NEXT, "resolver": "reference"},
     "switches": {**NEXT, "slow_consistent_arithmetic": True, "transient_indirection_buffer": True},
@@ -63,6 +63,7 @@ def ran(tmp_path_factory) -> dict[str, dict]:
     asked = {name: ("conv", options, image().shape) for name, options in OPTIONS.items()}
     asked |= {f"{name} resized": ("conv", OPTIONS[name], (1, 5, 6, 16)) for name in ("interpreter", "next")}
     asked |= {name: (name, NEXT, (1, 4)) for name in ("variable", "wide")}
+    asked["release"] = ("conv", {"version": "0.0.1"}, image().shape)
     given = json.dumps([(str(folder / model), *rest) for model, *rest in asked.values()])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, given], capture_output=True, text=True, cwd=REPOSITORY, check=True
@@ -98,8 +99,13 @@ def test_both_interfaces_compute_the_same_with_the_last_inputs_that_were_set(ran
 )
 def test_options_of_xnnpack_and_resolvers_reach_litert(ran, name, least, most):
     assert least <= off(ran, name) <= most
-    told, asked = ran[name]["describe"], {"resolver": "xnnpack", "precision": "fp32", **OPTIONS[name]}
+    told, asked = ran[name]["describe"], {"resolver": "xnnpack", **OPTIONS[name]}
     assert told.items() >= {key: "yes" if value is True else value for key, value in asked.items()}.items()
+
+
+def test_another_release_than_is_imported_is_an_error(ran):
+    assert ran["release"]["error"] == "DelegateError"
+    assert ran["release"]["text"].startswith("litert: LiteRT 0.0.1 was asked for, and this process imports ")
 
 
 def test_what_the_compiled_model_lacks_is_unsupported_with_its_words(ran):

@@ -1,0 +1,140 @@
+"""Releases of a package beside the installed one: wheels that this host's operator allowed by their SHA-256.
+
+The list has lines as `sha256sum *.whl` prints them. Each wheel is unpacked once, without a network, into a
+folder named by its hash, which a measuring process finds before what is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from agent.wire.messages import RELEASES_REFUSED_FACT, release_name
+
+WHEELS_VARIABLE: Final = "FARM_RUNNER_WHEELS"
+"""The list of allowed wheels, an absolute path. Wheels are named from its folder."""
+
+MOST_WHEELS: Final = 32
+"""Chosen: a device names every release with each delegate that has it, and a message has room for 128."""
+
+_LINE: Final = re.compile(r"([0-9a-f]{64}) [ *](\S.*)")
+_NAME: Final = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._!+]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
+"""`NAME-VERSION[-BUILD]-PYTHON-ABI-PLATFORM.whl` (PyPA's specification of binary distributions)."""
+
+log = logging.getLogger(__name__)
+
+
+class _RefusedError(Exception):
+    """A line of the list that gives no release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheels:
+    """`folders`: those of unpacked releases by `DISTRIBUTION@VERSION`. `refused`: why others are missing."""
+
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, str]:
+        """Return what the host's devices say of the wheels that were refused."""
+        return {RELEASES_REFUSED_FACT: "; ".join(self.refused)} if self.refused else {}
+
+
+def wheel_list(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the list of allowed wheels, None if there is none. Raises `ValueError` naming the variable."""
+    text = environment.get(WHEELS_VARIABLE)
+    if not text:
+        return None
+    if not Path(text).is_absolute() or not Path(text).is_file():
+        raise ValueError(f"{WHEELS_VARIABLE}: {text!r} is not the absolute path of a file; see docs/lab.md")
+    return Path(text)
+
+
+def unpack(listed: Path | None, into: Path) -> Wheels:
+    """Unpack the wheels of a list into folders below `into`. One that cannot be used is refused, and logged.
+
+    Raises `OSError` where the list cannot be read or a folder not be written.
+    """
+    if listed is None:
+        return Wheels()
+    folders: dict[str, Path] = {}
+    refused = []
+    lines = [line for line in listed.read_text().splitlines() if line.strip() and line[0] != "#"]
+    for line in lines[:MOST_WHEELS]:
+        try:
+            folders |= _unpacked(line, listed.parent, into, folders)
+        except _RefusedError as error:
+            refused.append(str(error))
+    if len(lines) > MOST_WHEELS:
+        refused.append(f"{listed} names {len(lines)} wheels; only the first {MOST_WHEELS} are used")
+    for why in refused:
+        log.warning("%s", why)
+    return Wheels(folders, tuple(refused))
+
+
+def _unpacked(line: str, base: Path, into: Path, known: Mapping[str, Path]) -> dict[str, Path]:
+    parts = _LINE.fullmatch(line.rstrip())
+    named = None if parts is None else _NAME.fullmatch(Path(parts[2]).name)
+    if parts is None or named is None:
+        raise _RefusedError(f"{line!r} is no line of `sha256sum NAME-VERSION-PYTHON-ABI-PLATFORM.whl`")
+    sha256, wheel = parts[1], base / parts[2]
+    distribution, version, *tags = named.groups()
+    name = release_name(re.sub(r"[-_.]+", "-", distribution).lower(), version)
+    if (why := _unfit(*tags)) is not None:
+        raise _RefusedError(f"{wheel.name} is {why}")
+    if name in known:
+        raise _RefusedError(f"{wheel.name}: another wheel of the list is {name} too")
+    target = into / sha256
+    if not target.is_dir():
+        _unpack_verified(wheel, sha256, target)
+    return {name: target}
+
+
+def _unfit(python: str, abi: str, system: str) -> str | None:
+    """Return what a wheel is for, if not for this Python and machine."""
+    own = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    if not {own, "py3"} & set(python.split(".")) or not {own, "abi3", "none"} & set(abi.split(".")):
+        return f"for {python}-{abi}, and this Python is {own}"
+    if system != "any" and not system.endswith(platform.machine()):
+        return f"for {system}, and this machine is {platform.machine()}"
+    return None
+
+
+def _unpack_verified(wheel: Path, sha256: str, target: Path) -> None:
+    """Unpack a wheel whose bytes have this hash. A folder that is there is whole."""
+    try:
+        with wheel.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != sha256:
+                raise _RefusedError(f"{wheel.name} has the SHA-256 {found}, and {sha256} is allowed")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            own = Path(tempfile.mkdtemp(dir=target.parent))
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    archive.extractall(own)
+                if (data := next(_data_folders(own), None)) is not None:
+                    raise _RefusedError(f"{wheel.name} puts files outside of its package ({data.name})")
+                own.rename(target)
+            except BaseException:
+                shutil.rmtree(own, ignore_errors=True)
+                raise
+    except FileNotFoundError:
+        raise _RefusedError(f"{wheel} is allowed, and is not there") from None
+    except zipfile.BadZipFile as error:
+        raise _RefusedError(f"{wheel.name} is no wheel: {error}") from None
+
+
+def _data_folders(folder: Path) -> Iterator[Path]:
+    """Yield the folders of files that an installer would put elsewhere."""
+    return folder.glob("*.data/*lib")
