@@ -37,8 +37,9 @@ exclude: [{delegate: "*_model-force_fp16", model: variable}]
 
 @dataclass(frozen=True)
 class Ran:
-    """A campaign that has ended: what its plan showed, and its results by model and delegate."""
+    """A campaign that has ended, in `home`: what its plan showed, and its results by model and delegate."""
 
+    home: Path
     plan: str
     cells: dict[tuple[str, str], dict]
 
@@ -69,7 +70,7 @@ def measured(tmp_path_factory, monkeypatch) -> Ran:
     results = run_farm(home, "results", "--format", "json")
     assert results.returncode == 0, results.stderr
     cells = {(cell["model"], cell["delegate"]): cell for cell in json.loads(results.stdout)}
-    return Ran(plan.stdout + plan.stderr, cells)
+    return Ran(home, plan.stdout + plan.stderr, cells)
 
 
 def test_both_interfaces_are_measured_and_judged(ran):
@@ -96,7 +97,8 @@ def test_releases_are_measured_by_turns_each_in_an_environment_of_its_own(ran):
     for cell, its in ((base, installed), (other, "0.0.1")):
         assert cell["status"] == "done", cell["reason"]
         assert cell["accuracy"]["verdict"] == "pass"
-        assert cell["environment"]["litert"] == its
+        shown = run_farm(ran.home, "show", cell["cell_id"], "--json")
+        assert json.loads(shown.stdout)["environment"]["litert"] == its
     assert other["ratio"]["against"] == f"release-{installed}@host-cpu"
 
 
