@@ -73,12 +73,12 @@ def enrol_here(
         typer.Option(
             envvar="FARM_ENROL_TOKEN",
             show_envvar=True,
-            help="One-time token of `farm agents enrol`; other users can see it here, not in the variable.",
+            help="One-time token of `farm lab agents enrol`; others can see it here, not in the variable.",
         ),
     ],
     state: State = None,
 ) -> None:
-    """Make this host an agent of a lab, or give it new secrets (after `farm agents rotate`).
+    """Make this host an agent of a lab, or give it new secrets (after `farm lab agents rotate`).
 
     The keys are made here and stay here, in the file credentials.json of the
     state folder, which only this user can read. A running agent switches to

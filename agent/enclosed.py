@@ -1,4 +1,4 @@
-"""Runs a verb of `farm model` or `farm bench` within the boundary of a runner, in a process of its own.
+"""Runs a verb of `farm model` or `farm model bench` within the boundary of a runner, in a process of its own.
 
 It has the environment of a runner, reads the files that its call names, and writes into the folder and the
 files that it names and into the farm's program cache. `python -m agent.enclosed --explain MODEL KIND OPTIONS`
@@ -43,7 +43,7 @@ WRITTEN_BY_BENCH: Final = (
     "result_file_path", "output_filepath", "output_proto_filepath", "op_profiling_output_file",
     "profiling_output_csv_file", "model_runtime_info_output_file",
 )  # fmt: skip
-"""Flags of `farm bench` that name a file to write."""
+"""Flags of `farm model bench` that name a file to write."""
 _EXPLAIN: Final = "--explain"
 _EXPLAIN_TIMEOUT_S: Final = 120.0
 """Seconds that a plan may take. Chosen: that of the largest published model takes ten, most of them to read
@@ -70,8 +70,8 @@ def run(name: str, options: dict[str, Any]) -> int | None:
 
 
 def run_bench(words: list[str]) -> int | None:
-    """Run `farm bench` within the boundary; return its exit code, None where the user wants none, or where
-    the words are wrong: the tool says so before it runs a model.
+    """Run `farm model bench` within the boundary; return its exit code, None where the user wants none, or
+    where the words are wrong: the tool says so before it runs a model.
     """
     # The other verbs start without numpy.
     from runtime.evaluation.flags import benchmark_flags, parse  # noqa: PLC0415

@@ -126,7 +126,7 @@ def _become(command: list[str], lease: Lease) -> int:
 
 
 def _tell(text: str, end: str = "\n") -> None:
-    sys.stderr.write(("\x1b[2K" if end == "\r" else "") + (f"farm lock: {text}" if text else "") + end)
+    sys.stderr.write(("\x1b[2K" if end == "\r" else "") + (f"farm lab lock: {text}" if text else "") + end)
     sys.stderr.flush()
 
 

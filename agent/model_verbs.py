@@ -1,4 +1,4 @@
-"""`farm model …` and `farm bench`: the verbs of the runtime, each within the boundary of a runner.
+"""`farm model …`: the verbs of the runtime, each within the boundary of a runner.
 
 A stranger's model is run there with native code. `FARM_RUNNER_SANDBOX=off` calls the verbs as they are.
 """
@@ -22,6 +22,7 @@ def model_verbs() -> typer.Typer:
         assert command.name is not None
         assert command.callback is not None
         command.callback = _enclosed(command.name, command.callback)
+    app.add_typer(bench_verb(), name="bench")
     return app
 
 
@@ -51,5 +52,5 @@ class _EnclosedBench(evaluation.Bench):
 
 
 def bench_verb() -> typer.Typer:
-    """`farm bench FILE`."""
+    """`farm model bench FILE`."""
     return evaluation.bench_verb(_EnclosedBench)

@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.farm_lab                        (50 devices of 5 agents, 1,000 cells)
     .venv/bin/python -m benchmarks.farm_lab --devices 4 --agents 2 --cells 8 --seconds 0.2
 
-`farm serve`, `farm-agent start` with their links, Redis and PostgreSQL are the production programs; only
+`farm lab serve`, `farm-agent start` with their links, Redis and PostgreSQL are the production programs; only
 the runner measures nothing (`farm_runner.py`): it waits about `--seconds`, notes its beginning and its end.
 The gap is from the end of one runner to the moment the agent has the next one's job written, cool-down 0; the
 start of the runner's process is reported separately. The mark: 50 ms at the median, 250 ms at the

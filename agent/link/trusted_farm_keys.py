@@ -39,7 +39,7 @@ class TrustedFarmKeys:
         if key_id not in self._keys:
             raise ValueError(
                 f"signed with key {key_id}, not with {' or '.join(self._keys)}, which this agent trusts; "
-                "where the farm's key was replaced while this agent was away: farm agents rotate NAME"
+                "where the farm's key was replaced while this agent was away: farm lab agents rotate NAME"
             )
         return self._keys[key_id]
 

@@ -168,18 +168,18 @@ class LinkProcess:
         if not self._refused and code == NAME_TAKEN_EXIT:
             log.error(
                 "another machine serves as agent %s: results of both would look like one machine's. Give "
-                "this one a name of its own; on the server: farm agents enrol NAME; then here: farm-agent "
-                "enrol --server URL, the token in FARM_ENROL_TOKEN. This agent tries again by itself, in "
-                "case the other one ends; log of its link: %s",
+                "this one a name of its own; on the server: farm lab agents enrol NAME; then here: "
+                "farm-agent enrol --server URL, the token in FARM_ENROL_TOKEN. This agent tries again by "
+                "itself, in case the other one ends; log of its link: %s",
                 self._agent_id, self._folder / LOG_FILE,
             )  # fmt: skip
         elif not self._refused:
             log.error(
                 "the broker refuses agent %s: it was revoked, or its secrets have expired. Its results are "
-                "kept here. To admit it again, on the server: farm agents enrol %s; then here: farm-agent "
-                "enrol --server URL, the token in FARM_ENROL_TOKEN. This agent tries again by itself, at "
-                "most every %.0f s (a broker that only lost its users gets them back from `farm serve`); "
-                "log of its link: %s",
+                "kept here. To admit it again, on the server: farm lab agents enrol %s; then here: "
+                "farm-agent enrol --server URL, the token in FARM_ENROL_TOKEN. This agent tries again by "
+                "itself, at most every %.0f s (a broker that only lost its users gets them back from "
+                "`farm lab serve`); log of its link: %s",
                 self._agent_id, self._agent_id, _LONGEST_PAUSE_S, self._folder / LOG_FILE,
             )  # fmt: skip
         self._refused = True

@@ -133,7 +133,7 @@ def farm_of(invitation: str) -> str:
     """Return the key id of the farm that made a one-time token SECRET.KEYID. Raises `ValueError`."""
     secret, dot, key_id = invitation.rpartition(".")
     if not dot or not secret or len(key_id) != _KEY_ID_DIGITS:
-        raise ValueError("this is not a token of `farm agents enrol`")
+        raise ValueError("this is not a token of `farm lab agents enrol`")
     return key_id
 
 

@@ -30,21 +30,25 @@ from orchestrator.errors import FarmError
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb with the first sentence of its help. `place`: its file and function, where not of its name."""
+    """A verb, or a group of verbs, with the first sentence of its help.
+
+    `name`: behind that of its group, if it is in one. `place`: its file and function, or the file that has a
+    group's `VERBS`, where not of its name.
+    """
 
     name: str
     summary: str
     place: str = ""
 
+    @property
+    def own_name(self) -> str:
+        """Its name within its group."""
+        return self.name.rpartition(" ")[2]
+
 
 VERBS = (
     Verb("submit", "Measure models, or what a campaign file asks for, and compare."),
-    Verb("validate", "Check a campaign file and the files it names."),
-    Verb("schema", "List the keys of models.yaml, or print its JSON Schema."),
     Verb("status", "Show the state of the farm and the progress of campaigns."),
-    Verb("watch", "Watch a campaign until it ends, by device and by cell."),
-    Verb("why", "Explain why a cell waits, what blocks it, and for how long."),
-    Verb("logs", "Show what happened to a cell, and what its runners wrote."),
     Verb("results", "Show the newest counted result of each cell, one line a model."),
     Verb("compare", "Compare two runs: what is slower, faster, or the same."),
     Verb("show", "Show one cell in ten lines, or with --all in full."),
@@ -52,26 +56,21 @@ VERBS = (
     Verb("import", "Show results of other tools beside the farm's own.", "imports.import_results"),
     Verb("refine", "Add blocks to the vaguest results of a campaign."),
     Verb("cancel", "Cancel a campaign or one cell, running or not.", "steer.cancel"),
-    Verb("pause", "Start no more cells of a campaign; running ones finish.", "steer.pause"),
-    Verb("resume", "Continue a paused campaign.", "steer.resume"),
     Verb("retry", "Queue failed, cancelled and deviceless cells again.", "steer.retry"),
-    Verb("priority", "Run a campaign or one cell before others, or after them.", "steer.priority"),
     Verb("devices", "List the devices, reserve or steer one, or measure its noise."),
-    Verb("lock", "Run a command on this machine while no attempt runs beside it."),
     Verb("doctor", "Check every part of the farm."),
-    Verb("serve", "Schedule for a lab: send cells to agents, receive results."),
     Verb("tune", "Find the best delegate and options for a model."),
-    Verb("zoo", "List the models that come with the farm."),
-    Verb("version", "Print the versions of the farm and of what it measures with."),
+    Verb("model zoo", "List the models that come with the farm."),
 )
 GROUPS = (
-    ("agents", "The machines of a lab."),
-    ("db", "Maintain the database and the store."),
-    ("keys", "The key that signs for the farm."),
-    ("site", "The results as a static site."),
-    ("users", "Who may work with the farm over HTTP."),
+    Verb("db", "Maintain the database and the store."),
+    Verb("lab", "Schedule for a lab; its machines, users and keys."),
+    Verb("lab agents", "The machines of a lab."),
+    Verb("lab keys", "The key that signs for the farm."),
+    Verb("lab users", "Who may work with the farm over HTTP."),
+    Verb("queue", "Pause a campaign, continue it, or run it before others.", "steer"),
+    Verb("site", "The results as a static site."),
 )
-"""Groups of verbs: the `VERBS` of the file of that name."""
 
 VERB_GROUPS = "delegate_farm.verbs"
 """Entry points whose value makes a `typer.Typer`: a group of verbs that another package adds."""
@@ -106,23 +105,33 @@ def parser() -> TyperGroup:
     for point in sorted(entry_points(group=VERB_GROUPS), key=lambda point: point.name):
         app.add_typer(point.load()(), name=point.name)
     root = cast(TyperGroup, _without_types(typer.main.get_command(app)))
-    own = [Later(verb.name, verb.summary, partial(_verb, verb)) for verb in VERBS]
-    own += [Later(name, summary, partial(_group, name, summary)) for name, summary in GROUPS]
-    root.commands = {str(command.name): command for command in own} | dict(root.commands)
+    for name, group in root.commands.items():
+        cast(TyperGroup, group).commands.update(_within(name))
+    root.commands = {**_within(""), **root.commands}
     return root
 
 
+def _within(group: str) -> dict[str, Any]:
+    """Return the verbs and groups of a group, by name; those of `farm` itself for the empty name."""
+    found = {}
+    for load, listed in ((_verb, VERBS), (_group, GROUPS)):
+        for one in listed:
+            if one.name.removesuffix(one.own_name).rstrip() == group:
+                found[one.own_name] = Later(one.own_name, one.summary, partial(load, one))
+    return found
+
+
 def _verb(verb: Verb) -> Any:
-    module, function = (verb.place or f"{verb.name}.{verb.name}").split(".")
-    return _command(verb.name, getattr(import_module(f"orchestrator.cli.{module}"), function))
+    module, function = (verb.place or f"{verb.own_name}.{verb.own_name}").split(".")
+    return _command(verb.own_name, getattr(import_module(f"orchestrator.cli.{module}"), function))
 
 
-def _group(name: str, summary: str) -> Any:
-    verbs: dict[str, Callable[..., int]] = import_module(f"orchestrator.cli.{name}").VERBS
+def _group(group: Verb) -> Any:
+    verbs = import_module(f"orchestrator.cli.{group.place or group.own_name}").VERBS
     return TyperGroup(
-        name=name,
-        help=summary,
-        commands={verb: _command(verb, run) for verb, run in verbs.items()},
+        name=group.own_name,
+        help=group.summary,
+        commands={verb: _command(verb, run) for verb, run in verbs.items()} | _within(group.name),
         no_args_is_help=True,
         rich_markup_mode=None,
         context_settings=_HELP,
@@ -143,7 +152,8 @@ def _without_types(command: Any) -> Any:
         _without_types(one)
     for parameter in command.params:
         if isinstance(parameter, TyperArgument):
-            vars(parameter)["display_type_rich"] = _no_type
+            parameter.metavar = parameter.metavar or str(parameter.name).upper()
+            vars(parameter).update(display_type_rich=_no_type, get_usage_pieces=partial(_usage, parameter))
         elif parameter.metavar is None and not parameter.type_descriptor.is_choice:
             parameter.metavar = str(parameter.name).upper()
     return command
@@ -151,6 +161,13 @@ def _without_types(command: Any) -> Any:
 
 def _no_type(ctx: Any) -> None:
     del ctx
+
+
+def _usage(argument: Any, ctx: Any) -> list[str]:
+    """Return an argument as the line of usage has it: `CELL...`, in brackets where it may be left out."""
+    del ctx
+    many = "" if argument.nargs == 1 or argument.metavar.endswith("...") else "..."
+    return [f"{argument.metavar}{many}" if argument.required else f"[{argument.metavar}{many}]"]
 
 
 def _stoppable(verb: Callable[..., int]) -> Callable[..., int]:

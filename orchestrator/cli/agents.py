@@ -1,4 +1,4 @@
-"""`farm agents`: the machines of a lab, their credentials, and how one leaves."""
+"""`farm lab agents`: the machines of a lab, their credentials, and how one leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_MINUTES = 7 * 24 * 60
 """The most minutes of a token or an overlap: a week. Chosen: for longer, another token can be made."""
 
-Name = Annotated[str, typer.Argument(help="An agent's name; see `farm agents list`.")]
+Name = Annotated[str, typer.Argument(help="An agent's name; see `farm lab agents list`.")]
 NewName = Annotated[str, typer.Argument(help="The agent's name: letters, digits, - and _.")]
 Valid = Annotated[
     int, typer.Option(help="Minutes for which the one-time token is valid.", min=1, max=_LONGEST_MINUTES)
@@ -39,8 +39,8 @@ def list_agents(as_json: Json = False) -> int:
     """List the agents with their last heartbeats.
 
     Examples:
-      farm agents list
-      farm agents list --json
+      farm lab agents list
+      farm lab agents list --json
     """
     with open_farm() as farm:
         found, suspect_s = farm.reading.agents(), farm.lab.times.suspect_s
@@ -77,8 +77,8 @@ def drain(
     Waiting cells that only its devices could run end as `no_device`.
 
     Examples:
-      farm agents drain rack-3
-      farm agents drain rack-3 --undo
+      farm lab agents drain rack-3
+      farm lab agents drain rack-3 --undo
     """
     with open_farm() as farm:
         unplaceable = farm.steering.resume_agent(name) if undo else farm.steering.drain_agent(name)
@@ -93,7 +93,7 @@ def remove(name: Name, as_json: Json = False) -> int:
     Waiting cells that only its devices could run end as `no_device`. Its results stay.
 
     Examples:
-      farm agents remove rack-3
+      farm lab agents remove rack-3
     """
     with open_farm() as farm:
         unplaceable = farm.steering.remove_agent(name)
@@ -108,8 +108,8 @@ def enrol(name: NewName, valid: Valid = 60, write: Write = None, as_json: Json =
     revoked may enrol again.
 
     Examples:
-      farm agents enrol rack-3
-      farm agents enrol rack-3 --write DIR
+      farm lab agents enrol rack-3
+      farm lab agents enrol rack-3 --write DIR
     """
     with _credentials() as credentials:
         if write is not None:
@@ -127,7 +127,7 @@ def rotate(
     Once the token is used, old and new secrets are both valid for `--overlap` minutes, then only the new.
 
     Examples:
-      farm agents rotate rack-3
+      farm lab agents rotate rack-3
     """
     with _credentials() as credentials:
         if write is not None:
@@ -143,7 +143,7 @@ def revoke(name: Name, as_json: Json = False) -> int:
     Its running attempts are lost and tried elsewhere; everything it sends is ignored. Its results stay.
 
     Examples:
-      farm agents revoke rack-3
+      farm lab agents revoke rack-3
     """
     with _credentials() as credentials:
         lost = credentials.revoke(name)
@@ -157,7 +157,7 @@ def acl(as_json: Json = False) -> int:
     They contain hashes of passwords, but no password.
 
     Examples:
-      farm agents acl
+      farm lab agents acl
     """
     with _credentials() as credentials:
         lines = credentials.acl_commands()
@@ -184,7 +184,9 @@ def _say_token(credentials: CredentialsService, name: str, token: str, valid: in
     output.note(f"  FARM_ENROL_TOKEN=TOKEN farm-agent enrol --server {server or 'URL'}")
     output.line(token)
     if address is None:
-        output.note("no endpoint is set: set FARM_ENDPOINT for `farm serve`, or use --write on one machine")
+        output.note(
+            "no endpoint is set: set FARM_ENDPOINT for `farm lab serve`, or use --write on one machine"
+        )
     return OK
 
 
@@ -206,7 +208,7 @@ def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
 
 
 def agent_json(agent: AgentState, now: datetime, suspect_s: float) -> dict[str, object]:
-    """Return an agent as `farm agents list --json` shows it."""
+    """Return an agent as `farm lab agents list --json` shows it."""
     return {
         "agent": agent.agent_id,
         "host": agent.host,

@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.metadata import version
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from orchestrator.errors import UsageError
+
 SECTIONS: Final = {
-    "Measure": (
-        "submit",
-        "validate",
-        "schema",
-        "results",
-        "refine",
-        "tune",
-        "compare",
-        "show",
-        "repro",
-        "import",
-        "site",
-    ),
-    "Look": ("status", "watch", "why", "logs", "model", "bench", "skeleton", "zoo"),
-    "Queue": ("cancel", "pause", "resume", "retry", "priority"),
-    "Lab": ("serve", "agents", "devices", "lock", "keys", "users"),
-    "Maintain": ("doctor", "db", "version"),
+    "Measure": ("submit", "results", "refine", "tune", "compare", "show", "repro", "import", "site"),
+    "Look": ("status", "model"),
+    "Queue": ("cancel", "retry", "queue"),
+    "Lab": ("lab", "devices"),
+    "Maintain": ("doctor", "db"),
 }
 """Verbs and groups of verbs by what they are for. Those of other packages follow under `More`."""
 
 _START: Final = "Start here: farm submit my.tflite, or farm submit models.yaml"
 
+MOVED: Final = {
+    "watch": "status --watch", "why": "show --why", "logs": "show --logs",
+    "validate": "submit --check", "schema": "submit --schema",
+    "pause": "queue pause", "resume": "queue resume", "priority": "queue priority",
+    "bench": "model bench", "skeleton": "model skeleton", "zoo": "model zoo",
+    "serve": "lab serve", "agents": "lab agents", "users": "lab users", "keys": "lab keys",
+    "lock": "lab lock", "version": "doctor --versions",
+}  # fmt: skip
+"""Verbs of former days, with the words that replace them: what follows stays as it was."""
+
 SYNONYMS: Final = {
     "run": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",
-    "list": "status", "ls": "status", "ps": "status", "queue": "status", "jobs": "status",
+    "list": "status", "ls": "status", "ps": "status", "jobs": "status",
     "report": "results", "table": "results", "export": "results", "diff": "compare", "regress": "compare",
     "html": "site build", "web": "site build", "publish": "site build",
     "stop": "cancel", "kill": "cancel", "abort": "cancel", "rerun": "retry", "again": "retry",
     "autotune": "tune", "optimize": "tune", "best": "tune", "reproduce": "repro", "replay": "repro",
-    "check": "doctor", "health": "doctor", "log": "logs", "tail": "logs", "inspect": "model info",
-    "info": "model info", "plan": "model plan", "profile": "model profile", "models": "zoo",
-    "prime": "model prime", "precompile": "model prime", "warmup": "model prime",
-    "inference_diff": "model diff", "run_eval": "model eval", "benchmark_model": "bench",
-    "lint": "validate", "hosts": "agents list", "gpus": "devices",
+    "check": "doctor", "health": "doctor", "log": "show --logs", "tail": "show --logs",
+    "inspect": "model info", "info": "model info", "plan": "model plan", "profile": "model profile",
+    "models": "model zoo", "prime": "model prime", "precompile": "model prime", "warmup": "model prime",
+    "inference_diff": "model diff", "run_eval": "model eval", "benchmark_model": "model bench",
+    "lint": "submit --check", "hosts": "lab agents list", "gpus": "devices",
 }  # fmt: skip
 """Words that users of other tools try, with the verb of that meaning here."""
 
 
 class FrontPage(TyperGroup):
     """The verbs under headings, in the order of `SECTIONS`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb. Raises `UsageError` with the new line for one of former days."""
+        if args[0] in MOVED and self.get_command(ctx, args[0]) is None:
+            new = f"{MOVED[args[0]]} {shlex.join(args[1:])}".rstrip()
+            raise UsageError(f"farm {shlex.join(args)} is now: farm {new}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one block for each section."""

@@ -1,4 +1,4 @@
-"""`farm keys list | rotate | retire`: show and replace the key that signs for the farm."""
+"""`farm lab keys list | rotate | retire`: show and replace the key that signs for the farm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def list_keys(as_json: Json = False) -> int:
     """List the farm's keys that are valid now.
 
     Examples:
-      farm keys list
+      farm lab keys list
     """
     return _show(read(_folder(), utc_now()), as_json)
 
@@ -37,11 +37,11 @@ def rotate_key(overlap: Overlap = 1440, as_json: Json = False) -> int:
     """Generate a new key for the farm, on the server; no job is lost and nothing restarts.
 
     Running agents learn it within a heartbeat and trust both keys for `--overlap` minutes. An agent that is
-    away for all that time needs new secrets: farm agents rotate NAME.
+    away for all that time needs new secrets: farm lab agents rotate NAME.
 
     Examples:
-      farm keys rotate
-      farm keys rotate --overlap 2880
+      farm lab keys rotate
+      farm lab keys rotate --overlap 2880
     """
     now = utc_now()
     return _show(rotate(_folder(), now, now + timedelta(minutes=overlap)), as_json)
@@ -51,7 +51,7 @@ def retire_key(as_json: Json = False) -> int:
     """End the validity of the replaced key now, here and at every agent.
 
     Examples:
-      farm keys retire
+      farm lab keys retire
     """
     return _show(retire(_folder(), utc_now()), as_json)
 

@@ -1,16 +1,12 @@
-"""`farm logs`: show a cell's events and its runners' output."""
+"""`farm show --logs`: show a cell's events and its runners' output."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Annotated
-
-import typer
 
 from orchestrator.cli import output
 from orchestrator.cli.stopping import stoppable
-from orchestrator.cli.verb import OK, CellWords, Json, open_farm
 from orchestrator.db.events import CellEvent
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN
@@ -25,33 +21,18 @@ the tail is never shown twice.
 """
 
 
-def logs(
-    cell: CellWords,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue until the cell has ended.")
-    ] = False,
-    as_json: Json = False,
-) -> int:
-    """Show what happened to a cell, and what its runners wrote.
-
-    With --json, one object per line.
-
-    Examples:
-      farm logs iris gpu
-      farm logs 3f2a -f
-    """
-    with open_farm() as farm:
-        log = _Log(farm, farm.reading.cell(" ".join(cell)).cell_id, as_json)
-        try:
-            with stoppable():
-                # The first look fails as any other verb does: only what was followed is waited for.
-                goes_on, wait = log.show(), farm.wait(output.note)
-                while goes_on and follow:
-                    time.sleep(_LOOK_EVERY_S)
-                    goes_on = wait(log.show)
-        finally:
-            log.end_lines()
-    return OK
+def show_logs(farm: AnyFarm, cell_id: str, as_json: bool, *, follow: bool) -> None:
+    """Show what happened to a cell, and what its runners wrote; with `follow` until it has ended."""
+    log = _Log(farm, cell_id, as_json)
+    try:
+        with stoppable():
+            # The first look fails as any other verb does: only what was followed is waited for.
+            goes_on, wait = log.show(), farm.wait(output.note)
+            while goes_on and follow:
+                time.sleep(_LOOK_EVERY_S)
+                goes_on = wait(log.show)
+    finally:
+        log.end_lines()
 
 
 @dataclass

@@ -94,7 +94,8 @@ def measure(farm: AnyFarm, submitted: Submitted) -> None:
     except StoppedError:
         if farm.schedules_elsewhere:
             output.note(
-                f"stopped watching; the campaign goes on. Watch it: farm watch {submitted.campaign_id}"
+                "stopped watching; the campaign goes on. Watch it: farm status --watch "
+                f"{submitted.campaign_id}"
             )
             output.note(f"  end it: farm cancel {submitted.campaign_id}")
         else:

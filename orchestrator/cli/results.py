@@ -33,13 +33,17 @@ class Format(StrEnum):
 
 
 def results(
-    ref: Annotated[
-        str,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[CAMPAIGN]", help="Its id or name, or a part of one, or 'all'; by default the last one."
+            metavar="CAMPAIGN|WORD...",
+            help="A campaign: its id or name, or a part of one, or 'all'; by default the last one. Words of "
+            "models, delegates, devices or levels, without CAMPAIGN in all of them.",
         ),
+    ] = None,
+    campaign: Annotated[
+        str, typer.Option("--campaign", metavar="ID|all", help="The campaign; all words are others.")
     ] = "",
-    campaign: Annotated[str, typer.Option("--campaign", metavar="ID|all", help="The same as CAMPAIGN.")] = "",
     label: Annotated[
         str,
         typer.Option("--label", metavar="WORD|NAME=VALUE", help="The newest campaign with this label."),
@@ -80,21 +84,21 @@ def results(
 
     Examples:
       farm results
+      farm results mobilenet int8
       farm results nightly --metric init --only 'face_*'
       farm results all --format csv
       farm results all --only 'face_*' --format samples > samples.csv
     """
-    if ref and campaign and ref != campaign:
-        raise UsageError(f"two campaigns are named, {ref!r} and --campaign {campaign!r}; name one of them")
-    if label and (ref or campaign):
-        raise UsageError(f"--label {label} and {ref or campaign!r} both name a campaign; leave one out")
-    ref = f"label:{label}" if label else ref
+    if label and campaign:
+        raise UsageError(f"--label {label} and --campaign {campaign} both name a campaign; leave one out")
     budgets = budgets_of.read(budget or [])
     figure = _metric(metric)
     with open_farm() as farm:
-        cells, baseline = _chosen(farm, ref or campaign)
+        named = f"label:{label}" if label else campaign
+        ref, others = (named, words or []) if named else _divided(farm, words or [])
+        cells, baseline = _chosen(farm, ref)
         wanted = {"model": only, "delegate": delegate, "device": device, "level": level}
-        cells = _matching(cells, {name: globs for name, globs in wanted.items() if globs})
+        cells = _matching(_fitting(cells, others), {name: globs for name, globs in wanted.items() if globs})
         if form is Format.SAMPLES:
             for text in samples_csv(cells, farm.reading.samples):
                 output.raw(text)
@@ -109,8 +113,7 @@ def results(
     else:
         show = outcome.comparison_table if verbose else outcome.answer_table
         show(newest(cells), baseline, figure)
-    name = ref or campaign or "results"
-    return budgets_of.conclude(name, newest(cells), budgets, junit, OK, undecided=undecided)
+    return budgets_of.conclude(ref or "results", newest(cells), budgets, junit, OK, undecided=undecided)
 
 
 def _metric(word: str) -> Metric:
@@ -119,6 +122,33 @@ def _metric(word: str) -> Metric:
         known = [metric.key.rpartition(".")[2] for metric in METRICS if metric.own_line]
         raise UsageError(f"no figure is called {word!r}{suggestion(word, known)}")
     return found
+
+
+def _divided(farm: AnyFarm, words: list[str]) -> tuple[str, list[str]]:
+    """Return the campaign that the first word names, all of them if it names none, and the other words."""
+    if words and words[0] != "all":
+        try:
+            farm.reading.campaign(words[0])
+        except UsageError:
+            return "all", words
+    return (words[0], words[1:]) if words else ("", [])
+
+
+def _fitting(cells: Sequence[CellRecord], words: Sequence[str]) -> Sequence[CellRecord]:
+    """Return the cells in whose names every word occurs; a word that is a whole name is no part of another.
+
+    Raises `UsageError` where there is none.
+    """
+    found = [
+        (cell, [n.lower() for n in (cell.model, cell.delegate, cell.device, cell.level)]) for cell in cells
+    ]
+    for word in (word.lower() for word in words):
+        whole = [one for one in found if word in one[1]]
+        found = whole or [one for one in found if any(word in name for name in one[1])]
+        if not found:
+            names = {name for cell in cells for name in (cell.campaign, cell.model, cell.delegate)}
+            raise UsageError(f"no campaign and no result is named by {word!r}{suggestion(word, names)}")
+    return [cell for cell, _ in found]
 
 
 def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -> Sequence[CellRecord]:

@@ -10,7 +10,9 @@ import typer
 
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.cli import output
+from orchestrator.cli.logs import show_logs
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
+from orchestrator.cli.why import sentences
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results import format as text
@@ -61,25 +63,50 @@ def show(
             "answered otherwise.",
         ),
     ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Print why it waits, what blocks it, and for how long.")
+    ] = False,
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Print what happened to it, and what its runners wrote.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="With --logs: continue until the cell has ended.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Show one cell in ten lines, or with --all in full.
 
     The ten lines say what was measured and how, its verdict, grade, accuracy, delegation, start and memory;
     with labelled data, one more has the score.
-    A profile is there where the campaign asked for one, by `measure: {profile: kernels}`.
+    A profile is there where the campaign asked for one, by `measure: {profile: kernels}`. Of a cell that has
+    not ended, --why has two clocks: time in the queue counts towards no timeout of attempts. With --logs and
+    --json, one object per line.
 
     Examples:
       farm show iris gpu
       farm show 3f2a
+      farm show iris gpu --why
+      farm show 3f2a --logs -f
       farm show nightly --manifest
       farm show iris gpu --profile flame > iris.html
       farm show iris gpu --answers | grep '"changed"'
     """
+    asked = {"--manifest": manifest, "--profile": profile, "--answers": answers, "--why": why, "--logs": logs}
+    chosen = [option for option, is_asked in asked.items() if is_asked]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} print different things; give one of them")
+    if follow and not logs:
+        raise UsageError("--follow goes with --logs")
     with open_farm() as farm:
         if manifest:
             return _manifest(farm, " ".join(cell), as_json)
+        if why:
+            answer = farm.reading.why(" ".join(cell))
+            return output.answer(answer, sentences(answer), as_json)
         record = farm.reading.cell(" ".join(cell))
+        if logs:
+            show_logs(farm, record.cell_id, as_json, follow=follow)
+            return OK
         if profile is not None:
             return _profile(record, profile)
         if answers:
@@ -123,7 +150,7 @@ _SHOWN_SAMPLES = 8
 """Samples of a process on its line, enough to see their scale; `farm show --json` has all of them."""
 
 _SHOWN_LOG_LINES = 20
-"""Lines of a failed attempt's log, from its end, where the cause is; `farm logs` shows all of it."""
+"""Lines of a failed attempt's log, from its end, where the cause is; `farm show --logs` shows all of it."""
 
 
 def cell_text(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:

@@ -10,7 +10,8 @@ import typer
 from orchestrator.cli import output
 from orchestrator.cli.agents import agent_json
 from orchestrator.cli.progress import outcome
-from orchestrator.cli.verb import OK, Json, open_farm
+from orchestrator.cli.verb import OK, Json, Verbose, open_farm
+from orchestrator.cli.watch import watch
 from orchestrator.config.clock import utc_now
 from orchestrator.errors import UsageError
 from orchestrator.farm.reading.cells import Overview
@@ -28,19 +29,34 @@ def status(
         str | None,
         typer.Option("--label", metavar="WORD|NAME=VALUE", help="Only campaigns with this label."),
     ] = None,
+    watched: Annotated[
+        bool, typer.Option("--watch", "-w", help="Watch CAMPAIGN, or the last one, until it ends.")
+    ] = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Show the state of the farm and the progress of campaigns.
 
     With CAMPAIGN, each of its cells.
+    With --watch, its devices and cells as they go on, and its results at the end; without a terminal, or with
+    --json, one line per event. Ctrl-C ends the watching, not the campaign.
+    Exit code: 0; with --watch 1 where some cells failed, gave wrong output or were cancelled.
 
     Examples:
       farm status
       farm status demo
+      farm status --watch nightly
     """
+    if verbose and not watched:
+        raise UsageError(
+            "--verbose goes with --watch: it is of the results at the end; else: farm results -v"
+        )
     with open_farm() as farm:
         if campaign is not None and label is not None:
             raise UsageError(f"--label chooses among all campaigns; leave out {campaign!r}, or --label")
+        if watched:
+            ref = campaign if label is None else f"label:{label}"
+            return watch(farm, ref, as_json, verbose=verbose)
         return _campaigns(farm, label, as_json) if campaign is None else _cells(farm, campaign, as_json)
 
 

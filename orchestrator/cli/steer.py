@@ -1,4 +1,4 @@
-"""`farm cancel`, `pause`, `resume`, `retry`, `priority`: steer what a campaign still has to measure."""
+"""`farm cancel`, `farm retry` and `farm queue`: steer what a campaign still has to measure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pause(ref: CampaignRef, as_json: Json = False) -> int:
     """Start no more cells of a campaign; running ones finish.
 
     Examples:
-      farm pause nightly
+      farm queue pause nightly
     """
     with open_farm() as farm:
         count = farm.steering.pause(ref)
@@ -48,7 +48,7 @@ def resume(ref: CampaignRef, as_json: Json = False) -> int:
     """Continue a paused campaign.
 
     Examples:
-      farm resume nightly
+      farm queue resume nightly
     """
     with open_farm() as farm:
         count = farm.steering.resume(ref)
@@ -95,10 +95,13 @@ def priority(
     """Run a campaign or one cell before others, or after them.
 
     Examples:
-      farm priority nightly 10
-      farm priority 3f2a -- -5
+      farm queue priority nightly 10
+      farm queue priority 3f2a -- -5
     """
     with open_farm() as farm:
         count = farm.steering.prioritise(ref, number)
     text = f"{ref}: priority {number} for {counted(count, 'cell')}"
     return output.answer({"ref": ref, "priority": number, "cells": count}, text, as_json)
+
+
+VERBS = {"pause": pause, "resume": resume, "priority": priority}

@@ -16,6 +16,7 @@ import typer
 from orchestrator.cli import budgets as budgets_of
 from orchestrator.cli import changes, output
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
+from orchestrator.cli.campaign_file import report_check, report_schema
 from orchestrator.cli.outcome import end_of_campaign
 from orchestrator.cli.progress import further_blocks, measure
 from orchestrator.cli.stopping import stoppable
@@ -76,6 +77,16 @@ def submit(
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List every cell and what would be done; measure nothing.")
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Check the file or the models offline, with line and column of each mistake."
+        ),
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="List the keys of models.yaml; with --json: its JSON Schema."),
     ] = False,
     explain: Annotated[
         bool,
@@ -138,21 +149,28 @@ def submit(
     Results of earlier submissions are reused, but for void ones (docs/measuring.md). Ctrl-C keeps what is
     finished, of a cell under way its blocks, and the same command continues from there; a second one ends at
     once; a lab goes on measuring. Cells of which a budget is open get further blocks, once.
-    Exit code: 0 all well; 1 some cells failed, gave wrong output or were cancelled; 3 a budget is exceeded;
-    5 a budget is undecided.
+    Exit code: 0 all well; 1 some cells failed, gave wrong output or were cancelled; 2 not valid; 3 a budget
+    is exceeded; 5 a budget is undecided.
 
     Examples:
       farm submit models.yaml
+      farm submit --check models.yaml
+      farm submit --schema --json > models.schema.json
       farm submit models.yaml --dry-run
       farm submit models.yaml --dry-run --explain
       farm submit my.tflite
       farm submit 'models/*.tflite' zoo:torchvision_resnet18 --delegate gpu --delegate litert --threads 2
     """
+    if schema:
+        return report_schema(as_json)
     if explain and not dry_run:
         raise UsageError("--explain goes with --dry-run; a result has its delegation and advice: farm show")
     bare = _Bare(InputOptions(input_range or [], shape or []), threads, option or [], name)
     part = _Part(delegate or [], only or [], device or [], level)
-    campaign, checked = _asked([*(words or ()), *(model or ())], bare, part)
+    wanted = partial(_asked, [*(words or ()), *(model or ())], bare, part)
+    if check:
+        return report_check(lambda: wanted()[0], " ".join(words or model or ()), as_json)
+    campaign, checked = wanted()
     budgets = budgets_of.read([*campaign.budgets, *(budget or [])], campaign.against)
     told = _notified(campaign, notify, detach)
     if priority is not None:
@@ -211,7 +229,7 @@ def _tell(told: Notifier, body: bytes) -> None:
 
 
 def _detached(campaign_id: str, as_json: bool) -> int:
-    text = f"farm watch {campaign_id} watches it, farm results --campaign {campaign_id} shows its results"
+    text = f"farm status --watch {campaign_id} watches it, farm results {campaign_id} shows its results"
     return output.answer({"campaign_id": campaign_id}, text, as_json)
 
 

@@ -1,4 +1,4 @@
-"""`farm users add | list | revoke`: who may work with the farm over HTTP, and what each may do."""
+"""`farm lab users add | list | revoke`: who may work with the farm over HTTP, and what each may do."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def add_user(
     The token is shown this once; the farm keeps its hash. Scope admin includes every other one.
 
     Examples:
-      farm users add ana
-      farm users add nightly --scope submit,read --expires 90d
+      farm lab users add ana
+      farm lab users add nightly --scope submit,read --expires 90d
     """
     scopes = read_scopes(scope.split(","))
     valid = None if expires is None else read_age(expires, "--expires")
@@ -65,7 +65,7 @@ def list_users(as_json: Json = False) -> int:
     """List the users, what each may do, and until when.
 
     Examples:
-      farm users list
+      farm lab users list
     """
     now = utc_now()
     with _users() as (users, _):
@@ -74,7 +74,7 @@ def list_users(as_json: Json = False) -> int:
         output.emit_json([_json(entry, now) for entry in found])
         return OK
     if not found:
-        output.line("no users yet; add one: farm users add NAME")
+        output.line("no users yet; add one: farm lab users add NAME")
         return OK
     output.table(
         ("user", "may", "state", "since (UTC)", "expires (UTC)"),
@@ -96,7 +96,7 @@ def revoke_user(name: Name, as_json: Json = False) -> int:
     """End a user's token now. The user's campaigns stay and continue.
 
     Examples:
-      farm users revoke ana
+      farm lab users revoke ana
     """
     with _users() as (users, _):
         users.revoke(name)
@@ -108,7 +108,7 @@ def _users() -> Iterator[tuple[Users, Address]]:
     with open_farm() as farm:
         if farm.lab.address is None:
             raise UsageError(
-                "users come over HTTP, and no endpoint is set: set FARM_ENDPOINT for `farm serve`, "
+                "users come over HTTP, and no endpoint is set: set FARM_ENDPOINT for `farm lab serve`, "
                 "e.g. https://lab.example.org:8460"
             )
         yield Users(farm.database), farm.lab.address

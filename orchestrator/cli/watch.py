@@ -1,4 +1,4 @@
-"""`farm watch`: show a running campaign, device by device and cell by cell."""
+"""`farm status --watch`: show a running campaign, device by device and cell by cell."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.outcome import end_of_campaign
 from orchestrator.cli.output import StatusLine, clean, is_terminal
 from orchestrator.cli.progress import Progress, clock, line_of
 from orchestrator.cli.stopping import stoppable
-from orchestrator.cli.verb import Json, Verbose, open_farm
 from orchestrator.db.devices.states import DeviceState
 from orchestrator.errors import UnreachableError
 from orchestrator.farm.remote.farm import AnyFarm
@@ -44,29 +41,16 @@ _ASK_EVERY_S = 3.0
 """Seconds between two queries of why cells wait, the most expensive part of the screen."""
 
 
-def watch(
-    campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: the last one.")] = None,
-    verbose: Verbose = False,
-    as_json: Json = False,
-) -> int:
-    """Watch a campaign until it ends, by device and by cell.
-
-    Without a terminal, or with --json, one line per event. Ctrl-C ends the watching, not the campaign.
-    Exit code: 0 all well, 1 some cells failed, gave wrong output or were cancelled.
-
-    Examples:
-      farm watch
-      farm watch nightly --json
-    """
-    with open_farm() as farm:
-        campaign_id, news = farm.reading.events(campaign)
-        with stoppable():
-            _follow(farm, campaign_id, news, as_json)
-        if as_json:
-            return 0 if all_well(farm.reading.cells(campaign_id)) else 1
-        output.note("")
-        ended = farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)
-        return end_of_campaign(*ended, as_json=False, verbose=verbose)
+def watch(farm: AnyFarm, ref: str | None, as_json: bool, *, verbose: bool) -> int:
+    """Watch a campaign until it ends, by device and by cell; return the exit code of its outcome."""
+    campaign_id, news = farm.reading.events(ref)
+    with stoppable():
+        _follow(farm, campaign_id, news, as_json)
+    if as_json:
+        return 0 if all_well(farm.reading.cells(campaign_id)) else 1
+    output.note("")
+    ended = farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)
+    return end_of_campaign(*ended, as_json=False, verbose=verbose)
 
 
 def _follow(farm: AnyFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:

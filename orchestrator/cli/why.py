@@ -1,29 +1,17 @@
-"""`farm why`: explain why a cell waits, or how far it is."""
+"""`farm show --why`: why a cell waits, or how far it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.cli import output
-from orchestrator.cli.verb import CellWords, Json, open_farm
 from orchestrator.policy.why import Why
 
 
-def why(cell: CellWords, as_json: Json = False) -> int:
-    """Explain why a cell waits, what blocks it, and for how long.
+def sentences(answer: Why) -> Iterator[str]:
+    """Yield what blocks a cell, its clocks, and when it starts or ends.
 
     The queue clock and the job clock are separate: time in the queue counts towards no timeout of attempts.
-
-    Examples:
-      farm why iris
-      farm why 3f2a
     """
-    with open_farm() as farm:
-        answer = farm.reading.why(" ".join(cell))
-    return output.answer(answer, _sentences(answer), as_json)
-
-
-def _sentences(answer: Why) -> Iterator[str]:
     yield f"cell {answer.cell_id} is {answer.state}, in the queue of {answer.line}"
     for text in answer.blocks:
         yield f"  {text}"

@@ -1,4 +1,4 @@
-"""`farm zoo`: the models that come with the farm."""
+"""`farm model zoo`: the models that come with the farm."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def zoo(
     takes and the time on a Galaxy S24, beside the operators and the p50 of this farm's newest results.
 
     Examples:
-      farm zoo
-      farm zoo --published
-      farm zoo resnet
-      farm zoo 'hf_*' --json
+      farm model zoo
+      farm model zoo --published
+      farm model zoo resnet
+      farm model zoo 'hf_*' --json
     """
     if published:
         return _published(pattern or "*", as_json)

@@ -76,16 +76,16 @@ class LabTimes:
 class LabConfig:
     """The settings that make a farm a lab. With none set: one machine, no broker, SQLite under `FARM_HOME`.
 
-    `broker_url`: Redis, with its password; jobs go to agents elsewhere and `farm serve` schedules.
+    `broker_url`: Redis, with its password; jobs go to agents elsewhere and `farm lab serve` schedules.
     `agent_broker_url`: how agents reach it, None: the same way; `broker_ca`: PEM file of the CA that signed
     its certificate, None: the system's.
-    `database_url`: `postgresql://...`; None: SQLite. `address`: where `farm serve` answers over HTTP; None:
-    nowhere, agents share the farm's store. `limits`: how much is stored. `allow_private`: https: sources may
-    lie on private addresses. `npm_registry`: of npm: sources. `user_token`: this is a user's machine, which
-    has nothing of the farm but the address of its endpoint and this token. `user_cells`: how many cells of
-    one user of the endpoint may wait. `reference_agents`: how many agents must have made the same reference
-    before others judge by it; 1: every enrolled agent is trusted with that. `recovery`: the operator's
-    command for a lost device, or None.
+    `database_url`: `postgresql://...`; None: SQLite. `address`: where `farm lab serve` answers over HTTP;
+    None: nowhere, agents share the farm's store. `limits`: how much is stored. `allow_private`: https:
+    sources may lie on private addresses. `npm_registry`: of npm: sources. `user_token`: this is a user's
+    machine, which has nothing of the farm but the address of its endpoint and this token. `user_cells`: how
+    many cells of one user of the endpoint may wait. `reference_agents`: how many agents must have made the
+    same reference before others judge by it; 1: every enrolled agent is trusted with that. `recovery`: the
+    operator's command for a lost device, or None.
     """
 
     broker_url: str | None = field(default=None, repr=False)

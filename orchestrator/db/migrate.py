@@ -50,7 +50,7 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
     if found is not None and not upgrade:
         raise UnreachableError(
             f"the database {database.name} has revision {found}, this version of the farm {HEAD}; the server "
-            "brings it up to date: install this version there, and start farm serve again"
+            "brings it up to date: install this version there, and start farm lab serve again"
         )
     if found is not None:
         database.backup(_backup_path(database.backups, found))

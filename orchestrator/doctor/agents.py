@@ -87,7 +87,7 @@ def _undelivered(agent: AgentState, now: datetime) -> Check | None:
     found = f"it has had results without a receipt since {since:%Y-%m-%d %H:%M:%S} UTC, and sends them again"
     fix = (
         f"read why: on {agent.host} in link/log of the agent's state folder (samples that the endpoint does "
-        "not take), on the server in the log of farm serve (results that the database refuses)"
+        "not take), on the server in the log of farm lab serve (results that the database refuses)"
     )
     return _bad(agent, found, fix)
 
@@ -100,7 +100,7 @@ def _dropped(agent: AgentState, now: datetime) -> Check | None:
     )
     fix = (
         "their attempts are unknown here (an older copy of the database?) or have another result; the log of "
-        "farm serve names each; measure again: farm submit ... --force"
+        "farm lab serve names each; measure again: farm submit ... --force"
     )
     return _bad(agent, found, fix)
 
@@ -124,7 +124,7 @@ def _summary(found: Sequence[AgentState], bad: Collection[str], enrolled: Collec
         return []
     if named["working"] or named["draining"] or bad:
         return [Check("agents", True, text)]
-    fix = "enrol a machine: farm agents enrol NAME; then run there: farm-agent start"
+    fix = "enrol a machine: farm lab agents enrol NAME; then run there: farm-agent start"
     return [Check("agents", False, f"none is left; {text}", fix)]
 
 

@@ -101,8 +101,8 @@ def _settings(lab: LabConfig) -> Mapping[str, str] | None:
 
 
 SCHEDULER_SILENT_S = 30.0
-"""Seconds without a heartbeat after which the scheduler is a fault. Chosen: `farm serve` records one every
-5 s, so five in a row may be late.
+"""Seconds without a heartbeat after which the scheduler is a fault. Chosen: `farm lab serve` records one
+every 5 s, so five in a row may be late.
 """
 
 _REDIS_SETTINGS = (
@@ -148,15 +148,15 @@ def _wrong_settings(client: Redis) -> list[tuple[str, str, str]]:
 
 
 def scheduler_check(database: Database) -> Check:
-    """Whether `farm serve` runs somewhere and sends heartbeats."""
-    fix = "start it: farm serve"
+    """Whether `farm lab serve` runs somewhere and sends heartbeats."""
+    fix = "start it: farm lab serve"
     try:
         with database.read() as session:
             found = farm_state.read_scheduler(session)
     except FarmError as error:
         return Check("scheduler", False, str(error), fix)
     if found is None:
-        return Check("scheduler", False, "`farm serve` has never run on this database", fix)
+        return Check("scheduler", False, "`farm lab serve` has never run on this database", fix)
     if found.broker == farm_state.STOPPED:
         return Check("scheduler", False, f"it was stopped on {found.host}", fix)
     silent = utc_now() - found.beat_at

@@ -62,13 +62,13 @@ def endpoint_check(address: Address) -> Check:
         fix = "correct FARM_TLS_CERT, FARM_TLS_KEY and FARM_TLS_CA"
         return Check("endpoint", False, f"{address.url}: TLS fails: {error}", fix)
     except (OSError, http.client.HTTPException, FarmError) as error:
-        fix = "start it: farm serve; it listens where FARM_ENDPOINT leads"
+        fix = "start it: farm lab serve; it listens where FARM_ENDPOINT leads"
         return Check("endpoint", False, f"{address.url} does not answer: {error}", fix)
     if answer.get("farm") != "well":
         return Check("endpoint", False, f"{address.url} is not a farm endpoint", "correct FARM_ENDPOINT")
     if ends_at is not None and ends_at < utc_now() + SOON:
         found = f"the certificate of {address.url} ends {ends_at:%Y-%m-%d}"
-        return Check("endpoint", False, found, "renew it, and restart farm serve")
+        return Check("endpoint", False, found, "renew it, and restart farm lab serve")
     if address.is_open:
         found = f"{address.url}: tokens cross the network in the clear"
         return Check(

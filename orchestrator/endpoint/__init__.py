@@ -1,1 +1,1 @@
-"""The HTTP interface, which `farm serve` serves: artifacts for agents, enrolment, results as JSON."""
+"""The HTTP interface, which `farm lab serve` serves: artifacts for agents, enrolment, results as JSON."""

@@ -87,7 +87,9 @@ class Gate:
         if await self._is_user(request, Scope.READ):
             return
         if self.read_token is None:
-            raise HTTPException(403, "results are closed to readers; set FARM_READ_TOKEN for `farm serve`")
+            raise HTTPException(
+                403, "results are closed to readers; set FARM_READ_TOKEN for `farm lab serve`"
+            )
         _compare(request, self.read_token, "read token")
         connection_of(request.scope).vouch("the read token")
 
@@ -101,7 +103,7 @@ class Gate:
             _vouched(request, user, Scope.SUBMIT)
             return f"user {user.name}"
         if self.submit_token is None:
-            raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm serve`")
+            raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm lab serve`")
         _compare(request, self.submit_token, "submit token")
         connection_of(request.scope).vouch("the submit token")
         return "the submit token"

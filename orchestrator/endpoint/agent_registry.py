@@ -59,7 +59,7 @@ class AgentRegistry:
         if key is None:
             raise UsageError(
                 "this one-time token names a key that the farm has replaced; make a new one on the server: "
-                "farm agents enrol NAME"
+                "farm lab agents enrol NAME"
             )
         return key
 

@@ -1,4 +1,4 @@
-"""The HTTP server, which runs in one thread of `farm serve`."""
+"""The HTTP server, which runs in one thread of `farm lab serve`."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def trusting(address: Address, token: str, folder: Path) -> Address:
         if authority_id(text) != named:
             raise UsageError(
                 f"{address.url} shows another CA than FARM_TOKEN names; where the lab's CA was replaced, the "
-                "administrator makes a new token: farm users add NAME --replace"
+                "administrator makes a new token: farm lab users add NAME --replace"
             )
         write_atomically(kept, text.encode(), FILE_MODE)
     return replace(address, authority=kept)

@@ -73,7 +73,7 @@ class FurtherBlocks:
             self.run(refined.submitted)
         except KeyboardInterrupt:
             if self.farm.schedules_elsewhere:
-                self.note(f"stopped watching; the farm measures on: farm watch {self.campaign_id}")
+                self.note(f"stopped watching; the farm measures on: farm status --watch {self.campaign_id}")
             else:
                 self.farm.steering.cancel(self.campaign_id)
                 self.note(f"stopped; every result is kept. Go on with: farm refine {self.campaign_id}")

@@ -215,7 +215,7 @@ class _Builder:
                 self._add("a hash pins one file, and the source names many", *at, "sha256")
             names = fitting_skeletons(pattern)
             if not names:
-                self._add(f"no model of the zoo fits {pattern!r}; see: farm zoo", *at, "source")
+                self._add(f"no model of the zoo fits {pattern!r}; see: farm model zoo", *at, "source")
             for name in names:
                 update = {"id": model.id.replace("*", name), "source": f"zoo:{name}"}
                 yield index, model.model_copy(update=update)

@@ -49,7 +49,8 @@ class User:
             has = ", ".join(sorted(self.scopes))
             raise UsageError(
                 f"the token of user {self.name} may not do that: it needs scope {scope}, it has {has}; "
-                f"on the server: farm users add {self.name} --replace --scope {scope},{has.replace(' ', '')}"
+                f"on the server: farm lab users add {self.name} --replace "
+                f"--scope {scope},{has.replace(' ', '')}"
             )
 
 

@@ -130,7 +130,7 @@ def _blocks(facts: CellFacts, now: datetime) -> Iterator[str]:
     if facts.cancelled:
         yield "a user cancelled it"
     if facts.paused:
-        yield f"campaign {name} is paused; continue with: farm resume {name}"
+        yield f"campaign {name} is paused; continue with: farm queue resume {name}"
     if facts.parked:
         yield f"no process waits for campaign {name}; submit it again to continue it"
     if facts.scheduler:

@@ -123,7 +123,7 @@ def _read_skeleton(path: Path) -> tuple[bytes, str]:
     with open_source(path, MAX_SKELETON_BYTES) as (file, shown):
         content = file.read(MAX_SKELETON_BYTES)
     if not is_skeleton(content):
-        raise UsageError(f"{shown}: not a skeleton; make one with: farm skeleton strip MODEL FILE.skel")
+        raise UsageError(f"{shown}: not a skeleton; make one with: farm model skeleton strip MODEL FILE.skel")
     return content, shown
 
 

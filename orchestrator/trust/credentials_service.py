@@ -131,7 +131,8 @@ class CredentialsService:
                 return
             if not done:
                 log.warning(
-                    "the farm's user may not manage users at the broker; load the output of: farm agents acl"
+                    "the farm's user may not manage users at the broker; load the output of: "
+                    "farm lab agents acl"
                 )
                 return
             given = users

@@ -23,7 +23,7 @@ VALID: Final = timedelta(hours=1)
 
 _NOT_INVITED: Final = (
     "this one-time token is not of this farm, or was used, replaced, or is too old; "
-    "make a new one on the server: farm agents enrol NAME (or: farm agents rotate NAME)"
+    "make a new one on the server: farm lab agents enrol NAME (or: farm lab agents rotate NAME)"
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -84,8 +84,8 @@ def invite(
     there = known_credentials.has_valid(turn, agent_id, now)
     if there and overlap is None:
         raise UsageError(
-            f"agent {agent_id} is enrolled; new secrets for it: farm agents rotate {agent_id}; "
-            f"to shut it out: farm agents revoke {agent_id}"
+            f"agent {agent_id} is enrolled; new secrets for it: farm lab agents rotate {agent_id}; "
+            f"to shut it out: farm lab agents revoke {agent_id}"
         )
     if not there and overlap is not None:
         known = ", ".join(known_credentials.enrolled(turn)) or "none"

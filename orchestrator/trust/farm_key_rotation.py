@@ -117,7 +117,7 @@ def rotate(folder: Path, now: datetime, until: datetime) -> FarmKeys:
     if keys.former is not None:
         raise UsageError(
             f"key {keys.former.public.key_id} is still good until {keys.until:%Y-%m-%d %H:%M} UTC; "
-            "rotate again after it, or end its time now: farm keys retire"
+            "rotate again after it, or end its time now: farm lab keys retire"
         )
     new = SigningKey.new()
     try:
@@ -135,7 +135,7 @@ def retire(folder: Path, now: datetime) -> FarmKeys:
     """End the former key now. Raises `UsageError` where there is none, or `FarmError`."""
     keys = read(folder, now)
     if keys.former is None:
-        raise UsageError("the farm has one key only; make a new one with: farm keys rotate")
+        raise UsageError("the farm has one key only; make a new one with: farm lab keys rotate")
     try:
         (folder / FORMER_FILE).unlink(missing_ok=True)
     except OSError as error:

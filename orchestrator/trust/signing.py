@@ -67,7 +67,7 @@ class FarmSeal:
         if trusted and not valid.intersection(trusted):
             raise ValueError(
                 f"agent {agent_id} trusts key {' and '.join(trusted)[:64]} of the farm alone, "
-                f"which was retired; give it new secrets: farm agents rotate {agent_id}"
+                f"which was retired; give it new secrets: farm lab agents rotate {agent_id}"
             )
         if trusted and set(trusted) != valid:
             self._behind.add(agent_id)

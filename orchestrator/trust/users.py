@@ -99,7 +99,7 @@ class Users:
         over = "was revoked" if known.revoked_at is not None else f"expired at {known.expires_at:%F %R} UTC"
         raise UsageError(
             f"the token of user {name} {over}; the administrator makes a new one on the server: "
-            f"farm users add {name}"
+            f"farm lab users add {name}"
         )
 
 
@@ -111,5 +111,6 @@ def authority_id(authority: str) -> str:
 def _require_none(turn: Turn, name: str, now: datetime) -> None:
     if any(entry.name == name and entry.is_valid(now) for entry in known_users.listed(turn)):
         raise UsageError(
-            f"user {name} has a token; to make another, which ends that one: farm users add {name} --replace"
+            f"user {name} has a token; to make another, which ends that one: "
+            f"farm lab users add {name} --replace"
         )

@@ -1,4 +1,4 @@
-"""The verb `farm bench`, which imports the tool when it runs."""
+"""The verb `farm model bench`, which imports the tool when it runs."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from typer.core import TyperGroup
 
 
 class Bench(TyperGroup):
-    """Takes LiteRT's words as they are: `farm bench FILE --NAME=VALUE…`."""
+    """Takes LiteRT's words as they are: `farm model bench FILE --NAME=VALUE…`."""
 
     def run(self, words: list[str]) -> int:
         """Run the tool; return its exit code."""
@@ -26,7 +26,7 @@ class Bench(TyperGroup):
 
 
 def bench_verb(group: type[Bench] = Bench) -> typer.Typer:
-    """`farm bench FILE`."""
+    """`farm model bench FILE`."""
     app = typer.Typer(cls=group, help="Benchmark a model as LiteRT's benchmark_model does.")
     app.callback(invoke_without_command=True)(lambda: None)
     return app

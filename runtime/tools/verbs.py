@@ -1,4 +1,4 @@
-"""`farm model …` and `farm skeleton …`: the verbs that inspect model files.
+"""`farm model …`: the verbs that inspect model files.
 
 They join `farm` through the entry-point group `delegate_farm.verbs`. A verb imports when it runs.
 """
@@ -71,16 +71,17 @@ def model_verbs() -> typer.Typer:
     app.command("bisect", epilog=_examples(*bisect_verb.EXAMPLES))(bisect_verb.bisect)
     app.command("diff", epilog=_examples(*diff_verb.EXAMPLES))(diff_verb.diff)
     app.command("eval", epilog=_examples(*eval_verb.EXAMPLES))(eval_verb.evaluate)
+    app.add_typer(skeleton_verbs(), name="skeleton")
     return app
 
 
 def skeleton_verbs() -> typer.Typer:
-    """`farm skeleton`."""
+    """`farm model skeleton`."""
     app = _group("Share a model without its weights.")
     app.command(
-        "strip", epilog=_examples("farm skeleton strip my.tflite my.skel --calibrate")
+        "strip", epilog=_examples("farm model skeleton strip my.tflite my.skel --calibrate")
     )(strip)  # fmt: skip
-    app.command("restore", epilog=_examples("farm skeleton restore my.skel my.tflite"))(restore)
+    app.command("restore", epilog=_examples("farm model skeleton restore my.skel my.tflite"))(restore)
     return app
 
 
@@ -231,7 +232,7 @@ def profile(
 
 def prime(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="The .tflite or .skel files.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="The .tflite or .skel files.")
     ] = None,
     delegate: Annotated[str, typer.Option(help="The delegate that would run them.")] = "gpu",
     option: Annotated[

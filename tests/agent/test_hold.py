@@ -1,4 +1,4 @@
-"""`farm lock`: a command of the user's has a device or the host to itself, for as long as it lives."""
+"""`farm lab lock`: a command of the user's has a device or the host to itself, for as long as it lives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,19 @@ def hold(environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
 def test_the_command_gets_its_arguments_and_its_exit_code_is_that_of_farm_lock(environment, leases, tmp_path):
     script = 'test "$1 $2" = "-x --" && exit 7'
     done = run(
-        "farm", "lock", "--host", "--", "sh", "-c", script, "sh", "-x", "--", cwd=tmp_path, env=environment
+        "farm",
+        "lab",
+        "lock",
+        "--host",
+        "--",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        "-x",
+        "--",
+        cwd=tmp_path,
+        env=environment,
     )
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
     assert free(leases)
@@ -81,8 +93,8 @@ def test_it_waits_tells_who_holds_the_device_and_gives_up_in_time(environment):
     )  # fmt: skip
     waiting, gave_up = done.stderr.splitlines()
     assert done.returncode == 75
-    assert waiting.startswith(f"farm lock: waiting for this host: in use by process {os.getpid()} (")
-    assert gave_up.startswith(f"farm lock: this host is still in use by process {os.getpid()} (")
+    assert waiting.startswith(f"farm lab lock: waiting for this host: in use by process {os.getpid()} (")
+    assert gave_up.startswith(f"farm lab lock: this host is still in use by process {os.getpid()} (")
 
 
 def test_it_runs_once_the_attempt_has_ended_and_ctrl_c_ends_the_waiting(environment, leases):
@@ -100,12 +112,12 @@ def test_it_runs_once_the_attempt_has_ended_and_ctrl_c_ends_the_waiting(environm
 
 def test_what_cannot_be_done_is_one_line(environment, tmp_path):
     for words, code, told in (
-        (["--host", "--", "no-such-command"], 127, "farm lock: no-such-command: no such command\n"),
+        (["--host", "--", "no-such-command"], 127, "farm lab lock: no-such-command: no such command\n"),
         (["--host", "--", str(tmp_path / "leases")], 127, "no such command\n"),
         (["rack-3.gpu-0", "--", "true"], 2, "this host has no device 'rack-3.gpu-0'; it has: host-cpu"),
-        (["gpu-0"], 2, "a device and a command are needed: farm lock gpu-0 -- COMMAND"),
+        (["gpu-0"], 2, "a device and a command are needed: farm lab lock gpu-0 -- COMMAND"),
         (["--host", "--timeout", "soon", "--", "true"], 2, "--timeout soon: expected seconds, minutes"),
     ):
-        done = run("farm", "lock", *words, cwd=tmp_path, env=environment)
+        done = run("farm", "lab", "lock", *words, cwd=tmp_path, env=environment)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
         assert told in done.stderr

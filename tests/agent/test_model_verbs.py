@@ -56,7 +56,7 @@ class Curious:
 FARM = ("-c", "from orchestrator.cli import main; main()")
 CALLS = {
     "model bisect": (*FARM, "model", "bisect", "{model}", "--delegate", "curious", "--out", "{out}"),
-    "bench": (*FARM, "bench", "{model}", "--delegate=curious", "--output_filepath={out}"),
+    "model bench": (*FARM, "model", "bench", "{model}", "--delegate=curious", "--output_filepath={out}"),
     "submit --explain": ("-m", "agent.enclosed", "--explain", "{model}", "curious", "{{}}"),
 }
 """What loads the delegate, by what the user types."""
@@ -90,15 +90,15 @@ def curious(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("verb", ["bench", "submit --explain"])
+@pytest.mark.parametrize("verb", ["model bench", "submit --explain"])
 def test_what_runs_or_plans_a_strangers_model_besides_reaches_nothing(curious, tiny, tmp_path, verb):
     with socket.create_server(("127.0.0.1", 0)) as line:
         code, said = curious(tiny, verb, line=line.getsockname())
     found = json.loads(said[said.index("{") : said.rindex("}") + 1])
-    assert code == (3 if verb == "bench" else 1), said
+    assert code == (3 if verb == "model bench" else 1), said
     assert all(found[name].startswith("refused") for name in ("secret", "home", "line")), found
     assert found["environment"] == "none"
-    assert (found["cache"] == "1") == (verb == "bench"), "a plan keeps nothing"
+    assert (found["cache"] == "1") == (verb == "model bench"), "a plan keeps nothing"
     assert not (tmp_path / "out").exists()
 
 
@@ -111,7 +111,7 @@ def test_bench_reads_and_writes_the_files_that_it_is_told_to(tiny, tmp_path, mon
     with (tmp_path / "m.tflite").open("rb") as file:
         graph = f"--graph=fd:{file.fileno()}:0:{len(content)}" if is_open else "m.tflite"
         ran = subprocess.run(
-            [sys.executable, "-P", *FARM, "bench", graph, *words],
+            [sys.executable, "-P", *FARM, "model", "bench", graph, *words],
             cwd=tmp_path, capture_output=True, check=False, pass_fds=[file.fileno()],
         )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

@@ -43,7 +43,7 @@ ELSEWHERE: Final = {
         "The agent's own probe says what a device is; a runner's word counts for its own result alone."
     ),
     "tests/agent/test_model_verbs.py::test_what_runs_or_plans_a_strangers_model_besides_reaches_nothing": (
-        "`farm bench` and `farm submit --explain` run and plan a model within the boundary."
+        "`farm model bench` and `farm submit --explain` run and plan a model within the boundary."
     ),
     "tests/orchestrator/cli/test_imports.py"
     "::test_hostile_and_endless_names_are_one_short_line_each_in_a_pipe_too": (

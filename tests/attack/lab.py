@@ -1,4 +1,4 @@
-"""The lab under attack: Redis with access lists and TLS, PostgreSQL, `farm serve` with its endpoint over
+"""The lab under attack: Redis with access lists and TLS, PostgreSQL, `farm lab serve` with its endpoint over
 TLS, two enrolled agents as processes, and the credentials of a third that belongs to the attacker.
 """
 
@@ -126,7 +126,7 @@ class AttackLab(TrustedLab):
         return httpx.Client(base_url=self.url, headers=headers, trust_env=False, **chosen)
 
     def heard_at(self, name: str) -> float:
-        """When the farm heard from an agent last, as `farm agents list` shows it; 0: never."""
+        """When the farm heard from an agent last, as `farm lab agents list` shows it; 0: never."""
         found = self.rows(f"SELECT extract(epoch FROM seen_at) FROM agent WHERE agent_id = '{name}'")
         return float(found[0][0]) if found else 0.0
 

@@ -38,7 +38,7 @@ _PAGE = """\
 `make test-attack`: **{held} of {attacks} attacks did no harm**, in {tests} tests and {minutes:.1f} minutes.
 {machine}
 
-One lab for all of them: Redis with access lists and TLS, PostgreSQL, `farm serve` with its endpoint over
+One lab for all of them: Redis with access lists and TLS, PostgreSQL, `farm lab serve` with its endpoint over
 TLS, and two enrolled agents; a hostile delegate is measured by three more, one of this user, one of an
 ordinary user and one in a container without namespaces. Behind them stand attacks that need no lab. "Held" is
 what the fourth column says; a test fails where it is not so.

@@ -157,7 +157,7 @@ def test_texts_of_any_size_or_content(lab, rogue):
     assert len(texts) >= 4
     assert max(map(len, texts)) < 20_000
     assert not [text for text in texts if {"\0", "\x1b", "\x07"} & set(text)]
-    told = lab.call("agents", "list").stdout + lab.call("devices").stdout
+    told = lab.call("lab", "agents", "list").stdout + lab.call("devices").stdout
     assert not {"\x1b", "\x07"} & set(told)
 
 
@@ -297,7 +297,7 @@ def test_words_about_another_agents_attempt_while_it_runs(lab, rogue):
     submitting.end()
     (found,) = lab.rows(f"SELECT state FROM attempt WHERE attempt_id = '{attempt_id}'")
     assert found[0] == "done"
-    assert MARK not in lab.call("logs", cell_id).stdout
+    assert MARK not in lab.call("show", "--logs", cell_id).stdout
 
 
 @pytest.mark.attack

@@ -1,4 +1,4 @@
-"""The farm under test as a lab: `farm serve`, Redis, and one machine with the fake agent."""
+"""The farm under test as a lab: `farm lab serve`, Redis, and one machine with the fake agent."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class CeleryLab(Lab):
     def _start(self) -> None:
         self.home.root.mkdir(parents=True, exist_ok=True)
         environment = os.environ | self.environment | TIMES
-        server = Program("farm", ["serve"], self.home.root / "serve.log", environment)
+        server = Program("farm", ["lab", "serve"], self.home.root / "serve.log", environment)
         self.services.append(server)
-        server.until(lambda: "scheduling on" in server.tail(), "farm serve")
+        server.until(lambda: "scheduling on" in server.tail(), "farm lab serve")
         self._start_machine()
 
     def _start_machine(self) -> None:

@@ -84,7 +84,7 @@ def test_bare_machines_become_a_lab_and_no_secret_is_printed(lab: DeployedLab, f
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert [secret for secret in SECRETS.values() if secret in ran.stdout + ran.stderr] == []
     assert "FARM_ENROL_TOKEN" not in ran.stdout
-    agents = json.loads(lab.farm("agents", "list", "--json"))
+    agents = json.loads(lab.farm("lab", "agents", "list", "--json"))
     assert {agent["agent"]: agent["state"] for agent in agents} == {"rack-1": "active", "rack-2": "active"}
     assert "BAD" not in lab.farm("doctor")
     submit(lab, "first")
@@ -223,7 +223,9 @@ def test_a_backup_is_taken_back_onto_a_bare_machine(lab: DeployedLab) -> None:
     ran = lab.play("restore.yml", "-e", f"backup=/var/backups/farm/{name}")
     assert ran.returncode == 0, ran.stdout[-3000:]
     assert lab.cells() == before
-    lab.until(lambda: lab.farm("agents", "list").count("active") == 2, "agents that trust the restored farm")
+    lab.until(
+        lambda: lab.farm("lab", "agents", "list").count("active") == 2, "agents that trust the restored farm"
+    )
     refused = lab.play("restore.yml", "-e", "backup=/var/backups")
     assert "is no folder of farm-backup" in refused.stdout
     newer = "/var/backups/newer"
@@ -240,7 +242,7 @@ def test_a_backup_is_taken_back_onto_a_bare_machine(lab: DeployedLab) -> None:
 def test_uninstalling_leaves_nothing(lab: DeployedLab) -> None:
     refused = lab.play("uninstall.yml")
     assert "This deletes every result" in refused.stdout
-    assert lab.farm("agents", "list").count("active") == 2
+    assert lab.farm("lab", "agents", "list").count("active") == 2
     ran = lab.play("uninstall.yml", "-e", "really=yes")
     assert ran.returncode == 0, ran.stdout[-3000:]
     named = " -o ".join(f"-name '*{word}*'" for word in ("farm", "redis", "postgres"))

@@ -186,7 +186,7 @@ def test_what_its_descriptor_does_not_declare_is_refused_before_anything_runs(in
 
 
 def test_without_the_package_its_name_is_unknown(installed, tmp_path):
-    ran = run_farm(tmp_path, "validate", installed.manifest())
+    ran = run_farm(tmp_path, "submit", "--check", installed.manifest())
     assert ran.returncode == 2
     assert "unknown delegate kind 'elementwise'; known: cpu, gpu, litert" in ran.stderr
 

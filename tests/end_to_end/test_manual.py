@@ -46,7 +46,7 @@ ELSEWHERE = {
     "read -rs *": "waits for a terminal",
     "export *": "sets variables of the reader's shell",
     "systemd-analyze *": "tests/agent/test_systemd_unit.py",
-    "farm serve": "tests/orchestrator/endpoint/http_lab.py",
+    "farm lab serve": "tests/orchestrator/endpoint/http_lab.py",
     "farm-agent start*": "tests/orchestrator/endpoint/http_lab.py",
     "farm-agent enrol *": "tests/orchestrator/trust/test_first_start.py",
     "* farm-agent enrol *": "tests/orchestrator/trust/test_first_start.py",
@@ -54,7 +54,7 @@ ELSEWHERE = {
     "farm-agent tuning *": "changes the clocks of this machine, as root",
     "farm --install-completion": "writes to the shell's own settings",
     "farm devices noise *": "tests/orchestrator/cli/test_noise.py",
-    "farm agents remove *": "tests/orchestrator/endpoint/test_lab_operations.py",
+    "farm lab agents remove *": "tests/orchestrator/endpoint/test_lab_operations.py",
     "farm model prime*": "compiles for minutes: tests/runtime/delegates/gpu",
     "farm site build --out /var/www/farm": "writes to a folder of the system",
     "farm site check public": "tests/orchestrator/cli/test_submit.py",
@@ -97,21 +97,22 @@ REPORTS = {"report.json": LITERT, "profile.json": AI_HUB}
 
 MEANT = {
     "farm results nightly *": "farm results demo --metric init --only '*'",
-    "farm submit FILE": "farm validate models.yaml",
+    "farm submit FILE": "farm submit --check models.yaml",
     "farm submit --label driver=555": "farm submit models.yaml --label driver=555",
     "farm compare label:driver=550 *": "farm compare label:driver=555 label:driver=555",
-    "farm agents drain NAME": "farm agents drain embedded",
-    "farm agents enrol NAME --write DIR": "farm agents enrol rack-4 --write rack-4",
-    "farm agents rotate NAME": "farm agents rotate rack-4",
-    "farm agents revoke NAME": "farm agents revoke rack-4",
-    "farm skeleton strip FILE OUT*": "farm skeleton strip my.tflite my.skel",
-    "farm skeleton restore FILE OUT": "farm skeleton restore my.skel again.tflite",
+    "farm lab agents drain NAME": "farm lab agents drain embedded",
+    "farm lab agents enrol NAME --write DIR": "farm lab agents enrol rack-4 --write rack-4",
+    "farm lab agents rotate NAME": "farm lab agents rotate rack-4",
+    "farm lab agents revoke NAME": "farm lab agents revoke rack-4",
+    "farm model skeleton strip FILE OUT*": "farm model skeleton strip my.tflite my.skel",
+    "farm model skeleton restore FILE OUT": "farm model skeleton restore my.skel again.tflite",
 }
 """What stands for a command whose placeholders the words of `PLACEHOLDERS` cannot replace."""
 
 NAMES = (
     "farm db prune", "farm db prune --json", "farm devices release", "farm submit --force",
-    "farm submit --dry-run", "farm submit --explain", "farm submit --notify URL",
+    "farm submit --dry-run", "farm submit --explain", "farm submit --notify URL", "farm submit --check",
+    "farm submit --check --json",
     "farm submit … --delegate openvino",
 )  # fmt: skip
 """What a sentence names, though a parser would accept it: nothing says what is to be done with what."""
@@ -164,8 +165,8 @@ class Reader:
         measures_again = "--rerun" in words or words[1] == "refine"
         home = self.with_two_settings if measures_again else self.folder / "home"
         environment = os.environ | {"FARM_HOME": str(home), "NO_COLOR": "1"}
-        if words[1] == "users" or words[1:3] in (
-            ["agents", verb] for verb in ("enrol", "rotate", "revoke", "acl")
+        if words[1:3] == ["lab", "users"] or words[1:4] in (
+            ["lab", "agents", verb] for verb in ("enrol", "rotate", "revoke", "acl")
         ):
             environment["FARM_BROKER_URL"] = self.broker
             if "--write" not in words:

@@ -72,5 +72,5 @@ def test_litert_gpu_is_measured_or_says_in_its_words_that_there_is_no_gpu(cells)
 
 
 def test_the_example_is_a_valid_campaign(tmp_path):
-    ran = run_farm(tmp_path, "validate", str(REPOSITORY / "examples/peers.yaml"))
+    ran = run_farm(tmp_path, "submit", "--check", str(REPOSITORY / "examples/peers.yaml"))
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -64,7 +64,7 @@ def until(happens: Callable[[], Any], what: str, limit_s: float = BOUND_S) -> An
 
 @dataclass
 class FaultLab:
-    """Redis and the database have a machine, `farm serve` has one, and so has every agent.
+    """Redis and the database have a machine, `farm lab serve` has one, and so has every agent.
 
     Without `postgres` the database is SQLite in the server's home.
     """
@@ -89,7 +89,7 @@ class FaultLab:
             "FARM_BROKER_URL": self.redis.url,
             "FARM_LISTEN": f"{self.server_node.address}:{LISTEN_PORT}",
         }
-        self.server = Machine(self.server_node, self.folder / "server", ("farm", "serve"), environment)
+        self.server = Machine(self.server_node, self.folder / "server", ("farm", "lab", "serve"), environment)
         self.live_in(self.folder / "server" / "home")
 
     def take_time(self, **seconds: float) -> None:
@@ -139,9 +139,9 @@ class FaultLab:
         return self
 
     def start_server(self, **environment: str) -> None:
-        """Start `farm serve` and wait until it schedules."""
+        """Start `farm lab serve` and wait until it schedules."""
         self.server.start(**{mutations.VARIABLE: self.mutation, **environment})
-        until(self._schedules, "farm serve schedules")
+        until(self._schedules, "farm lab serve schedules")
         if self.mutation == mutations.UNIQUE_INDEX:
             mutations.drop_unique_indexes(self.database)
 

@@ -58,20 +58,20 @@ def kill_server(lab: FaultLab) -> str:
     lab.server.kill()
     time.sleep(lab.chance.uniform(0, 3))
     lab.start_server()
-    return "farm serve killed and started"
+    return "farm lab serve killed and started"
 
 
 def stop_server(lab: FaultLab) -> str:
     assert lab.server.stop() == 0
     lab.start_server()
-    return "farm serve stopped and started"
+    return "farm lab serve stopped and started"
 
 
 def pause_server(lab: FaultLab) -> str:
     lab.server.pause()
     time.sleep(4)
     lab.server.resume()
-    return "farm serve paused for 4 s"
+    return "farm lab serve paused for 4 s"
 
 
 def crash_redis(lab: FaultLab) -> str:

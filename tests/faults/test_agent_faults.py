@@ -110,13 +110,13 @@ def test_scenario_10_a_late_result_finds_its_cell_waiting_and_is_not_counted_eve
     agent = lab.agents["agA"]
     agent.pause()
     until(lambda: lab.view.attempts()[0].reason_code == "agent_lost", "the silent attempt is lost")
-    lab.farm("pause", campaign)
+    lab.farm("queue", "pause", campaign)
     agent.resume()
     until(
         lambda: running.attempt_id in {result.attempt_id for result in lab.view.results()},
         "the late result is stored while its cell waits",
     )
-    lab.farm("resume", campaign)
+    lab.farm("queue", "resume", campaign)
     assert lab.finish() == {"done": 1}
     counted = {result.attempt_id: result.counted for result in lab.view.results()}
     assert counted.pop(running.attempt_id) is False, "the late result counted"

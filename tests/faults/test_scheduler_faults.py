@@ -23,7 +23,7 @@ def die_at(lab, point: str) -> None:
     lab.server.stop()
     lab.start_server(FARM_FAILPOINT=f"{point}@{lab.folder / 'died'}")
     lab.submit(4, gpu=WORK)
-    until(lambda: not lab.server.running, f"farm serve dies at {point}")
+    until(lambda: not lab.server.running, f"farm lab serve dies at {point}")
     assert (lab.folder / "died").exists()
     lab.start_server()
 
@@ -46,7 +46,10 @@ def test_scenario_12_a_job_that_was_published_and_not_marked_runs_once(fault_lab
 def test_scenario_13_a_second_server_ends_with_a_clear_line(fault_lab, home):
     lab = fault_lab.start("agA", devices=1)
     second = Machine(
-        lab.network.nodes["services"], lab.folder / "second", ("farm", "serve"), {**lab.server.environment}
+        lab.network.nodes["services"],
+        lab.folder / "second",
+        ("farm", "lab", "serve"),
+        {**lab.server.environment},
     )
     if home == "other":
         second.environment["FARM_HOME"] = str(lab.folder / "second" / "home")

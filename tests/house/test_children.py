@@ -32,8 +32,8 @@ STARTERS = {
 MODULES = ("multiprocessing", "pexpect", "sh", "plumbum")
 """Modules that start processes with the whole environment."""
 
-BECOMING = {"orchestrator/cli/lock.py": "os.execv", "agent/hold.py": "os.execvp"}
-"""Where `farm lock` becomes the command that its user gave it, with that user's own environment."""
+BECOMING = {"orchestrator/cli/lab.py": "os.execv", "agent/hold.py": "os.execvp"}
+"""Where `farm lab lock` becomes the command that its user gave it, with that user's own environment."""
 
 LAUNCH = "Launch"
 """The agent's description of a process (agent/processes/supervisor.py): its environment counts as `env=`."""

@@ -53,10 +53,10 @@ THINGS = {
         {f"{OPENCL}/passes/__init__.py": r"\bfuse_swish\b"},
     ),
     "CLI verb": Thing(
-        ("orchestrator/cli/validate.py",),
+        ("orchestrator/cli/refine.py",),
         "import orchestrator.cli as cli; cli.parser(); names = [verb.name for verb in cli.VERBS]",
-        frozenset({"validate"}),
-        {"orchestrator/cli/__init__.py": r"\bvalidate\b"},
+        frozenset({"refine"}),
+        {"orchestrator/cli/__init__.py": r"\brefine\b"},
     ),
     "page of the site": Thing(
         ("orchestrator/site/method_page.py", "templates/method.html.j2"),

@@ -2,7 +2,7 @@
 
     from tests.services.forks import Program, run
     done = run("farm", "status", "--json", cwd=folder, env=environment)  # subprocess.CompletedProcess[str]
-    serving = Program("farm", ["serve"], folder / "serve.log", environment)  # a `Server`
+    serving = Program("farm", ["lab", "serve"], folder / "serve.log", environment)  # a `Server`
 
 A program that is started afresh imports for a second before it does anything, and the tests start `farm` some
 hundred times. Here one process per session of pytest has imported all of our programs (`fork_server`); a fork

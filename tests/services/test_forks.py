@@ -20,7 +20,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("version", "--json"), ("validate", "there.yaml"), ("no-such-verb",), ("status",)]
+    "arguments",
+    [("doctor", "--versions", "--json"), ("submit", "--check", "there.yaml"), ("no-such-verb",), ("status",)],
 )
 def test_exit_code_and_output_are_those_of_a_new_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """The file is found in the working directory, the home by the environment."""
@@ -38,7 +39,9 @@ def test_exit_code_and_output_are_those_of_a_new_process(tmp_path: Path, argumen
 def test_a_server_is_signalled_waited_for_and_told_apart_by_its_end(tmp_path: Path) -> None:
     settings = environment(tmp_path, FARM_BROKER_URL="redis://127.0.0.1:1/0")
     serving = [
-        Program("farm", ["serve"], tmp_path / f"{i}.log", settings | {"FARM_HOME": str(tmp_path / str(i))})
+        Program(
+            "farm", ["lab", "serve"], tmp_path / f"{i}.log", settings | {"FARM_HOME": str(tmp_path / str(i))}
+        )
         for i in range(2)
     ]
     for one in serving:

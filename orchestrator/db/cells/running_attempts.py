@@ -151,8 +151,8 @@ def of_attempt(session: Session, attempt_id: str) -> Output | None:
 
 
 KEPT_CHARACTERS: Final = 16 * 1024
-"""How many characters of one attempt are kept. Chosen: some screens of a terminal for `farm logs`; larger
-ones are written anew with every piece. The end of a runner's whole output comes with its result.
+"""How many characters of one attempt are kept. Chosen: some screens of a terminal for `farm show --logs`;
+larger ones are written anew with every piece. The end of a runner's whole output comes with its result.
 """
 
 

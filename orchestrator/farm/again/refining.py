@@ -129,8 +129,8 @@ def _require_ended(campaign: tables.Campaign, cells: Sequence[CellRecord]) -> No
         raise UsageError(f"{named} was imported: this farm did not measure it, and has no blocks of it")
     if campaign.ended_at is None:
         raise UsageError(
-            f"{named} has not ended; watch it: farm watch {campaign.campaign_id}, or end it: farm cancel "
-            f"{campaign.campaign_id}, which keeps its results"
+            f"{named} has not ended; watch it: farm status --watch {campaign.campaign_id}, or end it: "
+            f"farm cancel {campaign.campaign_id}, which keeps its results"
         )
 
 

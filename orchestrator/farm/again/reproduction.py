@@ -103,7 +103,7 @@ def _measured(cell: CellRecord) -> tuple[Measurement, MeasurePlan]:
     if cell.measurement is None:
         raise UsageError(
             f"cell {cell.cell_id} has no result that could be reproduced: it is {cell.status}; "
-            f"see farm why {cell.cell_id}"
+            f"see farm show {cell.cell_id} --why"
         )
     if cell.imported is not None:
         raise UsageError(

@@ -40,12 +40,14 @@ def why_unscheduled(home: FarmHome, lab: LabConfig, state: SchedulerState | None
         holder = lock_holder(home.scheduler_lock)
         return "" if holder is not None else "no scheduler is running; `farm submit` schedules while it waits"
     if state is None:
-        return "no scheduler has run yet; start one: farm serve"
+        return "no scheduler has run yet; start one: farm lab serve"
     if state.broker == STOPPED:
-        return f"the scheduler on {state.host} was stopped; start it: farm serve"
+        return f"the scheduler on {state.host} was stopped; start it: farm lab serve"
     silence_s = (now - state.beat_at).total_seconds()
     if silence_s > lab.times.suspect_s:
-        return f"the scheduler on {state.host}: last heartbeat {silence_s:.0f} s ago; start it: farm serve"
+        return (
+            f"the scheduler on {state.host}: last heartbeat {silence_s:.0f} s ago; start it: farm lab serve"
+        )
     return ""
 
 

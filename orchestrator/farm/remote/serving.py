@@ -1,4 +1,4 @@
-"""`farm serve`: the scheduler of a lab in one foreground process."""
+"""`farm lab serve`: the scheduler of a lab in one foreground process."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Server:
         broker = BROKER_DOWN if fault else BROKER_UP
         if time.monotonic() < self._heartbeat_at_s and broker == self._state.broker:
             return
-        # PostgreSQL frees the lock with a lost connection, and another `farm serve` may have taken it then.
+        # PostgreSQL frees the lock with a lost connection, and another `farm lab serve` may have taken it.
         if not lock.renew(self.database):
             raise FarmError(f"another process took over the scheduling for {self.database.name}")
         self._heartbeat_at_s = time.monotonic() + _HEARTBEAT_EVERY_S

@@ -36,7 +36,7 @@ _LOOK_EVERY_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Runs campaigns. In a lab it only watches: `farm serve` schedules there."""
+    """Runs campaigns. In a lab it only watches: `farm lab serve` schedules there."""
 
     lab: LabConfig
     database: Database

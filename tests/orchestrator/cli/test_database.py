@@ -74,7 +74,7 @@ def test_a_newer_releases_backup_is_refused_by_every_verb_in_one_line_and_left_a
     restored.write("models.yaml", CAMPAIGN)
     database = restored.home / "farm.db"
     content, files = rows(database), {path.name for path in restored.home.glob("farm.db*")}
-    for verb in ("serve", "submit models.yaml", "db backup x.db", "db prune --keep 1d"):
+    for verb in ("lab serve", "submit models.yaml", "db backup x.db", "db prune --keep 1d"):
         ran = restored.farm(*verb.split())
         assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1), f"{verb}: {ran.out}{ran.err}"
         assert "farm.db has revision 9999, which this version of the farm does not know" in ran.err, verb

@@ -59,7 +59,7 @@ def test_submit_watch_and_logs_wait_for_a_database_that_restarts(shell, cluster,
     submitting = begin("submit", str(shell.folder / "models.yaml"))
     submitting.until(lambda: "1 to run" in submitting.tail(), "the campaign is stored")
     cell = shell.farm("status", "line", "--json").json()["cells"][0]["cell"]
-    watchers = [submitting, begin("watch", "line"), begin("logs", "-f", cell)]
+    watchers = [submitting, begin("status", "--watch", "line"), begin("show", "--logs", "-f", cell)]
     asked: dict[int, set[datetime]] = defaultdict(set)
     watchers[1].until(lambda: looks(cluster, asked) >= 3, "all three look again and again")
 

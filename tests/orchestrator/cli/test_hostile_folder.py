@@ -83,7 +83,7 @@ def test_no_program_of_ours_runs_code_of_the_current_folder(
 ) -> None:
     (trap / "models.yaml").write_text(MANIFEST)
     for words, code in (
-        (("farm", "validate", "models.yaml"), 0),
+        (("farm", "submit", "--check", "models.yaml"), 0),
         (("farm", "submit", "--dry-run", "models.yaml"), 0),
         (("farm", "doctor"), None),
         (("farm-agent", "start", "--state", str(tmp_path / "state")), 1),

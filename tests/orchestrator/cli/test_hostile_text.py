@@ -23,10 +23,11 @@ HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b2J\r\u202e|a|\n<b>\u200b[x](y)"
 DEVICE = CPU.model_copy(update={"name": f"CPU{HOSTILE}", "vendor": f"vendor{HOSTILE}"})
 SHOWN = [
     ("results",), ("results", "--format", "md"), ("results", "--format", "csv"),
-    ("results", "--json"), ("status",), ("status", "CAMPAIGN"), ("status", "--json"), ("watch", "CAMPAIGN"),
-    ("devices",),
-    ("show", "ENDED"), ("show", "WAITING"), ("logs", "ENDED"), ("logs", "ENDED", "--json"), ("why", "ENDED"),
-    ("why", "WAITING"), ("retry", "ENDED"), ("cancel", "WAITING"),
+    ("results", "--json"), ("status",), ("status", "CAMPAIGN"), ("status", "--json"), ("devices",),
+    ("status", "--watch", "CAMPAIGN"),
+    ("show", "ENDED"), ("show", "WAITING"), ("show", "--logs", "ENDED"),
+    ("show", "--logs", "ENDED", "--json"), ("show", "--why", "ENDED"),
+    ("show", "--why", "WAITING"), ("retry", "ENDED"), ("cancel", "WAITING"),
 ]  # fmt: skip
 """Verbs that print what strangers chose; those that change something come last."""
 

@@ -76,13 +76,13 @@ def test_why_names_the_attempt_that_blocks_a_cell_and_keeps_the_clocks_apart(she
     stock(database, asked(("a",), {"cpu": {}, "gpu": {}}, name="first"), FLEET)
     by_target = {cell.target: cell for cell in cells(database)}
     job = dispatch(database, by_target["pocl-0"].cell_id)
-    answer = shell.farm("why", by_target["host-cpu"].cell_id, "--json").json()
+    answer = shell.farm("show", "--why", by_target["host-cpu"].cell_id, "--json").json()
     assert answer["lease"] == job.attempt_id
     assert answer["job_s"] is None
     assert answer["queue_s"] >= 0
     (busy,) = [text for text in answer["blocks"] if "host-cpu is busy" in text]
     assert f"on pocl-0, which excludes it with attempt {job.attempt_id}" in busy
-    text = shell.farm("why", by_target["pocl-0"].cell_id).out
+    text = shell.farm("show", "--why", by_target["pocl-0"].cell_id).out
     assert f"attempt {job.attempt_id} runs on pocl-0" in text
     assert "job clock: 0:0" in text
     assert "counts towards no limit" in text
@@ -90,7 +90,7 @@ def test_why_names_the_attempt_that_blocks_a_cell_and_keeps_the_clocks_apart(she
 
 def test_why_says_that_nobody_schedules(shell, database):
     stock(database, asked(tuple("abcd")), FLEET)
-    answer = shell.farm("why", cells(database)[2].cell_id, "--json").json()
+    answer = shell.farm("show", "--why", cells(database)[2].cell_id, "--json").json()
     assert (answer["position"], answer["eta_s"]) == (2, None)
     assert any("`farm submit` schedules" in text for text in answer["blocks"])
 
@@ -100,7 +100,7 @@ def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
     stock(database, asked(("x",), name="peer"), FLEET)
     stock(database, asked(("y",), name="urgent", priority=1), FLEET)
     third = cells(database)[2]
-    answer = shell.farm("why", third.cell_id, "--json").json()
+    answer = shell.farm("show", "--why", third.cell_id, "--json").json()
     assert answer["position"] == 4, "two of its own, one in turn, one that is urgent"
     assert answer["eta_s"] == pytest.approx(4 * third.expected_s, rel=0.1)
 
@@ -110,7 +110,7 @@ def test_why_gives_the_place_in_line_and_an_eta(shell, database, scheduled):
     {
         "paused": (
             lambda s, c: steering_requests.pause(s, "test", now()),
-            "is paused; continue with: farm resume test",
+            "is paused; continue with: farm queue resume test",
         ),
         "quarantine": (
             lambda s, c: steering_requests.quarantine(s, "host-cpu", "loud fan", now()),
@@ -148,7 +148,7 @@ def test_why_names_what_holds_a_cell(shell, database, prepare, said):
     (cell,) = cells(database)
     with database.write() as session:
         prepare(session, cell.cell_id)
-    ran = shell.farm("why", cell.cell_id)
+    ran = shell.farm("show", "--why", cell.cell_id)
     assert ran.code == 0
     assert said in ran.out
 
@@ -157,7 +157,7 @@ def test_why_of_an_ended_cell_is_its_end(shell, database):
     stock(database, asked(("m",)), FLEET)
     (cell,) = cells(database)
     take_in(database, dispatch(database, cell.cell_id), Status.FAILED, ReasonCode.OUT_OF_MEMORY)
-    assert "it has ended: failed: oom: because of oom" in shell.farm("why", cell.cell_id[:8]).out
+    assert "it has ended: failed: oom: because of oom" in shell.farm("show", "--why", cell.cell_id[:8]).out
 
 
 def test_logs_tell_the_history_and_what_the_runner_wrote(shell, database):
@@ -167,11 +167,13 @@ def test_logs_tell_the_history_and_what_the_runner_wrote(shell, database):
     with database.write() as session:
         message = result(job).model_copy(update={"log_tail": "tuning\nmeasuring\n"})
         ingest.apply(session, message, now())
-    text = shell.farm("logs", cell.cell_id, "-f").out
+    text = shell.farm("show", "--logs", cell.cell_id, "-f").out
     words = [line.split()[2].rstrip(":") for line in text.splitlines() if not line.startswith("  |")]
     assert words == ["dispatched", "started", "finished"]
     assert "  | tuning\n  | measuring\n" in text
-    lines = [json.loads(line) for line in shell.farm("logs", cell.cell_id, "--json").out.splitlines()]
+    lines = [
+        json.loads(line) for line in shell.farm("show", "--logs", cell.cell_id, "--json").out.splitlines()
+    ]
     assert [line.get("kind", "log") for line in lines] == ["dispatched", "started", "finished", "log"]
 
 
@@ -183,7 +185,7 @@ def test_logs_of_a_running_cell_show_what_its_agent_told_of_its_output(shell, da
         for start, text in ((0, "half "), (5, "way\nand"), (5, "way\nand on")):
             told = RunnerOutput(attempt_id=job.attempt_id, epoch=job.epoch, start=start, text=text)
             running_attempts.append(session, told)
-    assert shell.farm("logs", cell.cell_id).out.endswith("  | half way\n  | and on\n")
+    assert shell.farm("show", "--logs", cell.cell_id).out.endswith("  | half way\n  | and on\n")
 
 
 @pytest.mark.parametrize(
@@ -201,24 +203,28 @@ def test_the_end_of_a_log_is_shown_without_what_was_shown(shown, tail, new):
 
 def test_a_paused_campaign_says_so_until_it_is_resumed(shell, database):
     stock(database, asked(("a", "b")), FLEET)
-    assert shell.farm("pause", "test").out == "test is paused; 2 cells wait\n"
+    assert shell.farm("queue", "pause", "test").out == "test is paused; 2 cells wait\n"
     status = shell.farm("status", "--json").json()
     assert status["campaigns"][0]["paused"] is True
     assert status["cells"]["paused"] == 2
     assert "(paused)" in shell.farm("status").out
-    assert shell.farm("resume", "test", "--json").json() == {"ref": "test", "paused": False, "waiting": 2}
-    unknown = shell.farm("pause", "tset")
+    assert shell.farm("queue", "resume", "test", "--json").json() == {
+        "ref": "test",
+        "paused": False,
+        "waiting": 2,
+    }
+    unknown = shell.farm("queue", "pause", "tset")
     assert (unknown.code, unknown.err) == (2, "error: no campaign 'tset'; did you mean 'test'?\n")
 
 
 def test_priority_of_a_campaign_and_of_a_cell(shell, database):
     stock(database, asked(("a", "b")), FLEET)
     _, second = cells(database)
-    assert shell.farm("priority", "test", "7").out == "test: priority 7 for 2 cells\n"
-    assert shell.farm("priority", second.cell_id, "--json", "--", "-3").json()["cells"] == 1
+    assert shell.farm("queue", "priority", "test", "7").out == "test: priority 7 for 2 cells\n"
+    assert shell.farm("queue", "priority", second.cell_id, "--json", "--", "-3").json()["cells"] == 1
     assert [cell.rank for cell in cells(database)] == [-7, 3]
     assert shell.farm("status", "--json").json()["campaigns"][0]["priority"] == 7
-    assert shell.farm("priority", "test", "101").code == 2
+    assert shell.farm("queue", "priority", "test", "101").code == 2
 
 
 def test_retry_puts_failed_cells_back_with_all_their_attempts(shell, database):
@@ -267,14 +273,14 @@ def test_watch_ends_with_the_campaign_and_says_what_it_came_to(shell, database):
     stock(database, asked(("m",)), FLEET)
     (cell,) = cells(database)
     take_in(database, dispatch(database, cell.cell_id))
-    ran = shell.farm("watch")
+    ran = shell.farm("status", "--watch")
     assert ran.code == 0
     assert "1/1 right" in ran.out
 
 
 def test_watch_of_a_campaign_that_nobody_runs_says_so(shell, database):
     stock(database, asked(("m",)), FLEET)
-    ran = shell.farm("watch", "test")
+    ran = shell.farm("status", "--watch", "test")
     assert ran.code == 4
     assert "the campaign has not ended, and no scheduler is running; `farm submit`" in ran.err
 
@@ -283,6 +289,6 @@ def test_a_class_cell_shows_its_class_until_it_has_a_device(shell, database):
     wanted = asked(("m",), {"gpu": {}}, devices=(DeviceSelector(kind="gpu", count=1),))
     stock(database, wanted, FLEET)
     (cell,) = cells(database)
-    assert "in the queue of any:kind=gpu/gpu" in shell.farm("why", cell.cell_id).out
+    assert "in the queue of any:kind=gpu/gpu" in shell.farm("show", "--why", cell.cell_id).out
     take_in(database, dispatch(database, cell.cell_id, "gpu-0"))
     assert shell.farm("results", "--format", "json").json()[0]["device"] == "gpu-0"

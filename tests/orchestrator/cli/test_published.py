@@ -38,11 +38,11 @@ def test_a_result_of_a_row_s_file_stands_beside_it_whatever_the_campaign_calls_i
 
 
 def test_the_verb_shows_the_rows_and_says_that_the_devices_differ(shell: Shell):
-    told = shell.farm("zoo", "mobilenet_v2", "--published")
+    told = shell.farm("model", "zoo", "mobilenet_v2", "--published")
     assert NAME in told.out
     assert "2.8" in told.out
     assert "Galaxy S24" in told.out
-    assert shell.farm("zoo", NAME, "--published", "--json").json()["rows"][0]["ms"] == 2.8
+    assert shell.farm("model", "zoo", NAME, "--published", "--json").json()["rows"][0]["ms"] == 2.8
 
 
 def asked(folder: Path, models: str) -> list[str]:
@@ -64,7 +64,7 @@ def test_a_pattern_over_the_zoo_is_each_model_that_fits_it(tmp_path):
     ("model", "said"),
     [
         ('{id: a, source: "zoo:*"}', "write an id with a *, for the name of each"),
-        ('{id: "*", source: "zoo:*9000"}', "no model of the zoo fits '*9000'; see: farm zoo"),
+        ('{id: "*", source: "zoo:*9000"}', "no model of the zoo fits '*9000'; see: farm model zoo"),
         (f'{{id: "*", source: "zoo:*", sha256: {"0" * 63}a}}', "a hash pins one file"),
     ],
 )

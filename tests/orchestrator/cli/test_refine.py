@@ -128,7 +128,7 @@ def test_blocks_are_added_until_nothing_is_vague(farm: OneFarm, capsys: pytest.C
     assert "adding blocks to 1 cell, the vaguest first" in shown.err
     assert "net on cpu@host-cpu: refinement: blocks are added to its result\n" in shown.err
     assert "retry" not in shown.err
-    assert run(["watch", "small", "-v"]) == 0
+    assert run(["status", "--watch", "small", "-v"]) == 0
     assert capsys.readouterr().out == shown.out, "every cell, as the table of `-v` has it"
     after = farm.cell()
     assert (farm.blocks(), after.status, after.kept, len(after.attempts)) == (12, "done", "", 2)

@@ -250,15 +250,20 @@ def test_a_profile_is_shown_in_every_form_and_a_missing_one_says_why(measured: S
 
 def test_a_cell_and_a_campaign_are_named_by_words(measured: Shell) -> None:
     assert measured.farm("show", "good", "litert").out.startswith("model ")
-    why = measured.farm("why", "good", "cpu")
+    why = measured.farm("show", "--why", "good", "cpu")
     assert "it has ended: done" in why.out
     # Another test may have submitted it once more meanwhile.
-    ended = measured.farm("logs", "good", "cpu").out
+    ended = measured.farm("show", "--logs", "good", "cpu").out
     assert any(word in ended for word in ("finished", "reused"))
     several = measured.farm("show", "good")
     assert several.code == 2
     assert "'good' fits 2 cells" in several.err
     assert measured.farm("results", "mal", "--json").json() == measured.farm("results", "--json").json()
+    for words in (["small", "good", "cpu"], ["good", "cpu"], ["--campaign", "small", "GOOD", "cpu"]):
+        found = measured.farm("results", *words, "--json").json()
+        assert {(cell["model"], cell["delegate"]) for cell in found} == {("good", "cpu")}, words
+    wrong = measured.farm("results", "good", "litetr")
+    assert (wrong.code, "by 'litetr'; did you mean 'litert'?" in wrong.err) == (2, True)
 
 
 def test_results_are_narrowed_and_show_another_figure(measured: Shell) -> None:

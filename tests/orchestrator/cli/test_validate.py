@@ -1,4 +1,4 @@
-"""`farm validate`, and what `farm submit` refuses before anything is stored."""
+"""`farm submit --check`, and what `farm submit` refuses before anything is stored."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ delegates:
 
 def test_the_demo_is_valid(shell: Shell) -> None:
     path = REPOSITORY / "examples" / "models.yaml"
-    ran = shell.farm("validate", path)
+    ran = shell.farm("submit", "--check", path)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == f"{path}: valid; campaign demo, 9 models x 4 delegates, level quick\n"
-    found = shell.farm("validate", path, "--json").json()
+    found = shell.farm("submit", "--check", path, "--json").json()
     assert found["valid"] is True
     assert len(found["campaign"]["models"]) == 9
     assert set(found["campaign"]) < set(campaign_json(demo_farm().campaign_list[0])), "a field has one name"
@@ -53,12 +53,12 @@ BAD = {
 
 
 @pytest.mark.parametrize(("content", "words"), BAD.values(), ids=BAD)
-@pytest.mark.parametrize("verb", ["validate", "submit"])
+@pytest.mark.parametrize("verb", [("submit", "--check"), ("submit",)], ids=" ".join)
 def test_a_file_that_cannot_be_used_ends_with_2_and_stores_nothing(
-    shell: Shell, verb: str, content: str | bytes, words: str
+    shell: Shell, verb: tuple[str, ...], content: str | bytes, words: str
 ) -> None:
     shell.write("models.yaml", content)
-    ran = shell.farm(verb, "models.yaml")
+    ran = shell.farm(*verb, "models.yaml")
     assert ran.code == 2
     assert ran.out == ""
     assert words in ran.err
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_used_ends_with_2_and_stores_nothing(
 def test_mistakes_come_as_json_too(shell: Shell) -> None:
     shell.write("a.tflite", unary_model())
     shell.write("models.yaml", GOOD + "levle: quick\n")
-    ran = shell.farm("validate", "models.yaml", "--json")
+    ran = shell.farm("submit", "--check", "models.yaml", "--json")
     assert ran.code == 2
     assert ran.json()["valid"] is False
     problem = {"line": 7, "column": 1, "text": "unknown key 'levle'; did you mean 'level'?"}
@@ -78,7 +78,7 @@ def test_mistakes_come_as_json_too(shell: Shell) -> None:
 def test_a_missing_file_or_model_is_said_so(shell: Shell) -> None:
     for arguments in (
         ["submit", "none.yaml"],
-        ["validate", "none.yaml"],
+        ["submit", "--check", "none.yaml"],
         ["submit", "none.tflite"],
     ):
         ran = shell.farm(*arguments)
@@ -128,13 +128,13 @@ def test_an_error_shows_no_control_characters_of_the_file(shell: Shell) -> None:
     shell.write("models.yaml", GOOD + '"\\e[2J\\e]0;owned\\a": 1\n')
     shell.write("evil\x1b[31m.yaml", GOOD + "bad: 1\n")
     for name in ("models.yaml", "evil\x1b[31m.yaml"):
-        ran = shell.farm("validate", name)
+        ran = shell.farm("submit", "--check", name)
         assert ran.code == 2
         assert "\x1b" not in ran.err
         assert "\x07" not in ran.err
 
 
-@pytest.mark.parametrize("verb", [("validate",), ("submit", "--dry-run")], ids=" ".join)
+@pytest.mark.parametrize("verb", [("submit", "--check"), ("submit", "--dry-run")], ids=" ".join)
 def test_a_plan_whose_samples_the_farm_would_refuse_is_refused_with_the_figures(
     tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
@@ -148,9 +148,9 @@ def test_a_plan_whose_samples_the_farm_would_refuse_is_refused_with_the_figures(
     assert "model a: its raw samples could have 67.9 MiB: up to 40 blocks of 7 rounds" in ran.err
     assert "the farm takes 64.0 MiB: lower slice.seconds or blocks.max, or raise FARM_" in ran.err
     alone = Limited(tmp_path)
-    assert alone.farm("validate", "models.yaml").code == 0, "a farm on one machine has no endpoint"
+    assert alone.farm("submit", "--check", "models.yaml").code == 0, "a farm on one machine has no endpoint"
     shell.write("models.yaml", GOOD)
-    assert shell.farm("validate", "models.yaml").code == 0
+    assert shell.farm("submit", "--check", "models.yaml").code == 0
 
 
 ALL_AT_ONCE = """\
@@ -171,11 +171,13 @@ budgets: ["p50<5 parsecs"]
 """
 
 
-@pytest.mark.parametrize("verb", ["validate", "submit"])
-def test_mistakes_of_form_of_reference_and_of_sources_come_at_once(shell: Shell, verb: str) -> None:
+@pytest.mark.parametrize("verb", [("submit", "--check"), ("submit",)], ids=" ".join)
+def test_mistakes_of_form_of_reference_and_of_sources_come_at_once(
+    shell: Shell, verb: tuple[str, ...]
+) -> None:
     shell.write("here.tflite", unary_model())
     shell.write("models.yaml", ALL_AT_ONCE)
-    ran = shell.farm(verb, "models.yaml")
+    ran = shell.farm(*verb, "models.yaml")
     assert ran.code == 2
     said = [line.removeprefix("error: ") for line in ran.err.splitlines()]
     places = [tuple(int(part) for part in line.split(":")[1:3]) for line in said]
@@ -197,7 +199,7 @@ def test_a_reference_is_judged_where_all_names_are_known(shell: Shell) -> None:
         "version: 1\ncampaign: c\nmodels: [{id: here, source: here.tflite}]\ndelegates: {cpu: {kind: cpu}}\n"
         "baseline: {delegate: cpuu}\nlabels: [no]\nexclude: [{model: her}]\n",
     )
-    ran = shell.farm("validate", "models.yaml")
+    ran = shell.farm("submit", "--check", "models.yaml")
     assert "the baseline 'cpuu' is no delegate of this file; did you mean 'cpu'?" in ran.err
     assert "no model is called 'her'" in ran.err
     assert "labels" in ran.err or "expected keys with values" in ran.err

@@ -1,4 +1,4 @@
-"""`farm watch` on a terminal: devices with what they do, the cells that come next, and when."""
+"""`farm status --watch` on a terminal: devices with what they do, the cells that come next, and when."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_watch_shows_devices_next_cells_and_when_they_start(shell: Shell, databa
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
     with SchedulerLock.acquire(shell.home / "scheduler.lock"):
         watch = subprocess.Popen(
-            [*FARM, "watch"],
+            [*FARM, "status", "--watch"],
             env=shell.environment | {"TERM": "xterm"},
             stdin=theirs,
             stdout=theirs,

@@ -51,7 +51,7 @@ def test_migrating_a_database_with_data_copies_it_first_and_keeps_the_data(own, 
     stock(own)
     head = migration.HEAD
     add_revision(monkeypatch, tmp_path)
-    with pytest.raises(UnreachableError, match=rf"revision {head}.*start farm serve again"):
+    with pytest.raises(UnreachableError, match=rf"revision {head}.*start farm lab serve again"):
         migration.migrate(own, upgrade=False)
     assert list(tmp_path.glob("farm.db.backup-*")) == []
     migration.migrate(own)

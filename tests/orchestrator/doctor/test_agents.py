@@ -78,7 +78,7 @@ def test_a_lab_whose_last_agent_was_revoked_is_not_well(database):
         credentials.revoke_all(turn, "rack-1", NOW)
     ok, found, fix = look(database)["agents"]
     assert (ok, found) == (False, "none is left; revoked: rack-1")
-    assert "farm agents enrol" in fix
+    assert "farm lab agents enrol" in fix
 
 
 @pytest.mark.parametrize("since", [LONG_AGO, NOW])

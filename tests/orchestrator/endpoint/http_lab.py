@@ -35,7 +35,7 @@ WATCHDOG_S = 4.0
 
 @dataclass
 class HttpLab:
-    """`farm serve` behind TLS, and one enrolled agent with a state folder of its own."""
+    """`farm lab serve` behind TLS, and one enrolled agent with a state folder of its own."""
 
     folder: Path
     redis: RedisServer
@@ -71,13 +71,15 @@ class HttpLab:
         } | {"FARM_LEASES": str(self.folder / "leases"), "SSL_CERT_FILE": str(self.authority.path)}
 
     def start(self) -> HttpLab:
-        self.serve = self.service("serve", self.environment, "farm", "serve", "--log-format", "json")
-        self.serve.until(lambda: "scheduling on" in self.serve.tail(), "farm serve")
+        self.serve = self.service("serve", self.environment, "farm", "lab", "serve", "--log-format", "json")
+        self.serve.until(lambda: "scheduling on" in self.serve.tail(), "farm lab serve")
         self._enrol()
         self.agent = self.service(
             "agent", self.agent_environment, "farm-agent", "start", "--state", str(self.state)
         )
-        self.agent.until(lambda: "rack-1" in self.run("farm", "agents", "list").stdout, "the agent's hello")
+        self.agent.until(
+            lambda: "rack-1" in self.run("farm", "lab", "agents", "list").stdout, "the agent's hello"
+        )
         return self
 
     def _enrol(self) -> None:
@@ -104,8 +106,8 @@ class HttpLab:
         return kept | {"FARM_HOME": str(self.folder / "users-home")} | settings
 
     def user(self, name: str) -> dict[str, str]:
-        """Return the environment of a user whose machine has only the line of `farm users add`."""
-        line = self.run("farm", "users", "add", name).stdout
+        """Return the environment of a user whose machine has only the line of `farm lab users add`."""
+        line = self.run("farm", "lab", "users", "add", name).stdout
         bare = {key: text for key, text in os.environ.items() if not key.startswith("FARM_")}
         given = dict(word.split("=", 1) for word in shlex.split(line)[1:])
         self.secrets.append(given["FARM_TOKEN"])

@@ -73,7 +73,9 @@ def test_a_device_taken_out_by_hand_stays_out_and_a_health_check_requalifies_one
     watching = lab.service("submit", lab.environment, "farm", "submit", str(lab.folder / "models.yaml"))
     lab.serve.until(lambda: bool(farm(lab, "status")["campaigns"]), "the campaign is stored")
     cell = farm(lab, "status", "line")["cells"][0]["cell"]
-    assert any("in quarantine (by hand); back with" in text for text in farm(lab, "why", cell)["blocks"])
+    assert any(
+        "in quarantine (by hand); back with" in text for text in farm(lab, "show", "--why", cell)["blocks"]
+    )
     assert statuses(lab) == ["queued"] * 3
     farm(lab, "devices", "release", CPU)
     assert watching.end() == 0
@@ -82,7 +84,7 @@ def test_a_device_taken_out_by_hand_stays_out_and_a_health_check_requalifies_one
 
 def test_cells_that_only_a_drained_agent_could_run_have_no_device_and_say_so(lab: HttpLab) -> None:
     watching = submitted(lab)
-    drained = farm(lab, "agents", "drain", "rack-1")
+    drained = farm(lab, "lab", "agents", "drain", "rack-1")
     assert drained == {"agent": "rack-1", "state": "draining", "no_device": 2}
     assert watching.end() == 0, "unsupported is no failure"
     assert statuses(lab) == ["done", "unsupported", "unsupported"]
@@ -91,14 +93,14 @@ def test_cells_that_only_a_drained_agent_could_run_have_no_device_and_say_so(lab
     assert "agent rack-1 is being drained" in cell["reason"]["text"]
     assert lab.agent.running
 
-    farm(lab, "agents", "drain", "rack-1", "--undo")
+    farm(lab, "lab", "agents", "drain", "rack-1", "--undo")
     assert farm(lab, "retry", "line")["retried"] == 2
     lab.serve.until(lambda: statuses(lab) == ["done"] * 3, "the two were measured after all")
 
 
 def test_what_runs_on_a_removed_agent_is_returned_and_the_agent_ends(lab: HttpLab) -> None:
     watching = submitted(lab)
-    assert farm(lab, "agents", "remove", "rack-1")["no_device"] == 2
+    assert farm(lab, "lab", "agents", "remove", "rack-1")["no_device"] == 2
     assert watching.end() == 0
     assert statuses(lab) == ["unsupported"] * 3
     cell = farm(lab, "status", "line")["cells"][0]
@@ -112,6 +114,6 @@ def test_a_server_that_was_stopped_is_seen_at_once(lab: HttpLab) -> None:
     assert lab.serve.stop() == 0
     scheduler = farm(lab, "status")["scheduler"]
     assert scheduler["running"] is False
-    assert "was stopped; start it: farm serve" in scheduler["state"]
+    assert "was stopped; start it: farm lab serve" in scheduler["state"]
     looked = json.loads(lab.run("farm", "doctor", "--json").stdout)["checks"]
     assert {check["name"] for check in looked if not check["ok"]} == {"endpoint", "scheduler"}

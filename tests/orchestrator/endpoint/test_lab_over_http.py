@@ -220,7 +220,7 @@ def test_what_a_runner_elsewhere_writes_is_shown_while_it_runs(lab: HttpLab) -> 
     lab.service("submit", lab.environment, "farm", "submit", str(lab.folder / "models.yaml"))
     lab.serve.until(lambda: "talkative" in campaigns(lab), "the submission")
     (cell,) = json.loads(lab.run("farm", "status", "talkative", "--json").stdout)["cells"]
-    watching = lab.service("logs", lab.environment, "farm", "logs", cell["cell"], "-f", "--json")
+    watching = lab.service("logs", lab.environment, "farm", "show", "--logs", cell["cell"], "-f", "--json")
     lab.run("farm", "devices", "release", device)
     assert watching.end() == 0
     said = [json.loads(line) for line in watching.log.read_text().splitlines()]
@@ -228,7 +228,7 @@ def test_what_a_runner_elsewhere_writes_is_shown_while_it_runs(lab: HttpLab) -> 
     assert kinds.index("started") < kinds.index("log") < kinds.index("finished")
     text = "".join(entry["log"] for entry in said if "log" in entry)
     assert "XNNPACK" in text
-    ended = lab.run("farm", "logs", cell["cell"], "--json").stdout.splitlines()
+    ended = lab.run("farm", "show", "--logs", cell["cell"], "--json").stdout.splitlines()
     assert "".join(json.loads(line).get("log", "") for line in ended) == text
 
 

@@ -71,8 +71,8 @@ def test_a_campaign_is_submitted_watched_and_read_with_address_and_token_alone(f
     assert {d["device_id"] for d in farm.answer("bob", "devices")["devices"]} == {"host-cpu", "pocl-0"}
     assert farm.call("bob", "compare", "everyday", "everyday").code == 0
     assert gc.isenabled(), "a verb leaves the process that runs it as it was"
-    assert farm.answer("bob", "why", cell["cell_id"])["state"] == "done"
-    assert "finished" in farm.call("bob", "logs", cell["cell_id"]).out
+    assert farm.answer("bob", "show", "--why", cell["cell_id"])["state"] == "done"
+    assert "finished" in farm.call("bob", "show", "--logs", cell["cell_id"]).out
     shown = farm.call("bob", "show", cell["cell_id"], "--all")
     assert (shown.code, "answers 404 for samples 555555555555" in shown.err) == (1, True), shown.err
     again = farm.answer("bob", "repro", cell["cell_id"])
@@ -98,14 +98,14 @@ def test_ctrl_c_leaves_the_campaign_to_the_farm_and_says_how_to_go_on(farm: Else
     watching.process.send_signal(signal.SIGINT)
     assert watching.end() == 128 + signal.SIGINT
     record = farm.farm.reading.campaign("left")
-    assert f"the campaign goes on. Watch it: farm watch {record.campaign_id}" in watching.tail()
+    assert f"the campaign goes on. Watch it: farm status --watch {record.campaign_id}" in watching.tail()
     assert record.counts == {"queued": 1}
 
 
 def test_a_user_cancels_own_campaigns_and_an_administrator_every_one(farm: Elsewhere) -> None:
     campaign_id = farm.submitted("ana", "owned", size=24)
     cell = farm.farm.reading.cells(campaign_id)[0].cell_id
-    for verb in (["cancel", "owned"], ["cancel", cell], ["pause", "owned"], ["retry", "owned"]):
+    for verb in (["cancel", "owned"], ["cancel", cell], ["queue", "pause", "owned"], ["retry", "owned"]):
         refused = farm.call("bob", *verb)
         assert (refused.code, refused.out) == (2, "")
         assert f"campaign {campaign_id} (owned) is not yours, bob: ana submitted it" in refused.err
@@ -140,12 +140,12 @@ def test_a_retry_counts_like_a_submission_and_a_resume_adds_nothing(farm: Elsewh
     ended = farm.submitted("eager", "ended", size=72)
     assert farm.answer("eager", "cancel", "ended")["cancelled"] == 1
     paused = farm.submitted("eager", "paused", size=80)
-    assert farm.answer("eager", "pause", "paused")["waiting"] == 1
+    assert farm.answer("eager", "queue", "pause", "paused")["waiting"] == 1
     farm.farm.lab = replace(farm.farm.lab, user_cells=1)
     try:
         ran = farm.call("eager", "retry", "ended")
         counts = farm.farm.reading.campaign(ended).counts
-        resumed = farm.answer("eager", "resume", "paused")["waiting"]
+        resumed = farm.answer("eager", "queue", "resume", "paused")["waiting"]
         administrators = farm.answer("root", "retry", "ended")["retried"]
     finally:
         farm.farm.lab = replace(farm.farm.lab, user_cells=DEFAULT_USER_CELLS)
@@ -158,13 +158,13 @@ def test_a_retry_counts_like_a_submission_and_a_resume_adds_nothing(farm: Elsewh
 
 def test_a_user_may_stand_back_and_only_an_administrator_goes_before_others(farm: Elsewhere) -> None:
     campaign = farm.submitted("ana", "polite", size=88)
-    assert farm.call("ana", "priority", "--json", "polite", "--", "-5").json()["cells"] == 1
-    refused = farm.call("ana", "priority", "polite", "1")
+    assert farm.call("ana", "queue", "priority", "--json", "polite", "--", "-5").json()["cells"] == 1
+    refused = farm.call("ana", "queue", "priority", "polite", "1")
     assert (refused.code, refused.out) == (2, "")
     assert "priority 1: only an administrator goes before other users" in refused.err
-    foreign = farm.call("bob", "priority", "polite", "--", "-1")
+    foreign = farm.call("bob", "queue", "priority", "polite", "--", "-1")
     assert (foreign.code, "is not yours, bob" in foreign.err) == (2, True)
-    assert farm.answer("root", "priority", "polite", "7")["cells"] == 1
+    assert farm.answer("root", "queue", "priority", "polite", "7")["cells"] == 1
     farm.answer("root", "cancel", campaign)
 
 
@@ -206,7 +206,7 @@ def test_a_reserved_device_takes_jobs_of_its_holder_alone_until_it_is_released(f
     )  # fmt: skip
     assert "excluded: host-cpu beside it is reserved by bob until" in farm.call("ana", "devices").out
     cell = farm.farm.reading.cells(foreign)[0].cell_id
-    assert "host-cpu: reserved by bob until" in farm.call("ana", "why", cell).out
+    assert "host-cpu: reserved by bob until" in farm.call("ana", "show", "--why", cell).out
     for arguments, words in (
         (["devices", "reserve", "pocl-0", "--for", "1h"], "host-cpu, which excludes it, is reserved by bob"),
         (["devices", "release", "host-cpu"], "host-cpu is reserved by bob until"),
@@ -273,7 +273,7 @@ def test_a_token_that_may_not_submit_is_one_clear_line_and_nothing_is_sent(
 
 
 def test_what_needs_the_server_says_so(farm: Elsewhere) -> None:
-    for verb in (["doctor"], ["db", "check"], ["users", "list"], ["agents", "list"]):
+    for verb in (["doctor"], ["db", "check"], ["lab", "users", "list"], ["lab", "agents", "list"]):
         ran = farm.call("root", *verb)
         assert (ran.code, "this is done on the server" in ran.err) == (2, True), ran.err
     both = farm.call("ana", "status", FARM_DATABASE_URL="postgresql://farm@lab/farm")

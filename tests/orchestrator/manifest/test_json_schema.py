@@ -87,5 +87,5 @@ def test_the_examples_fit_the_schema(validator, name):
 
 
 def test_the_published_schema_is_the_present_one():
-    stale = f"stale: farm schema --json > {PUBLISHED.relative_to(REPOSITORY)}"
+    stale = f"stale: farm submit --schema --json > {PUBLISHED.relative_to(REPOSITORY)}"
     assert json.loads(PUBLISHED.read_text(encoding="utf-8")) == manifest_schema(), stale

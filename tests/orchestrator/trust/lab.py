@@ -1,4 +1,4 @@
-"""A lab over a real Redis: `farm serve`, one enrolled agent, and every way to look at both."""
+"""A lab over a real Redis: `farm lab serve`, one enrolled agent, and every way to look at both."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class TrustedLab:
         }
 
     def start(self) -> TrustedLab:
-        self.serve = self._service("serve", "farm", "serve")
-        self.serve.until(lambda: "the broker answers" in self.serve.tail(), "farm serve")
-        self.farm("agents", "enrol", "rack-1", "--write", str(self.state))
+        self.serve = self._service("serve", "farm", "lab", "serve")
+        self.serve.until(lambda: "the broker answers" in self.serve.tail(), "farm lab serve")
+        self.farm("lab", "agents", "enrol", "rack-1", "--write", str(self.state))
         self.agent = self._service("agent", "farm-agent", "start", "--state", str(self.state))
         self.until(lambda: self.standing() == "active", "the agent's hello")
         return self
 
     def standing(self, name: str = "rack-1") -> str:
-        return next((row["state"] for row in self.farm("agents", "list") if row["agent"] == name), "")
+        return next((row["state"] for row in self.farm("lab", "agents", "list") if row["agent"] == name), "")
 
     def start_agent(self, state: Path, **environment: str) -> Server:
         """Start a further agent, with nothing of the farm's but these settings."""

@@ -187,7 +187,7 @@ def test_a_removed_agent_is_active_again_once_it_enrols_and_not_by_a_rotation(da
 
 def test_enrolling_twice_and_rotating_a_stranger_are_mistakes(database):
     enrol(database, invite(database))
-    with pytest.raises(UsageError, match="farm agents rotate rack-1"):
+    with pytest.raises(UsageError, match="farm lab agents rotate rack-1"):
         invite(database)
     with pytest.raises(UsageError, match=r"not enrolled.*rack-1"):
         invite(database, "rack-9", overlap=timedelta(hours=1))

@@ -18,7 +18,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedLab]:
 
 
 def test_an_agent_enrols_itself_at_its_first_start_and_starts_again_with_what_it_has(lab: TrustedLab) -> None:
-    token = lab.farm("agents", "enrol", "rack-2")["token"]
+    token = lab.farm("lab", "agents", "enrol", "rack-2")["token"]
     state, server = lab.folder / "second", lab.environment["FARM_ENDPOINT"]
     settings = {"FARM_ENROL_TOKEN": token, "FARM_SERVER": server}
     agent = lab.start_agent(state, **settings)
@@ -37,13 +37,13 @@ def test_an_agent_enrols_itself_at_its_first_start_and_starts_again_with_what_it
 
 
 def test_a_token_that_does_not_enrol_ends_the_start_with_one_line(lab: TrustedLab) -> None:
-    token = lab.farm("agents", "enrol", "rack-3")["token"]
+    token = lab.farm("lab", "agents", "enrol", "rack-3")["token"]
     spent = f"{'x' * 43}.{token.rpartition('.')[2]}"
     cases = (
         ({"FARM_ENROL_TOKEN": token}, "FARM_SERVER is not: set it to the farm's endpoint"),
         (
             {"FARM_ENROL_TOKEN": spent, "FARM_SERVER": lab.environment["FARM_ENDPOINT"]},
-            "make a new one on the server: farm agents enrol NAME",
+            "make a new one on the server: farm lab agents enrol NAME",
         ),
         ({"FARM_ENROL_TOKEN": "nonsense", "FARM_SERVER": "https://127.0.0.1:1"}, "is not a token of"),
         ({}, "this host is not enrolled"),

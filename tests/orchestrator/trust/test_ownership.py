@@ -37,7 +37,7 @@ BAD = Reason(code=ReasonCode.RUNNER_ERROR, text="says another agent")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustedLab]:
     with trusted_lab(tmp_path_factory.mktemp("lab"), needs.redis_server(), tls=True) as made:
-        made.farm("agents", "enrol", "rack-2", "--write", str(made.folder / "rack-2"))
+        made.farm("lab", "agents", "enrol", "rack-2", "--write", str(made.folder / "rack-2"))
         yield made
 
 

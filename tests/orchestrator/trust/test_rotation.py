@@ -116,7 +116,7 @@ def test_an_agent_that_was_away_all_the_time_is_named_with_the_way_back(pair: Pa
     pair.rotate()
     pair.keys = farm_key_rotation.retire(pair.keys_folder, NOW)
     with pytest.raises(
-        ValueError, match=r"rack-1 trusts key .* which was retired.*farm agents rotate rack-1"
+        ValueError, match=r"rack-1 trusts key .* which was retired.*farm lab agents rotate rack-1"
     ):
         pair.farm.open(pair.agent.seal(HELLO))
     assert pair.farm.pending() == ()
@@ -272,10 +272,10 @@ def lab(tmp_path: Path) -> Iterator[TrustedLab]:
 
 @pytest.mark.conformance
 def test_a_lab_changes_its_key_while_it_measures_and_no_attempt_is_lost(lab: TrustedLab) -> None:
-    token = lab.farm("agents", "enrol", "rack-2")["token"]
+    token = lab.farm("lab", "agents", "enrol", "rack-2")["token"]
     submitting = lab.begin(seconds=8.0)
     old = farm_key(FarmHome(lab.home).keys)
-    new, former = lab.farm("keys", "rotate", "--overlap", "60")
+    new, former = lab.farm("lab", "keys", "rotate", "--overlap", "60")
     assert (former["key"], former["state"], new["state"]) == (old.public.key_id, "former", "current")
     told = f"the farm's keys are now, the newest first: {new['key']}, {old.public.key_id}"
     lab.until(lambda: told in lab.link_log(), "the agent learns of the new key")
@@ -287,10 +287,10 @@ def test_a_lab_changes_its_key_while_it_measures_and_no_attempt_is_lost(lab: Tru
         lab.folder / "second", FARM_ENROL_TOKEN=token, FARM_SERVER=lab.environment["FARM_ENDPOINT"]
     )
     second.until(lambda: lab.standing("rack-2") == "active", "a token of before enrols still")
-    lab.farm("agents", "remove", "rack-2")
+    lab.farm("lab", "agents", "remove", "rack-2")
     assert second.end() == 0
 
-    assert [key["key"] for key in lab.farm("keys", "retire")] == [new["key"]]
+    assert [key["key"] for key in lab.farm("lab", "keys", "retire")] == [new["key"]]
     lab.until(lambda: lab.link_log().strip().endswith(f"newest first: {new['key']}"), "one key is left")
     lab.measure()
     assert lab.attempts() == [(1, "done")] * 3, "each cell ran once, at its first attempt"

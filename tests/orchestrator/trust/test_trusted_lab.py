@@ -58,7 +58,7 @@ def test_a_campaign_needs_no_right_that_an_agent_lacks_and_no_log_tells_a_secret
         lab.measure()
         lab.until(lambda: renewals(admin) >= 2, "the link pings itself and keeps its name")
         assert admin.acl_log() == [], "the link receives, pings and publishes with its own rights"
-    token = lab.farm("agents", "enrol", "rack-2")["token"]
+    token = lab.farm("lab", "agents", "enrol", "rack-2")["token"]
     found = lab.credentials()
     secrets = [PASSWORD, token, found["token"], found["signing_key"], found["broker_url"].split("@")[0][-43:]]
     secrets.append((lab.home / "keys" / "farm.key").read_text().strip())
@@ -154,7 +154,7 @@ def test_where_somebody_else_keeps_the_access_lists_the_printed_commands_are_eno
     quiet_lab: TrustedLab,
 ) -> None:
     lab = quiet_lab
-    commands = lab.call("agents", "acl").stdout.splitlines()
+    commands = lab.call("lab", "agents", "acl").stdout.splitlines()
     assert [command.split()[2] for command in commands] == ["farm:agent.rack-1", "farm:agent.rack-1.ingest"]
     with lab.as_admin() as admin:
         before = [admin.acl_getuser(command.split()[2]) for command in commands]
@@ -177,7 +177,7 @@ def test_a_revoked_agent_is_shut_out_says_so_once_and_keeps_its_result_until_it_
 ) -> None:
     lab = each_lab
     submitting = lab.begin(seconds=6.0)
-    assert lab.farm("agents", "revoke", "rack-1") == {"agent": "rack-1", "state": "revoked", "lost": 1}
+    assert lab.farm("lab", "agents", "revoke", "rack-1") == {"agent": "rack-1", "state": "revoked", "lost": 1}
     with pytest.raises(redis.exceptions.AuthenticationError), lab.as_agent() as agent:
         agent.ping()
     assert lab.standing() == "removed"
@@ -195,9 +195,9 @@ def test_a_revoked_agent_is_shut_out_says_so_once_and_keeps_its_result_until_it_
     assert (again <= 3, came <= 20) == (True, True), f"{again} links, {came} connections in {COUNTED_S} s"
     assert lab.agent.running
     assert lab.agent.tail(20_000).count(REFUSED) == 1, "said once, however often it is tried"
-    assert "farm agents enrol rack-1" in lab.agent.tail(20_000)
+    assert "farm lab agents enrol rack-1" in lab.agent.tail(20_000)
 
-    lab.farm("agents", "enrol", "rack-1", "--write", str(lab.state))
+    lab.farm("lab", "agents", "enrol", "rack-1", "--write", str(lab.state))
     lab.until(lambda: lab.standing() == "active", "the agent is back with new secrets")
     lab.until(lambda: lab.spooled() == 0, "what it kept is taken")
     submitting.end()
@@ -208,7 +208,7 @@ def test_a_revoked_agent_is_shut_out_says_so_once_and_keeps_its_result_until_it_
 
 def test_a_rotation_under_way_disturbs_nothing(lab: TrustedLab) -> None:
     before = lab.credentials()
-    lab.farm("agents", "rotate", "rack-1", "--overlap", "60", "--write", str(lab.state))
+    lab.farm("lab", "agents", "rotate", "rack-1", "--overlap", "60", "--write", str(lab.state))
     assert lab.credentials()["token"] != before["token"]
     with lab.as_agent() as new:
         new.ping()

@@ -79,7 +79,7 @@ def test_a_user_gets_in_by_scope_until_the_token_is_over(endpoint: Endpoint, cap
 def test_a_user_has_one_token_at_a_time(endpoint: Endpoint) -> None:
     users = Users(endpoint.database)
     users.add("ana", [Scope.READ])
-    with pytest.raises(UsageError, match=r"user ana has a token.*farm users add ana --replace"):
+    with pytest.raises(UsageError, match=r"user ana has a token.*farm lab users add ana --replace"):
         users.add("ana")
     users.revoke("ana")
     token = users.add("ana", [Scope.SUBMIT])

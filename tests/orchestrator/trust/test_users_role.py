@@ -70,7 +70,10 @@ class Server:
 
     def users(self) -> dict[str, tuple[str, list[str]]]:
         listed = subprocess.run(
-            [self.farm, "users", "list", "--json"], env=self.environment, capture_output=True, check=True
+            [self.farm, "lab", "users", "list", "--json"],
+            env=self.environment,
+            capture_output=True,
+            check=True,
         )
         return {user["user"]: (user["state"], user["scopes"]) for user in json.loads(listed.stdout)}
 

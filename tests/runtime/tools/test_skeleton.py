@@ -1,4 +1,4 @@
-"""`farm skeleton`: what is stripped, what comes back, and that activations stay in range."""
+"""`farm model skeleton`: what is stripped, what comes back, and that activations stay in range."""
 
 from __future__ import annotations
 
@@ -83,13 +83,19 @@ def test_the_commands_strip_and_restore(tmp_path):
     model, skel, back = tmp_path / "a.tflite", tmp_path / "a.skel", tmp_path / "b.tflite"
     model.write_bytes(network())
     farm = str(Path(sys.executable).with_name("farm"))
-    strip_command = [farm, "skeleton", "strip", str(model), str(skel), "--calibrate"]
+    strip_command = [farm, "model", "skeleton", "strip", str(model), str(skel), "--calibrate"]
     said = subprocess.run(strip_command, capture_output=True, text=True, check=True).stdout
     said += subprocess.run(
-        [farm, "skeleton", "restore", str(skel), str(back)], capture_output=True, text=True, check=True
+        [farm, "model", "skeleton", "restore", str(skel), str(back)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     again = subprocess.run(
-        [farm, "skeleton", "restore", str(skel), str(model)], capture_output=True, text=True, check=False
+        [farm, "model", "skeleton", "restore", str(skel), str(model)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == f"error: {model} exists; --force replaces it\n"
@@ -103,7 +109,7 @@ def test_a_damaged_skeleton_ends_with_2_and_one_line(tmp_path):
     skel.write_bytes(strip(network()).skeleton()[:200])
     farm = str(Path(sys.executable).with_name("farm"))
     ran = subprocess.run(
-        [farm, "skeleton", "restore", str(skel), str(tmp_path / "b")],
+        [farm, "model", "skeleton", "restore", str(skel), str(tmp_path / "b")],
         capture_output=True,
         text=True,
         check=False,
