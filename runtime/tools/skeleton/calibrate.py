@@ -16,7 +16,7 @@ from runtime.errors import ModelError
 from runtime.model.graph import Operator, Subgraph, Tensor
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
-from runtime.model.skeleton import generate
+from runtime.model.skeleton_weights import generate
 from runtime.ops.support.context import OpContext
 from runtime.ops.support.evaluation import evaluate
 from runtime.ops.support.registry import find_spec
