@@ -60,9 +60,12 @@ check-style:
 check-imports:
 	$(BIN)/lint-imports
 
-# Every worker lists all tests: here their modules are compiled once for all of them, beside mypy.
-tests-listed:
+# Every worker lists all tests: their modules are compiled once for all of them, beside mypy, when one has changed.
+tests-listed: $(VENV)/.tests-listed
+
+$(VENV)/.tests-listed: $(shell find tests -name '*.py')
 	@$(BIN)/pytest --collect-only --quiet >/dev/null || $(BIN)/pytest --collect-only --quiet
+	@touch $@
 
 test-exhaustive:
 	@bash .ci/setup test

@@ -140,17 +140,16 @@ def test_a_dry_run_lists_every_cell_and_names_what_changed(measured: Shell) -> N
 
 
 def test_a_dry_run_explains_how_many_operators_a_delegate_takes(measured: Shell) -> None:
-    asked = CAMPAIGN.replace("  litert: {", "  gpu: {kind: gpu}\n  whole: {kind: litert}\n  litert: {")
-    measured.write("explained.yaml", asked)
+    text = CAMPAIGN.replace("  litert: {", "  gpu: {kind: gpu}\n  whole: {kind: litert}\n  litert: {")
+    measured.write("explained.yaml", text)
     ran = measured.farm("submit", "explained.yaml", "--dry-run", "--explain")
     assert ran.code == 0, ran.err
     assert "good on cpu: 1 of 1 operators" in ran.out
     assert "good on gpu: 1 of 1 operators\n  suits the GPU; 0% of the products on the CPU" in ran.out
     assert "good on whole: it runs whole models; only a run shows" in " ".join(ran.out.split())
-    cells = measured.farm("submit", "explained.yaml", "--dry-run", "--explain", "--json").json()
-    taken = {
-        cell["delegate"]: cell["explained"]["delegated_ops"] for cell in cells if cell["model"] == "good"
-    }
+    asked = ("submit", "explained.yaml", "--dry-run", "--explain", "--json", "--model-id", "good")
+    cells = measured.farm(*asked).json()
+    taken = {cell["delegate"]: cell["explained"]["delegated_ops"] for cell in cells}
     assert taken == {"cpu": 1, "gpu": 1, "whole": 0, "litert": 0}
     refused = measured.farm("submit", "explained.yaml", "--explain")
     assert (refused.code, refused.out) == (2, "")

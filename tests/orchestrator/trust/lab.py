@@ -17,6 +17,7 @@ from typing import Any
 import redis
 
 from tests.orchestrator.cli.models import unary_model
+from tests.services import known
 from tests.services.certificates import Authority
 from tests.services.forks import Program, run
 from tests.services.ports import free_port
@@ -80,7 +81,9 @@ class TrustedLab:
     def start_agent(self, state: Path, **environment: str) -> Server:
         """Start a further agent, with nothing of the farm's but these settings."""
         own = {
-            name: text for name, text in self.environment.items() if name.endswith("_S") or "FARM" not in name
+            name: text
+            for name, text in self.environment.items()
+            if name.endswith("_S") or name == known.VARIABLE or "FARM" not in name
         }
         environment |= {"FARM_LEASES": str(self.folder / "leases"), **own}
         if self.authority is not None:
