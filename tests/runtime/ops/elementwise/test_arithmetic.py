@@ -104,6 +104,8 @@ CASES = [
     binary_int8("sub_int8", SUB, SCALES, ZEROS),
     binary_int8("mul_int8_channel", MUL, SCALES, ZEROS, z=(1, 1, 1, 5), activation=RELU),
     binary_int8("maximum_int8", MAXIMUM, (0.1,) * 3, (4,) * 3),
+    binary_int8("difference_int8_pixel", Op.SQUARED_DIFFERENCE, SCALES, ZEROS, x=(2, 5, 170), z=(5, 1)),
+    binary_int8("difference_int8_of_pixel", Op.SQUARED_DIFFERENCE, SCALES, ZEROS, x=(2, 5, 1), z=(2, 5, 90)),
     binary_int8("minimum_int8", MINIMUM, (0.1,) * 3, (4,) * 3),
     every_pair("add_int8_every_pair", ADD, (0.117, 0.0093, 0.054), (-128, 17, 5)),
     every_pair("sub_int8_every_pair", SUB, (0.02, 0.0093, 0.01), (7, 17, 0)),

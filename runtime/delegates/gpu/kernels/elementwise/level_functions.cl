@@ -1,7 +1,9 @@
-// An element-wise operator on bytes by a table of its results for all of them.
-// Defines: ROW0(p), where pixel p of the operand begins, PERMUTES (1: an instruction takes 64 bytes from a table of 128).
-// Parameters: PIXELS, CHANNELS (padded), OUT_STRIDE, STEP0, and those of ROW0. A unit is a range of pixels. Lanes behind the
-// last channel hold any byte.
+// An element-wise operator on bytes by a table of its results for all of them; of two operands with PICKS, of which one has one
+// byte for all channels of a pixel, which picks one of 256 tables.
+// Defines: ROW0(p), where pixel p of the operand begins, PERMUTES (1: an instruction takes 64 bytes from a table of 128), PICKS,
+// and with it ROW1(p), where the byte of pixel p lies.
+// Parameters: PIXELS, CHANNELS (padded), OUT_STRIDE, STEP0, and those of the rows. A unit is a range of pixels. Lanes behind
+// the last channel hold any byte.
 #if PERMUTES
 typedef int LOCAL_NAME(bytes64) __attribute__((ext_vector_type(16), aligned(1)));
 typedef char LOCAL_NAME(signs64) __attribute__((ext_vector_type(64)));
@@ -14,14 +16,22 @@ static inline int16 LOCAL_NAME(looked_up)(int16 indices, __global const int16 *t
     return (as_int16(__builtin_astype(sign, int16)) & high) | (~__builtin_astype(sign, int16) & low);
 }
 #endif
-static void FUNC(const int t, const int nt, __global const uchar *restrict in, __global const uchar *restrict table,
-    __global uchar *restrict out PARAMETERS)
+static void FUNC(const int t, const int nt, __global const uchar *restrict in,
+#if PICKS
+    __global const uchar *restrict picks,
+#endif
+    __global const uchar *restrict tables, __global uchar *restrict out PARAMETERS)
 {
     const int first = (int)((long)PIXELS * FIRST_UNIT(t, nt) / UNITS);
     const int last = (int)((long)PIXELS * FIRST_UNIT(t + 1, nt) / UNITS);
     for (int p = first; p < last; p++) {
         __global const uchar *from = in + ROW0(p);
         __global uchar *restrict to = out + (long)p * OUT_STRIDE;
+#if PICKS
+        __global const uchar *table = tables + 256 * picks[ROW1(p)];
+#else
+        __global const uchar *table = tables;
+#endif
         int c = 0;
 #if PERMUTES
         if (STEP0 == 1)

@@ -6,7 +6,7 @@ construction. Real numbers go through the families `elementwise` and `pointwise`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -214,6 +214,12 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     if linear is not None and any(shape[f"STEP{position}"] not in (0, 1) for position in (0, 1)):
         linear = None
     sources = tuple(context.pointer(source) for source in node.inputs if source is not None)
+    picking = _picking(shape) if len(places) > 1 and linear is None else None
+    if picking == 1:
+        table = np.ascontiguousarray(table.reshape(_LEVELS, _LEVELS).T).reshape(-1)
+    elif picking == 0:
+        sources, shape["STEP0"] = sources[::-1], shape["STEP1"]
+        places = [("ROW0(p)", places[1][1]), ("ROW1(p)", places[0][1])]
     packed = PackedConstant(
         f"table{target}", len(table), lambda: np.frombuffer(table, np.uint8), ElementType.U8
     )
@@ -240,6 +246,13 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
                 HIGH=float(linear.high - linear.zero_point),
             ),
         )
+    elif picking is not None:
+        instance = Instance(
+            "elementwise/level_functions.cl",
+            "u8_level_functions_picked",
+            defines(**dict(places), PERMUTES=context.device.permutes_bytes, PICKS=1),
+            parameters(**shape),
+        )
     elif len(places) > 1:
         instance = Instance(
             "elementwise/level_functions_pair.cl",
@@ -251,7 +264,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         instance = Instance(
             "elementwise/level_functions.cl",
             "u8_level_functions_one",
-            defines(**dict(places), PERMUTES=context.device.permutes_bytes),
+            defines(**dict(places), PERMUTES=context.device.permutes_bytes, PICKS=0),
             parameters(**shape),
         )
     launch = Launch(
@@ -264,6 +277,11 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
         bytes=output.elements * (1 + len(places)),
     )
     return [Candidate("rows", (launch,))]
+
+
+def _picking(shape: Mapping[str, int]) -> int | None:
+    """Return the operand of two that has one byte for all channels of a pixel; None if neither has."""
+    return next((position for position in (1, 0) if shape[f"STEP{position}"] == 0), None)
 
 
 def _joined(node: Node, context: Context, output: GraphValue) -> int:
