@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import agent.__main__
-from agent import daemon
+from agent import config
 from agent.attempt.references import ReferenceFolder
 from agent.devices import RUNNER_COMMAND, ProbeReport, probe
 from agent.processes.environment import for_runner
@@ -44,7 +44,7 @@ def shared_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def share(folder: Path) -> None:
     """Have the agents of this process take from a folder what others have found out, and add to it."""
-    daemon.probe = partial(_probe, folder)  # type: ignore[assignment]
+    config.probe = partial(_probe, folder)  # type: ignore[assignment]
     prepare, keep = ReferenceFolder.prepare, ReferenceFolder.keep
 
     def prepared(self: ReferenceFolder, job: JobSpec) -> Path:
@@ -76,16 +76,17 @@ def _probe(
     command: Sequence[str] = RUNNER_COMMAND,
     timeout_s: float | None = None,
     sandbox: SandboxSettings | None = None,
+    releases: Sequence[str] = (),
 ) -> ProbeReport:
     """Answer as the first agent's probe did in the same environment."""
     if tuple(command) != RUNNER_COMMAND:
-        return probe(command, timeout_s, sandbox)
+        return probe(command, timeout_s, sandbox, releases)
     environment = {name: value for name, value in for_runner().items() if name != "TMPDIR"}
-    stated = json.dumps([sorted(environment.items()), sandbox is None or sandbox.on])
+    stated = json.dumps([sorted(environment.items()), sandbox is None or sandbox.on, *releases])
     answer = folder / f"{hashlib.sha256(stated.encode()).hexdigest()}.json"
     if answer.exists():
         return ProbeReport.model_validate_json(answer.read_bytes())
-    report = probe(command, timeout_s, sandbox)
+    report = probe(command, timeout_s, sandbox, releases)
     folder.mkdir(exist_ok=True)
     write_atomically(answer, report.model_dump_json().encode())
     return report
