@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from runtime.common.installation import install_command
 from runtime.delegates.gpu.backends.base import Backend
+from runtime.delegates.gpu.backends.cuda.backend import CudaBackend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.backends.opencl.device import bounded, capabilities, choose_device, classed
 from runtime.delegates.gpu.capabilities import Capabilities
@@ -26,6 +27,8 @@ def open_backend(options: Options, folder: Path | None) -> Backend:
         DeviceError: no such device.
         DelegateError: the backend cannot be loaded, or the driver refuses.
     """
+    if options.backend == "cuda":
+        return CudaBackend.open(options.device, folder)
     if options.backend != "opencl":
         return _webgpu().open(options.backend, options.device, folder)
     return OpenClBackend.open(options.device, folder, options.threads, options.device_class, options.context)
@@ -36,6 +39,8 @@ def describe_device(options: Options) -> Capabilities:
 
     Raises `DeviceError` or `DelegateError`, as `open_backend`.
     """
+    if options.backend == "cuda":
+        return CudaBackend.described(options.device)
     if options.backend != "opencl":
         return _webgpu().described(options.backend, options.device)
     return classed(

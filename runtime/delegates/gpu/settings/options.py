@@ -10,8 +10,8 @@ from runtime.delegates.gpu.settings.choices import parsed, written
 from runtime.delegates.gpu.settings.litert_options import DECLARED, NAMES, translated
 from runtime.errors import DelegateError
 
-INTERFACES = ("opencl", "vulkan", "opengl", "metal", "d3d12")
-"""The interfaces through which a campaign may ask for a device; all but the first by WebGPU."""
+INTERFACES = ("opencl", "cuda", "vulkan", "opengl", "metal", "d3d12")
+"""The interfaces through which a campaign may ask for a device; all but the first two by WebGPU."""
 
 BACKENDS = (*INTERFACES, "webgpu")
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
@@ -154,9 +154,9 @@ class Options:
     A field without a help text is not for campaigns: `device` and `cache_dir` are chosen by the farm, and so
     is what a check found of the device; a context lives in one process.
 
-    - `backend`: "opencl", or the interface of WebGPU's adapters: "vulkan", "opengl", "metal", "d3d12", or
-      "webgpu" for any of these. They run the kernels of work-groups alone; operators without one stay on the
-      CPU.
+    - `backend`: "opencl", "cuda", or the interface of WebGPU's adapters: "vulkan", "opengl", "metal", "d3d12", or
+      "webgpu" for any of these. WebGPU runs the kernels of work-groups alone; operators without one stay on
+      the CPU.
     - `device`: an index into the backend's list of devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
     - `device_class`: which kernels the device gets, for tests and plans: "cpu" those of few workers with wide

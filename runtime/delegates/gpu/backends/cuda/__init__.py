@@ -1,0 +1,1 @@
+"""The backend on NVIDIA's CUDA driver, without a toolkit."""

@@ -1,0 +1,102 @@
+"""CUDA as a backend of the delegate's core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
+from runtime.delegates.gpu.backends.cuda.device import (
+    OpenedDevice,
+    capabilities,
+    choose_device,
+    list_devices,
+    open_device,
+)
+from runtime.delegates.gpu.backends.cuda.faults import device_errors
+from runtime.delegates.gpu.backends.cuda.library import KernelLibrary, LoadedKernels
+from runtime.delegates.gpu.backends.cuda.recording import SLACK, CudaRecording
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph.graph import Graph
+from runtime.delegates.gpu.keep.cache import Cache, open_cache
+from runtime.delegates.gpu.layout.memory import Stage, place_on
+from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles, PlacedConstants
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan, planned
+from runtime.delegates.gpu.layout.source import Source
+from runtime.delegates.gpu.settings.precision import Findings, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBackend:
+    """An opened CUDA device; see `backends.base.Backend`."""
+
+    opened: OpenedDevice
+    cache: Cache
+
+    @classmethod
+    def open(cls, wanted: str | int | None, cache_folder: Path | None) -> CudaBackend:
+        """Open a device as `device.open_device` does, and a cache in this folder. Raises as that."""
+        return cls(open_device(wanted), open_cache(cache_folder))
+
+    @staticmethod
+    def described(wanted: str | int | None) -> Capabilities:
+        """Describe a device without a context. Raises `DelegateError`, `DeviceError`."""
+        return capabilities(choose_device(wanted, list_devices()))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The device's identity and abilities."""
+        return self.opened.capabilities
+
+    @property
+    def _library(self) -> KernelLibrary:
+        return KernelLibrary(self.opened, self.cache)
+
+    def findings(self) -> Findings:
+        """Nothing is tried; weights that a file has narrow stay so all the same."""
+        return Findings(dict.fromkeys(Trial, "the backend cuda does not try it"))
+
+    def knowing(self, capabilities: Capabilities) -> CudaBackend:
+        """Return the same device with other capabilities."""
+        return replace(self, opened=replace(self.opened, capabilities=capabilities))
+
+    def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
+        """Return a block in the device's context, whose errors become those of `faults.device_errors`."""
+        return device_errors(what, self.opened, needs)
+
+    def compile(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
+        """Load kernels from the library, which compiles what it lacks. Raises `DelegateError`."""
+        with self.errors("loading kernels"):
+            return self._library.load(source, progress)
+
+    def kernel_keys(self, source: Source) -> Mapping[str, str]:
+        """See `backends.base.KeepingBackend`."""
+        return self._library.keys(source)
+
+    def record(
+        self,
+        graph: Graph,
+        stages: Sequence[Stage],
+        source: Source,
+        program: LoadedKernels,
+        files: PackedFiles | None = None,
+    ) -> Recording:
+        """Allocate memory and bind launches to it. Raises `DelegateError`, `DeviceError`."""
+        placement = place_on(self.capabilities, graph, stages)
+        plan = planned(placement, source, self.capabilities)
+        return self._recorded(plan, program, PlacedConstants(placement, files, SLACK))
+
+    def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:
+        """See `backends.base.KeepingBackend`."""
+        with self.errors("loading kernels"):
+            return self._library.known(kernels)
+
+    def replayed(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
+        """See `backends.base.KeepingBackend`."""
+        return self._recorded(plan, program, constants)
+
+    def _recorded(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
+        with self.errors("allocating memory", plan.needs):
+            return CudaRecording(self.opened, plan, program, constants)
