@@ -111,7 +111,12 @@ class Contact:
         if devices is None:
             return list(INTERFACES)
         found = {one["api"] for one in devices}
-        found |= {name for name in INTERFACES for one in devices if f"{name}_adapter" in one["facts"]}
+        found |= {
+            name
+            for name in INTERFACES
+            for one in devices
+            if {f"{name}_adapter", f"{name}_uuid"} & one["facts"].keys()
+        }
         return [name for name in INTERFACES if name in found]
 
     def _work(self, name: str) -> Callable[[float], Figures]:

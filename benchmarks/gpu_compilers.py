@@ -192,6 +192,14 @@ _NVIDIA: Final = (
 """Options for the PTX of the oldest target, which the assembler takes for all of them."""
 
 
+def assembler() -> str:
+    """Return NVIDIA's assembler. Raises `ToolError`."""
+    found = _ptxas()
+    if found is None:
+        raise ToolError(f"no ptxas; {INSTALL}")
+    return found
+
+
 def _ptxas() -> str | None:
     """Return the assembler of NVIDIA's package in this environment, or of a toolkit on the PATH."""
     package = importlib.util.find_spec("nvidia")

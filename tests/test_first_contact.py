@@ -47,7 +47,9 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
     assert ended == {
         "drivers": ("done", ""),
         "probe": ("done", ""),
-        **dict.fromkeys(("models, opengl", "models, metal", "models, d3d12"), ("skipped", ABSENT)),
+        **dict.fromkeys(
+            ("models, cuda", "models, opengl", "models, metal", "models, d3d12"), ("skipped", ABSENT)
+        ),
         "host": ("failed", "no end within 60 s"),
         "gemm": ("failed", "the peak of the device, by which its size is chosen, is not known"),
         f"{MODEL}, opencl": ("failed", "no end within 60 s"),

@@ -138,7 +138,7 @@ class Device(Wire):
 
     device_id: Id
     kind: Literal["cpu", "gpu"]
-    api: Literal["host", "opencl", "webgpu"]
+    api: Literal["host", "opencl", "cuda", "webgpu"]
     name: Text
     vendor: Text = ""
     delegates: tuple[Id, ...] = Field(max_length=MAX_KINDS)

@@ -12,7 +12,7 @@ CONDITIONS: Final = frozenset(
     {
         "cpu", "processor", "processor_features", "machine", "microcode", "cpus", "smt",
         "kernel", "governor", "turbo", "cpu_quota", "measuring",
-        "opencl_device", "opencl_uuid", "opencl_pci", "webgpu_adapter",
+        "opencl_device", "opencl_uuid", "opencl_pci", "cuda_uuid", "webgpu_adapter",
         "gpu_uuid", "gpu_vbios", "gpu_mig", "gpu_ecc", "gpu_power_limit_w", "gpu_clocks_locked",
     }
 )  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from runtime.errors import DelegateError
 
-Api: TypeAlias = Literal["host", "opencl", "webgpu"]
+Api: TypeAlias = Literal["host", "opencl", "cuda", "webgpu"]
 """How a device is listed: `host` is the CPU of the process itself, `opencl` a device of an OpenCL driver,
-`webgpu` one that only adapters of WebGPU reach."""
+`cuda` one of NVIDIA's that no OpenCL driver lists, `webgpu` one that only adapters of WebGPU reach."""
 
 OptionValue: TypeAlias = str | int | float | bool
 
@@ -50,7 +50,7 @@ class HostDevice(Protocol):
 
     @property
     def api(self) -> str:
-        """`host`, `opencl` or `webgpu`."""
+        """`host`, `opencl`, `cuda` or `webgpu`."""
 
     @property
     def name(self) -> str:

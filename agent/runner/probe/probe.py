@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.devices import ProbeReport
+from agent.runner.probe.cuda_devices import CUDA, with_cuda
 from agent.runner.probe.host import (
     HOST_CPU,
     cpu_model,
@@ -54,16 +55,22 @@ def probe(
     """Return everything this host offers, and a reason for each delegate kind that it does not.
 
     `without_opencl`, `without_webgpu`: why no driver of OpenCL or of WebGPU's adapters is to be loaded; None
-    lists them. `releases`: those of packages that are there beside the installed ones.
+    lists them; drivers of CUDA go with those of OpenCL. `releases`: those of packages that are there beside
+    the installed ones.
     """
     opencl, no_opencl = ([], without_opencl) if without_opencl is not None else _opencl()
+    opencl, no_cuda = with_cuda(opencl) if without_opencl is None else (opencl, [])
     opencl, no_webgpu = with_adapters(opencl) if without_webgpu is None else (opencl, [without_webgpu])
     devices = (host_cpu(), *opencl)
     hosted = [hosted_by(name, devices, no_opencl, releases) for name in delegate_names()]
     missing = [MissingDelegate(kind=h.kind, reason=h.reason) for h in hosted if h.reason]
     return ProbeReport(
         devices=tuple(_with_delegates(device, hosted) for device in devices),
-        missing=(*missing, *(MissingDelegate(kind=WEBGPU, reason=reason) for reason in no_webgpu)),
+        missing=(
+            *missing,
+            *(MissingDelegate(kind=CUDA, reason=reason) for reason in no_cuda),
+            *(MissingDelegate(kind=WEBGPU, reason=reason) for reason in no_webgpu),
+        ),
     )
 
 

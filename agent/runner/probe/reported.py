@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from agent.runner.probe.cuda_devices import CUDA, with_cuda_now
 from agent.runner.probe.host import delegate_environment, host_environment
 from agent.runner.probe.webgpu_adapters import OPENCL, with_adapter
 from agent.wire.messages import INTERFACE_FACT, Device
@@ -22,6 +23,8 @@ def present_device(device: Device) -> Device:
     else:
         present = device.model_copy(update={"environment": host_environment()})
     interface = device.facts.get(INTERFACE_FACT, OPENCL)
+    if interface == CUDA:
+        return with_cuda_now(present)
     return present if interface == OPENCL else with_adapter(present, interface)
 
 

@@ -15,6 +15,9 @@ __all__ = ["DESCRIPTOR"]
 _WRONG_OPERATORS_FACT: Final = "opencl_wrong_operators"
 """The fact of a device that names the operators which a check found to differ from the CPU path there."""
 
+_CUDA_FACT: Final = "cuda_uuid"
+"""The fact of a device that has its UUID where CUDA's driver lists it."""
+
 
 def _environment() -> Mapping[str, str]:
     """Return the binding's version; the driver's fields belong to the device."""
@@ -29,8 +32,11 @@ def _version(package: str) -> str:
 
 
 def _interfaces(device: HostDevice) -> Mapping[str, Mapping[str, str]]:
-    """Return OpenCL first, then those whose adapters the probe found to be this device."""
+    """Return OpenCL first, then CUDA, then those whose adapters the probe found to be this device."""
     found: dict[str, Mapping[str, str]] = {"opencl": {}} if device.api == "opencl" else {}
+    if (uuid := device.facts.get(_CUDA_FACT)) is not None:
+        found["cuda"] = {name: device.facts[name] for name in ("cuda_version", "cuda_driver")}
+        found["cuda"] |= {_CUDA_FACT: uuid}
     for interface in INTERFACES:
         if (adapter := device.facts.get(f"{interface}_adapter")) is not None:
             found[interface] = {
@@ -42,12 +48,14 @@ def _interfaces(device: HostDevice) -> Mapping[str, Mapping[str, str]]:
 
 
 def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
-    """Return the interface of WebGPU and the adapter's name, or the index that names an OpenCL device: two of
-    one host may share everything else.
+    """Return CUDA and the UUID, an interface of WebGPU and the adapter's name, or the index that names an
+    OpenCL device: two of one host may share everything else.
 
     A run that is measured has a cache of its own, so that what a check found comes with the device.
     """
     interface = device.facts.get(INTERFACE, "opencl")
+    if interface == "cuda":
+        return {"backend": interface, "device": device.facts[_CUDA_FACT]}
     if interface != "opencl":
         return {"backend": interface, "device": device.facts[f"{interface}_adapter"]}
     wrong = device.facts.get(_WRONG_OPERATORS_FACT, "")
@@ -57,7 +65,7 @@ def _device_options(device: HostDevice) -> Mapping[str, OptionValue]:
 DESCRIPTOR: Final = DelegateDescriptor(
     name="gpu",
     implementation="runtime.delegates.gpu.delegate:GpuDelegate",
-    apis=("opencl", "webgpu"),
+    apis=("opencl", "cuda", "webgpu"),
     options=campaign_options(),
     settled=settled,
     device_options=_device_options,

@@ -154,9 +154,9 @@ class Options:
     A field without a help text is not for campaigns: `device` and `cache_dir` are chosen by the farm, and so
     is what a check found of the device; a context lives in one process.
 
-    - `backend`: "opencl", "cuda", or the interface of WebGPU's adapters: "vulkan", "opengl", "metal", "d3d12", or
-      "webgpu" for any of these. WebGPU runs the kernels of work-groups alone; operators without one stay on
-      the CPU.
+    - `backend`: "opencl", "cuda", or the interface of WebGPU's adapters: "vulkan", "opengl", "metal",
+      "d3d12", or "webgpu" for any of these. WebGPU runs the kernels of work-groups alone; operators without
+      one stay on the CPU.
     - `device`: an index into the backend's list of devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
     - `device_class`: which kernels the device gets, for tests and plans: "cpu" those of few workers with wide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +17,11 @@ from runtime.delegates.gpu.backends.cuda.device import (
 )
 from runtime.delegates.gpu.backends.cuda.faults import device_errors
 from runtime.delegates.gpu.backends.cuda.library import KernelLibrary, LoadedKernels
-from runtime.delegates.gpu.backends.cuda.recording import SLACK, CudaRecording
+from runtime.delegates.gpu.backends.cuda.recording import CudaRecording
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Graph
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
-from runtime.delegates.gpu.layout.memory import Stage, place_on
-from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles, PlacedConstants
-from runtime.delegates.gpu.layout.recording_plan import RecordingPlan, planned
+from runtime.delegates.gpu.layout.packed_file import Constants
+from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.layout.source import Source
 from runtime.delegates.gpu.settings.precision import Findings, Trial
 
@@ -75,28 +73,12 @@ class CudaBackend:
         """See `backends.base.KeepingBackend`."""
         return self._library.keys(source)
 
-    def record(
-        self,
-        graph: Graph,
-        stages: Sequence[Stage],
-        source: Source,
-        program: LoadedKernels,
-        files: PackedFiles | None = None,
-    ) -> Recording:
-        """Allocate memory and bind launches to it. Raises `DelegateError`, `DeviceError`."""
-        placement = place_on(self.capabilities, graph, stages)
-        plan = planned(placement, source, self.capabilities)
-        return self._recorded(plan, program, PlacedConstants(placement, files, SLACK))
+    def record(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
+        """Allocate memory and bind launches to it. Raises `DeviceError`."""
+        with self.errors("allocating memory", plan.needs):
+            return CudaRecording(self.opened, plan, program, constants)
 
     def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:
         """See `backends.base.KeepingBackend`."""
         with self.errors("loading kernels"):
             return self._library.known(kernels)
-
-    def replayed(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
-        """See `backends.base.KeepingBackend`."""
-        return self._recorded(plan, program, constants)
-
-    def _recorded(self, plan: RecordingPlan, program: LoadedKernels, constants: Constants) -> Recording:
-        with self.errors("allocating memory", plan.needs):
-            return CudaRecording(self.opened, plan, program, constants)

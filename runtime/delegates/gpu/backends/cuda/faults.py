@@ -32,7 +32,7 @@ _lost: Final[dict[tuple[int, str], str]] = {}
 
 @contextmanager
 def device_errors(what: str, opened: OpenedDevice, needs: str = "") -> Iterator[None]:
-    """Run a block in the device's context; a failure becomes `DeviceError` with `what` and the driver's words.
+    """Run a block in the device's context; a failure becomes `DeviceError` with `what` and the driver's text.
 
     `needs` says in a message about memory how much is needed.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,18 +11,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.delegates.gpu.backends.base import Entry
+from runtime.delegates.gpu.backends.base import Entry, Recording
 from runtime.delegates.gpu.backends.cuda.device import OpenedDevice
 from runtime.delegates.gpu.backends.cuda.driver import CONSTANTS, CudaError, driver
 from runtime.delegates.gpu.backends.cuda.library import LoadedKernels
-from runtime.delegates.gpu.graph.graph import LINE
 from runtime.delegates.gpu.keep.progress import Announced
 from runtime.delegates.gpu.layout.packed_file import Constants
-from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
-from runtime.delegates.gpu.lowering.spec import Launch
-
-SLACK: Final = 256
-"""Bytes behind a buffer that a kernel may read, as on OpenCL: a vector that starts at the last element."""
+from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
 
 PARAMETERS: Final = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int32)
 """Types of what a kernel is given: arena, constants, table, and the number of its layer."""
@@ -35,15 +30,15 @@ class BoundKernel:
     """A launch with its parameters. `values` are those to which the addresses in `parameters` point."""
 
     function: int
-    groups: tuple[int, int, int]
-    items: tuple[int, int, int]
+    groups: tuple[int, ...]
+    items: tuple[int, ...]
     dynamic_bytes: int
     values: tuple[Any, ...]
     parameters: Any
 
 
-class CudaRecording:
-    """Launches bound to memory on a device; see `backends.base.Recording`.
+class CudaRecording(Recording):
+    """Launches bound to memory on a device.
 
     Made and used where the device's context is current (`Backend.errors`); `close` makes it so itself.
     """
@@ -51,26 +46,20 @@ class CudaRecording:
     def __init__(
         self, opened: OpenedDevice, plan: RecordingPlan, program: LoadedKernels, constants: Constants
     ) -> None:
-        self._opened, self._cuda, self._kernels, self.plan = opened, driver(), program.kernels, plan
-        self.is_closed: bool = False
-        self.constant_bytes: int = plan.constant_bytes
-        self.buffers: Sequence[int] = plan.buffers
-        self.launches: Sequence[Launch] = plan.launches
-        self.rows: Sequence[Sequence[int]] = plan.rows
-        self.names: Sequence[str] = plan.names
-        self.device_bytes: int = 0
+        super().__init__(opened.capabilities, plan, constants)
+        self._opened, self._cuda, self._kernels = opened, driver(), program.kernels
+        self.device_bytes = 0
         self._memory: list[int] = []
-        self._pinned: dict[int, NDArray[np.uint8]] = {}
+        self._pinned: dict[tuple[int, int], NDArray[np.uint8]] = {}
         self._graphs: dict[tuple[int, ...], int] = {}
         # Non-blocking: the default stream of other users of the context is no concern of this one.
         self._stream = self._cuda.handle("cuStreamCreate", CONSTANTS["CU_STREAM_NON_BLOCKING"])
         try:
-            size = plan.arena_bytes + SLACK
+            size = plan.arena_bytes + READ_AHEAD
             self._arena = self._allocate(size)
             # Padded lanes that no kernel has written must be finite.
             self._cuda.call("cuMemsetD8Async", self._arena, 0, size, self._stream)
             self._constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
-            self.constant_files: Mapping[int, tuple[str, int]] = constants.found
             self._table = self._copied(tabulated(plan.rows).view(np.uint8))
             self.finish()
         except BaseException:
@@ -91,29 +80,20 @@ class CudaRecording:
     def _pack(self, constants: Constants, number: int) -> int:
         content = constants.mapped(number)
         if content is None:
-            content = np.empty(self.plan.constant_sizes[number] + SLACK, np.uint8)
+            content = np.empty(self.plan.constant_sizes[number] + READ_AHEAD, np.uint8)
             constants.fill(number, content)
         return self._copied(content)
 
     def entry(self, layer: int) -> Entry:
         """Return the launch of one layer."""
         launch, kernel = self.launches[layer], self._kernels[self.rows[layer][0]]
-        items = (*launch.local_size, 1, 1)[:3]
-        sizes = (*launch.global_size, 1, 1)[:3]
-        groups = (sizes[0] // items[0], sizes[1] // items[1], sizes[2] // items[2])
+        items, sizes = ((*size, 1, 1)[:3] for size in (launch.local_size, launch.global_size))
+        groups = tuple(size // item for size, item in zip(sizes, items, strict=True))
         given = (self._arena, self._constants[self.buffers[layer]], self._table, layer)
         values = tuple(kind(value) for kind, value in zip(PARAMETERS, given, strict=True))
         parameters = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         bound = BoundKernel(kernel.function, groups, items, kernel.dynamic_bytes, values, parameters)
         return Entry(bound, launch.global_size, launch.local_size, layer, layer + 1)
-
-    def segment(self, first: int, last: int) -> Entry:
-        """Not on CUDA, whose kernels run one layer; a graph launches all of them at once."""
-        raise NotImplementedError(f"layers {first} to {last} in one kernel")
-
-    def sequence(self, first: int, last: int) -> Entry:
-        """Not on CUDA, as `segment`."""
-        raise NotImplementedError(f"layers {first} to {last} in one kernel")
 
     def first_runs(self, announcement: Announced) -> None:
         """Run every kernel once, on zeros, and make the graph of all of them."""
@@ -170,44 +150,28 @@ class CudaRecording:
 
         return timed
 
-    def _staged(self, value: int, size: int) -> NDArray[np.uint8]:
-        """Return page-locked memory for a value, which the device copies without the processor."""
-        if value not in self._pinned:
+    def _staged(self, offset: int, size: int) -> NDArray[np.uint8]:
+        """Return page-locked memory for a part of the arena: the device copies it by itself."""
+        if (offset, size) not in self._pinned:
             address = self._cuda.handle("cuMemHostAlloc", size, 0)
-            self._pinned[value] = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-        return self._pinned[value]
+            content = (ctypes.c_uint8 * size).from_address(address)
+            self._pinned[offset, size] = np.ctypeslib.as_array(content)
+        return self._pinned[offset, size]
 
-    def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a dense host array into a value. See `backends.base.Recording.write`."""
-        if content.nbytes:
-            staged, place = self._staged(value, content.nbytes), self._arena + self.plan.offsets[value]
-            staged.view(content.dtype).reshape(content.shape)[...] = content
-            self._cuda.call("cuMemcpyHtoDAsync_v2", place, staged.ctypes.data, content.nbytes, self._stream)
+    def _upload(self, offset: int, content: NDArray[Any]) -> None:
+        if size := content.nbytes:
+            staged = self._staged(offset, size)
+            staged[:] = content.reshape(-1).view(np.uint8)
+            place = self._arena + offset
+            self._cuda.call("cuMemcpyHtoDAsync_v2", place, staged.ctypes.data, size, self._stream)
 
-    def read(self, value: int, target: NDArray[Any]) -> None:
-        """Copy a dense value to a host array. See `backends.base.Recording.read`."""
-        if target.nbytes:
-            staged = self._staged(value, target.nbytes)
-            self._fetch(self.plan.offsets[value], staged)
-            target[...] = staged.view(target.dtype).reshape(target.shape)
-
-    def _fetch(self, offset: int, into: NDArray[np.uint8]) -> None:
-        place = self._arena + offset
-        self._cuda.call("cuMemcpyDtoHAsync_v2", into.ctypes.data, place, into.nbytes, self._stream)
-        self.finish()
-
-    def failed_check(self) -> str | None:
-        """Read the checks and clear them. See `backends.base.Recording.failed_check`."""
-        checks, start = self.plan.checks, self.plan.checks_offset
-        if not checks:
-            return None
-        lines = np.empty(len(checks) * LINE, np.uint8)
-        self._fetch(start, lines)
-        failed = np.flatnonzero(lines.view(np.int32).reshape(len(checks), -1)[:, 0])
-        if not failed.size:
-            return None
-        self._cuda.call("cuMemsetD8Async", self._arena + start, 0, lines.nbytes, self._stream)
-        return checks[int(failed[0])].message
+    def _download(self, offset: int, target: NDArray[Any]) -> None:
+        if size := target.nbytes:
+            staged = self._staged(offset, size)
+            place = self._arena + offset
+            self._cuda.call("cuMemcpyDtoHAsync_v2", staged.ctypes.data, place, size, self._stream)
+            self.finish()
+            target.reshape(-1).view(np.uint8)[:] = staged
 
     def finish(self) -> None:
         """Wait until everything that was enqueued has run."""
