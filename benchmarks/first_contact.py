@@ -2,12 +2,13 @@
 
     make first-contact           (python -m benchmarks.first_contact [--device INDEX] [--minutes 10])
 
-In turn: drivers and libraries, the probe, launches and copies, the matrix product in each tile beside the
-vendor's library (through torch, where it is installed), every operator against the CPU path, an attempt with
-the sandbox and without, and ten models on each interface. Every step runs in a process of its own. One that
-fails, hangs or has no time left is reported with its reason, and the others go on. Beside each measurement
-stands what the static check of the kernels (`benchmarks/results/gpu_static.json`) and the assumptions of the
-plans let expect. Writes benchmarks/results/first_contact.json and .md. Ends with 1 where a step failed.
+In turn: drivers and libraries, the probe, CUDA stage by stage, launches and copies, the matrix product in
+each tile beside the vendor's library (through torch, where it is installed), every operator against the CPU
+path, an attempt with the sandbox and without, and ten models on each interface. Every step runs in a process
+of its own. One that fails, hangs or has no time left is reported with its reason, and the others go on.
+Beside each measurement stands what the static check of the kernels (`benchmarks/results/gpu_static.json`) and
+the assumptions of the plans let expect. Writes benchmarks/results/first_contact.json and .md. Ends with 1
+where a step failed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from agent.devices import ProbeError, check, probe
+from benchmarks.first_contact_cuda import STAGES
 from benchmarks.gpu_compilers import NVIDIA, TARGETS
 from benchmarks.gpu_static import RESULT as STATIC
 from benchmarks.output import RESULTS, FailedError, in_a_process, parser, said_by, table, write_report
@@ -36,8 +39,11 @@ MODELS: Final = (
 )  # fmt: skip
 """Convolutions, transformers, integers and large maps, the small ones first: they run where time runs out."""
 
-SHARES_S: Final = {"drivers": 20, "probe": 60, "host": 60, "gemm": 90, "operators": 180, "sandbox": 100}
-"""Most seconds of each step. Together they leave the models 90 of the ten minutes, and what is not used."""
+SHARES_S: Final = {
+    "drivers": 20, "probe": 60, "cuda": 15, "host": 60, "gemm": 90, "operators": 180, "sandbox": 100,
+}  # fmt: skip
+"""Most seconds of each step, and of each stage of `cuda`. Together they leave the models 15 seconds of the
+ten minutes, and what is not used."""
 
 MODEL_S: Final = 60
 """Most seconds of one model on one interface: a driver that compiles for longer must not cost all others."""
@@ -90,7 +96,10 @@ class Contact:
     def run(self, names: Sequence[str], models: Sequence[str]) -> None:
         """Run the steps of these names, and the models with the time that is left."""
         for name in names:
-            self._step(name, SHARES_S[name], self._work(name))
+            if name == "cuda":
+                self._cuda()
+            else:
+                self._step(name, SHARES_S[name], self._work(name))
         present = self._interfaces()
         for name in INTERFACES:
             if models and name not in present:
@@ -123,6 +132,15 @@ class Contact:
         own = {"drivers": _child("drivers"), "probe": _probe, "host": _child("host", *self._device),
                "gemm": self._gemm, "operators": _operators, "sandbox": _sandbox}  # fmt: skip
         return own[name]
+
+    def _cuda(self) -> None:
+        """Go through the stages of CUDA; skip them where its library does not load."""
+        if not self.figures("drivers").get("libraries", {}).get("libcuda.so.1", True):
+            self.steps.append(Step("cuda", "skipped", why="libcuda.so.1 does not load"))
+            return
+        for stage in STAGES:
+            work = partial(in_a_process, "first_contact_cuda", stage)
+            self._step(f"cuda {stage}", SHARES_S["cuda"], lambda limit_s, work=work: work(limit_s=limit_s))
 
     def _gemm(self, limit_s: float) -> Figures:
         if not self.figures("host"):

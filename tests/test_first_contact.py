@@ -57,6 +57,34 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
     }
 
 
+def test_cuda_is_tried_stage_by_stage_where_its_library_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    loads = iter((True, False))
+
+    def run(module: str, stage: str, *, limit_s: float) -> dict[str, Any]:
+        if module == "first_contact_steps":
+            return {"libraries": {"libcuda.so.1": next(loads)}}
+        tried.append(stage)
+        if stage == "ptx":
+            raise FailedError("no clang")
+        return {}
+
+    monkeypatch.setattr(first_contact, "in_a_process", run)
+    ended = []
+    for _ in range(2):
+        contact = Contact(None, 10)
+        contact.run(("drivers", "cuda"), ())
+        ended.append([(step.name, step.status, step.why) for step in contact.steps[1:]])
+    assert tried == ["driver", "context", "ptx", "kernel", "graph"]
+    assert ended[0][1:4] == [
+        ("cuda context", "done", ""),
+        ("cuda ptx", "failed", "no clang"),
+        ("cuda kernel", "done", ""),
+    ]
+    assert ended[1] == [("cuda", "skipped", "libcuda.so.1 does not load")]
+
+
 @pytest.mark.exhaustive
 def test_the_step_of_the_sandbox_ends_with_its_ratios() -> None:
     contact = Contact(300, 300)

@@ -35,8 +35,8 @@ def _interfaces(device: HostDevice) -> Mapping[str, Mapping[str, str]]:
     """Return OpenCL first, then CUDA, then those whose adapters the probe found to be this device."""
     found: dict[str, Mapping[str, str]] = {"opencl": {}} if device.api == "opencl" else {}
     if (uuid := device.facts.get(_CUDA_FACT)) is not None:
-        found["cuda"] = {name: device.facts[name] for name in ("cuda_version", "cuda_driver")}
-        found["cuda"] |= {_CUDA_FACT: uuid}
+        fields = {name: device.facts[name] for name in ("cuda_version", "cuda_driver")}
+        found["cuda"] = {_CUDA_FACT: uuid, **fields}
     for interface in INTERFACES:
         if (adapter := device.facts.get(f"{interface}_adapter")) is not None:
             found[interface] = {

@@ -1,4 +1,4 @@
-"""The backend of CUDA, as far as it can be judged without a GPU and its driver: nothing stands in for them."""
+"""The backend of CUDA, judged without a GPU and its driver: nothing stands in for them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,133 @@
+"""The stages of a first contact with CUDA, each in a process of its own; each goes through those before it.
+
+`python -m benchmarks.first_contact_cuda STAGE` prints what it found as a line of JSON; a stage that fails
+ends with the error of the call that refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from runtime import Interpreter, load_delegate
+from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.gpu.backends.cuda.device import (
+    OpenedDevice,
+    driver_version,
+    kernel_driver,
+    list_devices,
+    open_device,
+)
+from runtime.delegates.gpu.backends.cuda.library import KernelLibrary, assembled
+from runtime.delegates.gpu.backends.cuda.ptx import Compiler
+from runtime.delegates.gpu.backends.cuda.recording import PARAMETERS
+from runtime.delegates.gpu.keep.cache import Cache
+from runtime.delegates.gpu.layout.source import Kernel, Source
+from tests.runtime.delegates.gpu.caller_models import dense
+
+Figures = dict[str, Any]
+
+ITEMS: Final = 64
+FIRST: Final = Kernel(
+    "first",
+    "__kernel void first(__global int *arena, __global const int *constants, __global const int *table, const"
+    " int layer) { const int i = get_global_id(0); arena[i] = constants[i] + table[i] * layer; }",
+)
+"""A kernel with the parameters of all kernels, whose result shows each of them."""
+
+
+def _driver() -> Figures:
+    """Load the driver, and list its devices."""
+    names = [{"name": one.name, "uuid": one.uuid, "pci": one.pci, "target": one.target, "mode": one.mode}
+             for one in list_devices()]  # fmt: skip
+    return {"version": driver_version(), "kernel driver": kernel_driver(), "devices": names}
+
+
+def _context() -> Figures:
+    """Retain the primary context of the first device."""
+    known = open_device(None).capabilities
+    return {"name": known.name, "units": known.compute_units, "shared": known.local_memory_bytes}
+
+
+def _ptx() -> Figures:
+    """Translate a kernel, and let the driver assemble it."""
+    opened = open_device(None)
+    ptx = Compiler.found().ptx(FIRST, opened.device.target)
+    with opened.current():
+        return {"ptx bytes": len(ptx.text), "code bytes": len(assembled(FIRST.name, ptx))}
+
+
+def _kernel() -> Figures:
+    """Launch that kernel, and compare its result."""
+    opened = open_device(None)
+    with opened.current():
+        _expect(_first(opened), np.arange(ITEMS, dtype=np.int32) + 3 * 7)
+    return {"items": ITEMS}
+
+
+def _first(opened: OpenedDevice) -> np.ndarray[Any, Any]:
+    with opened.current() as cuda:
+        (loaded,) = KernelLibrary(opened, Cache(None)).load(Source((FIRST,), {}, {})).kernels
+        given = [np.zeros(ITEMS, np.int32), np.arange(ITEMS, dtype=np.int32), np.full(ITEMS, 3, np.int32)]
+        places = [cuda.handle("cuMemAlloc_v2", one.nbytes) for one in given]
+        for place, one in zip(places, given, strict=True):
+            cuda.call("cuMemcpyHtoD_v2", place, one.ctypes.data, one.nbytes)
+        values = [kind(value) for kind, value in zip(PARAMETERS, (*places, 7), strict=True)]
+        parameters = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        cuda.call("cuLaunchKernel", loaded.function, 1, 1, 1, ITEMS, 1, 1, 0, None, parameters, None)
+        result = given[0]
+        cuda.call("cuMemcpyDtoHAsync_v2", result.ctypes.data, places[0], result.nbytes, None)
+        cuda.call("cuStreamSynchronize", None)
+        return result
+
+
+def _graph() -> Figures:
+    """Record a matrix product and its epilogue, launch it as a graph, and compare it with the CPU path."""
+    weights = np.random.default_rng(0).normal(0, 0.02, (256, 256)).astype(np.float32)
+    model = dense(256, weights, 1)
+    delegate = load_delegate("gpu", {"backend": "cuda", "tuning": "none", "cache_dir": "",
+                                     "require_full_delegation": True})  # fmt: skip
+    assert isinstance(delegate, PartitionDelegate)
+    found, expected = (_output(model, using) for using in ([delegate], []))
+    error = float(np.abs(found - expected).max())
+    if not error <= 1e-3 * float(np.abs(expected).max()):
+        raise SystemExit(f"the graph's result is {error:g} from the CPU path's")
+    return {"error": error}
+
+
+def _output(model: bytes, delegates: list[Any]) -> np.ndarray[Any, Any]:
+    interpreter = Interpreter(model_content=model, experimental_delegates=delegates)
+    interpreter.allocate_tensors()
+    details = interpreter.get_input_details()[0]
+    x = np.random.default_rng(1).normal(size=details["shape"]).astype(np.float32)
+    interpreter.set_tensor(details["index"], x)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+def _expect(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
+    if not np.array_equal(found, expected):
+        raise SystemExit(f"the kernel gives {found[:4]}…, and {expected[:4]}… is right")
+
+
+STAGES: Final[Mapping[str, Callable[[], Figures]]] = {
+    "driver": _driver, "context": _context, "ptx": _ptx, "kernel": _kernel, "graph": _graph,
+}  # fmt: skip
+
+
+def main() -> int:
+    """Do one stage."""
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("stage", choices=STAGES)
+    print(json.dumps(STAGES[given.parse_args().stage]()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
