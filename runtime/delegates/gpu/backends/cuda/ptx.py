@@ -21,6 +21,9 @@ _FOLDERS: Final = ("/usr/lib/clc", "/usr/share/clc", "/usr/local/share/clc")
 _VERSIONS: Final = range(21, 14, -1)
 """Versions of clang, the newest first: one that is older than libclc cannot read its functions."""
 
+_ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8"}
+"""All that clang is told of this process's environment: it is found by its path, and its log is English."""
+
 _OPTIONS: Final = (
     "-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-O3", "-S", "-w",
     "-target", "nvptx64-nvidia-cuda",
@@ -74,7 +77,7 @@ class Compiler:
         command = [self.clang, *options(target), "-Xclang", "-mlink-builtin-bitcode", "-Xclang"]
         done = subprocess.run(  # noqa: S603  # a compiler of the system, without a shell
             [*command, str(self.functions), "-", "-o", "-"],
-            input=kernel.whole, capture_output=True, text=True, check=False,
+            input=kernel.whole, capture_output=True, text=True, check=False, env=_ENVIRONMENT,
         )  # fmt: skip
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), "it says nothing")
