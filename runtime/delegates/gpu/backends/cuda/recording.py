@@ -23,6 +23,7 @@ PARAMETERS: Final = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c
 """Types of what a kernel is given: arena, constants, table, and the number of its layer."""
 
 _NS_PER_MS: Final = 1_000_000
+"""Nanoseconds of a millisecond, in which events tell times; by definition."""
 
 
 @dataclass(frozen=True, slots=True)
