@@ -159,8 +159,8 @@ def test_when_the_time_is_over_no_further_cell_begins(database, campaign, refine
     refinements.refine(campaign, None, 600)
     (job,) = begin(database)
     with database.write() as turn:
-        assert waiting.end_overdue(turn, now() + timedelta(seconds=599)) == 0
-        assert waiting.end_overdue(turn, now() + timedelta(seconds=601)) == 1
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=540)) == 0
+        assert waiting.end_overdue(turn, now() + timedelta(seconds=660)) == 1
     found = shown(database)
     assert (found["vague"].state, found["vague"].kept, found["vaguer"].state) == ("done", "", "running")
     running = by_model(database)["vaguer"]
