@@ -188,7 +188,7 @@ def test_scenario_29_a_cancel_ends_a_cell_in_every_state(fault_lab, state):
     lab.start("agA", devices=1)
     if state is dispatched:
         lab.stop_links("agA", signal.SIGSTOP)
-    lab.submit(2, gpu={"seconds": 2.0})
+    lab.submit(2, gpu={"seconds": 5.0})
     cell_id = state(lab)
     lab.farm("cancel", cell_id)
     lab.server.resume()

@@ -113,8 +113,9 @@ def added(earlier: Sequence[BlockFigure], blocks: Sequence[BlockFigure]) -> list
 
 
 def time_units(blocks: Sequence[BlockFigure]) -> list[float]:
-    """Return the logarithms of the p50s over which p50 is estimated: of blocks, or of tunings."""
-    return units([math.log(block.p50_ns) for block in blocks], [block.tuning for block in blocks])
+    """Return the logarithms of the p50s in ms over which p50 is estimated: of blocks, or of tunings."""
+    # Divided before the logarithm, as the summary of samples does: it then is the same to the last bit.
+    return units([math.log(block.p50_ns / 1e6) for block in blocks], [block.tuning for block in blocks])
 
 
 def ratio_units(blocks: Sequence[BlockFigure]) -> list[float]:

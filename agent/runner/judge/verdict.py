@@ -119,11 +119,10 @@ def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerRe
     update: dict[str, object] = {"blocks": tuple(blocks)}
     if m.latency_ms.p50 is not None:
         found = estimate(time_units(blocks))
-        interval = None if found.interval is None else tuple(end / 1e6 for end in found.interval)
         missing = {name: why for name, why in m.latency_ms.missing.items() if name != "ci95"}
-        if interval is None:
+        if found.interval is None:
             missing["ci95"] = m.latency_ms.missing.get("ci95", "too few blocks")
-        times = {"p50": found.value / 1e6, "ci95": interval, "missing": missing}
+        times = {"p50": found.value, "ci95": found.interval, "missing": missing}
         update["latency_ms"] = m.latency_ms.model_copy(update=times)
     return result.model_copy(update={"measurement": m.model_copy(update=update)})
 
