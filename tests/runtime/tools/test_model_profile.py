@@ -277,10 +277,15 @@ def test_peaks_grow_with_neither_the_model_nor_its_inputs_and_bound_large_produc
     assert 0.5 < peaks.gigabytes < 2000
 
 
-def test_an_input_of_indices_asks_for_its_range_and_takes_it(tmp_path):
+def test_an_input_of_indices_that_are_computed_with_asks_for_its_range_and_takes_it(tmp_path):
     b = Builder()
-    ids, y = b.input(np.int32, (3,), name="ids"), b.tensor(np.float32, (3, 2))
-    b.operator(Op.GATHER, [b.constant(np.ones((5, 2), np.float32)), ids], [y], {"axis": 0})
+    ids, moved, y = (
+        b.input(np.int32, (3,), name="ids"),
+        b.tensor(np.int32, (3,)),
+        b.tensor(np.float32, (3, 2)),
+    )
+    b.operator(Op.ADD, [ids, b.constant(np.ones(3, np.int32))], [moved])
+    b.operator(Op.GATHER, [b.constant(np.ones((6, 2), np.float32)), moved], [y], {"axis": 0})
     path = tmp_path / "gather.tflite"
     path.write_bytes(b.write([y]))
     refused = asked(path, "--delegate", "cpu")
