@@ -223,6 +223,9 @@ SANDBOX_FACT: Final = "sandbox"
 SANDBOX_WITHOUT_FACT: Final = "sandbox_without"
 """Fact beside `SANDBOX_FACT`: what the sandbox lacks on this host, and why; absent where it lacks nothing."""
 
+SANDBOX_SEES_PROCESSES: Final = "an own view of processes: it lists everybody's (only root may mount /proc)"
+"""What the sandbox of an ordinary user's agent always lacks: a runner sees processes that it cannot touch."""
+
 SANDBOX_OFF: Final = "off"
 """How the text of `SANDBOX_FACT` begins where the user switched the sandbox off."""
 

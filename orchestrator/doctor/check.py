@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT, Device
+from agent.wire.messages import (
+    SANDBOX_FACT,
+    SANDBOX_OFF,
+    SANDBOX_SEES_PROCESSES,
+    SANDBOX_WITHOUT_FACT,
+    Device,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,10 @@ _KERNEL_FIX = "see docs/security.md for what each needs; until then, measure onl
 
 
 def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
-    """One check for all devices with a whole sandbox, and one for each way in which others lack it."""
+    """One check for all devices with a whole sandbox, and one for each way in which others lack it.
+
+    A runner that sees processes and cannot touch them is said, and is no fault: no ordinary user's is better.
+    """
     whole: dict[str, str] = {}
     lacking: dict[str, list[str]] = {}
     for device in devices:
@@ -33,6 +42,8 @@ def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
         without = device.facts.get(SANDBOX_WITHOUT_FACT, "")
         if said.startswith(SANDBOX_OFF):
             lacking.setdefault(said, []).append(device.device_id)
+        elif without == SANDBOX_SEES_PROCESSES:
+            whole[f"{said}; without {without}"] = device.device_id
         elif without:
             lacking.setdefault(f"without {without}", []).append(device.device_id)
         elif said:

@@ -16,6 +16,7 @@ from agent.processes import cgroup
 from agent.processes.sandbox import bpf, kernel, landlock, namespaces, seccomp, view
 from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.users import Users
+from agent.wire.messages import SANDBOX_SEES_PROCESSES
 
 _FAULT_EXIT: Final = 255
 """Exit code of a trial that failed without an error of the kernel; other codes are its errors' numbers."""
@@ -60,7 +61,7 @@ def survey(users: Users | None = None) -> Survey:
     if kind is None:
         without.append(f"own folders for temporary files, and an own view of processes (no namespace: {why})")
     elif kind is Namespaces.BY_USER_NAMESPACE:
-        without.append("an own view of processes: it lists everybody's (only root may mount /proc)")
+        without.append(SANDBOX_SEES_PROCESSES)
     # The kernel exempts root from RLIMIT_NPROC; a control group counts for everybody.
     counts = own_user or os.getuid() != 0 or _counts_in_a_group()
     if not counts:

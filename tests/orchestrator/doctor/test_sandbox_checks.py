@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.wire.messages import SANDBOX_SEES_PROCESSES
 from orchestrator.doctor.check import sandbox_checks
 from tests.orchestrator.asked import CPU, GPU, POCL
 
@@ -28,3 +29,12 @@ def test_each_lack_is_named_once_with_the_devices_that_have_it():
     (check,) = sandbox_checks(found)
     assert not check.ok
     assert check.found == "host-cpu, pocl-0: without closed files of others (no Landlock)"
+
+
+def test_what_no_ordinary_user_has_is_said_and_is_no_fault():
+    facts = {"sandbox": "Landlock 7", "sandbox_without": SANDBOX_SEES_PROCESSES}
+    (check,) = sandbox_checks([with_facts(CPU, **facts)])
+    assert (check.ok, check.found) == (True, f"Landlock 7; without {SANDBOX_SEES_PROCESSES}")
+    facts["sandbox_without"] += "; a limit on processes (root has none)"
+    (check,) = sandbox_checks([with_facts(CPU, **facts)])
+    assert not check.ok
