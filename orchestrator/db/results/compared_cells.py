@@ -90,7 +90,7 @@ def stored_measurements(session: Session, campaign_no: int) -> dict[str, str]:
         .join(_RESULT, col(_RESULT.attempt_id) == _CELL.shown_attempt_id)
         .where(col(_CELL.campaign_no) == campaign_no, col(_RESULT.measurement).is_not(None))
     )
-    return dict(rows.tuples().all())
+    return {cell_id: text for cell_id, text in rows if text is not None}
 
 
 def _imported(facts: str | None) -> Mapping[str, str]:
