@@ -148,10 +148,13 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
     checks += [
         Check("tuning", True, device.facts.get(HOST_TUNING_FACT, "unknown")) for device in report.devices[:1]
     ]
-    opencl = [device for device in report.devices if device.api == "opencl"]
-    if opencl:
-        checks.append(Check("opencl", True, "; ".join(_compiling(device) for device in opencl)))
-    else:
+    drivers = {api: [one for one in report.devices if one.api == api] for api in ("opencl", "cuda")}
+    checks += [
+        Check(api, True, "; ".join(_compiling(device) for device in found))
+        for api, found in drivers.items()
+        if found
+    ]
+    if not any(drivers.values()):
         why = next((entry.reason for entry in report.missing if entry.kind == "gpu"), "no OpenCL device")
         fix = "install your GPU's OpenCL driver, or PoCL: apt-get install pocl-opencl-icd"
         checks.append(Check("opencl", False, why, fix))

@@ -17,7 +17,7 @@ from orchestrator.db.devices import states
 from orchestrator.doctor import examine as examination
 from orchestrator.doctor.examine import examine
 from orchestrator.errors import UnreachableError
-from tests.orchestrator.asked import CPU, POCL
+from tests.orchestrator.asked import CPU, GPU, POCL
 from tests.orchestrator.stocked import stock
 
 
@@ -41,6 +41,12 @@ def test_a_well_farm_has_only_good_checks(look):
     assert [check.name for check in checks.values() if not check.ok] == []
     assert not any(check.fix for check in checks.values())
     assert checks["scheduler"].found.startswith("not running")
+
+
+def test_a_gpu_that_cuda_alone_reaches_lacks_no_other_driver(look):
+    found = look(lambda: hello(CPU, GPU.model_copy(update={"api": "cuda"})))
+    assert found["cuda"].ok
+    assert "opencl" not in found
 
 
 def test_a_missing_opencl_platform_comes_with_the_way_to_get_one(look):
