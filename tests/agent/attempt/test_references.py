@@ -157,14 +157,18 @@ def layers() -> bytes:
     return write_model(Model(3, "", (Subgraph(0, "main", tensors, (0,), (2,), (operator,)),)))
 
 
-@pytest.mark.parametrize("damage", ["flipped", "short", "gone"])
+@pytest.mark.parametrize("damage", ["flipped", "short", "gone", "another"])
 def test_a_damaged_artifact_is_not_used_and_made_anew(machine: NewMachine, damage: str) -> None:
-    one, two = machine("one"), machine("two", value=2.0)
+    one, two, three = machine("one"), machine("two", value=2.0), machine("three", value=3.0)
     _, records = one.attempt(job(MODEL))
-    for record in records:
+    _, others = three.attempt(job(MODEL))
+    for record, other in zip(records, others, strict=True):
         path = artifact_path(one.folder / "store", str(record.sha256))
         data = bytearray(path.read_bytes())
-        data[-200] ^= 1
+        if damage == "another":
+            data[:] = artifact_path(one.folder / "store", str(other.sha256)).read_bytes()
+        else:
+            data[-200] ^= 1
         path.unlink()
         if damage != "gone":
             path.write_bytes(data[:-1] if damage == "short" else data)

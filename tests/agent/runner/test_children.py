@@ -84,6 +84,18 @@ def test_it_writes_into_its_own_folder_alone_and_leaves_no_process(arm, what):
     eventually(lambda: not alive(left), "it left a process", 20.0)
 
 
+def test_a_reference_process_that_hangs_ends_with_its_time(arm, monkeypatch):
+    started, began = arm(), time.monotonic()
+    monkeypatch.setattr(
+        children, "RUNNER_COMMAND", [sys.executable, "-S", "-c", "import time; time.sleep(30)"]
+    )
+    made = started.folder / "reference-reference.npz"
+    failure = started.reference(ReferenceKind.REFERENCE_KERNELS, made, 1.0)
+    assert failure is not None
+    assert failure.why.endswith("took more than 1 s")
+    assert time.monotonic() - began < 20
+
+
 @pytest.mark.parametrize("said", [b"no json\n" * 4, b'{"over": true}\nnothing\n', b""])
 def test_one_that_answers_with_anything_else_has_failed(arm, said):
     began = time.monotonic()

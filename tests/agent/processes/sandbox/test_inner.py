@@ -32,15 +32,15 @@ LIMIT_S = 20.0
 SPINS = [sys.executable, "-S", "-c", "import os\nif os.fork() == 0: pass\nwhile True: pass"]
 
 
-def deciding(folder: Path, *, closed: bool) -> dict[str, str]:
-    """Return what an attacker found beside its victim, in the runner's boundary or in none."""
+def deciding(folder: Path, *, closed: bool, whole: bool = True) -> dict[str, str]:
+    """Return what an attacker found beside its victim, `closed`: in its inner boundary, `whole`: in both."""
     word = "closed" if closed else "open"
     command = [sys.executable, "-P", SCRIPT, "decide", str(folder), word]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder / TEMPORARY_FOLDER)}
     (folder / TEMPORARY_FOLDER).mkdir()
     read = [REPOSITORY / "tests", REPOSITORY / "agent", REPOSITORY / "runtime"]
     reach = Reach(command, environment, read=read, write=[folder])
-    boundary = boundary_for(reach, folder) if closed else None
+    boundary = boundary_for(reach, folder) if closed and whole else None
     runner = Runner.start(f"arms-{folder.name}", Launch(command, environment, folder, boundary=boundary))
     try:
         runner.process.wait(PATIENCE_S)
@@ -68,12 +68,26 @@ def caught() -> dict[str, str]:
         return deciding(Path(folder), closed=True)
 
 
+@pytest.fixture(scope="module")
+def caught_alone() -> dict[str, str]:
+    """Return an arm in its inner boundary alone, where no view of its own hides the others' processes."""
+    if landlock.supported_abi() == 0:
+        absent("no Landlock in this kernel")
+    with tempfile.TemporaryDirectory(prefix="farm-test-") as folder:
+        return deciding(Path(folder), closed=True, whole=False)
+
+
 @pytest.mark.parametrize("way", arms.WAYS_OUT)
 def test_a_way_to_another_arm_works_without_the_inner_boundary_and_is_refused_by_it(free, caught, way):
     assert free[way] == "done"
     if way.startswith("empty") and landlock.supported_abi() < landlock.TRUNCATE_ABI:
         pytest.skip("this kernel's Landlock does not keep files from being emptied")
     assert caught[way].startswith("refused"), way
+
+
+@pytest.mark.parametrize("way", ["killed first", "pages"])
+def test_facts_of_another_arm_are_closed_where_proc_lists_it(caught_alone, way):
+    assert caught_alone[way].startswith("refused: [Errno 13]")
 
 
 @pytest.mark.parametrize("need", arms.NEEDS)
