@@ -6,10 +6,12 @@ import the changed file too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sysconfig
 import time
@@ -99,6 +101,7 @@ class Workplace:
         assert self._forks.stdout is not None
         self._forks.stdin.write(json.dumps(request) + "\n")
         code = int(self._forks.stdout.readline())
+        self._end_left_over()
         printed = output.read_text(errors="replace")
         found = _FAILED.search(printed)
         match code:
@@ -109,6 +112,15 @@ class Workplace:
             case forks.HANGS:
                 return Outcome("noticed", f"no end within {limit_s:.0f} s: {' '.join(tests)}")
         return Outcome("broken", output=printed[-2000:])
+
+    def _end_left_over(self) -> None:
+        """Kill what tests left running: without its protection a process that spins would slow all others."""
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (entry / "cwd").readlink().is_relative_to(self.root) and int(
+                    entry.name
+                ) != self._forks.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
 
     @property
     def _python(self) -> Path:

@@ -138,7 +138,7 @@ def test_who_sends_more_than_announced_is_cut_off_and_fills_no_disk(
     answer = user.put(f"/models/{SHA}", content=more, headers=content_range(0, 5))
     assert answer.status_code == 409
     assert "bytes too many" in answer.json()["error"]
-    assert endpoint.store.size_of_incoming(SHA) <= 5
+    assert endpoint.store.size_of_incoming(SHA, SENDER) <= 5
 
 
 def test_only_the_bytes_that_are_missing_are_sent(endpoint: Endpoint, user: httpx.Client) -> None:
