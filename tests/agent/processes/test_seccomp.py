@@ -93,6 +93,11 @@ def test_calls_by_another_numbering_or_of_another_architecture_are_not_there(mac
     assert verdict(machine, "connect", audit=0x40000003) == NOT_THERE  # AUDIT_ARCH_I386
 
 
+def test_calls_by_another_numbering_pass_no_filter_that_lets_others_through(machine: str) -> None:
+    steps, audit = list(bpf.program(machine, [])), bpf._AUDIT[machine]
+    assert [answer(steps, audit, number) for number in (0, X32)] == [ALLOWED, NOT_THERE]
+
+
 @pytest.mark.parametrize("flags", [0, FLAGS])
 def test_local_sockets_that_need_a_connection_are_the_only_ones(machine: str, flags: int) -> None:
     kinds = {
