@@ -43,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     run = [mutant for mutant in chosen if mutant.equivalent is None]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
+        folder.chmod(0o755)  # tests run agents of an ordinary user from it
         places = [stack.enter_context(Workplace(folder / str(number))) for number in range(given.workers)]
         unchanged = _all(places, _named(run), Workplace.test_unchanged)
         fails = [tests for tests, outcome in unchanged if outcome.verdict != "survived"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -18,6 +19,8 @@ import pytest
 
 from agent.processes.sandbox import landlock
 from agent.processes.sandbox.boundary import READ_VARIABLE, SWITCH_VARIABLE, WRITE_VARIABLE, SandboxSettings
+from agent.processes.sandbox.namespaces import Namespaces
+from agent.processes.sandbox.survey import survey
 from agent.processes.sandbox.users import USERS, USERS_VARIABLE, Users
 from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
@@ -231,6 +234,43 @@ def test_no_user_namespace_and_so_no_capabilities_in_one(caught):
 def test_no_capability_and_no_setuid_program_gives_rights(caught):
     assert {int(word, 16) for word in caught["capabilities"].split()} == {0}
     assert caught["setuid_program"] == caught["user"]
+
+
+INHERITING = """
+import os, sys
+from agent.processes.sandbox import kernel
+assert kernel.capabilities()["CapAmb:"]
+kernel.drop_capabilities()
+os.execv(sys.executable, [sys.executable, "-c", "print(open('/proc/self/status').read())"])
+"""
+
+
+def test_a_capability_that_every_program_inherits_is_dropped():
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root hands out capabilities, by setpriv")
+    inheriting = ("setpriv", "--securebits=+noroot", "--inh-caps=+chown", "--ambient-caps=+chown")
+    command = [*inheriting, sys.executable, "-c", INHERITING]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    kept = [line.split()[1] for line in ran.stdout.splitlines() if re.match(r"Cap(Inh|Prm|Eff|Amb):", line)]
+    assert (len(kept), {int(one, 16) for one in kept}) == (4, {0})
+
+
+OPENING = """
+import sys
+from pathlib import Path
+from agent.processes.sandbox import namespaces
+namespaces.enter(namespaces.Namespaces.DIRECT, Path("/usr"))
+open(sys.argv[1], "r+b", buffering=0)
+"""
+
+
+@pytest.mark.parametrize("path", ["/proc/sysrq-trigger", "/proc/irq/default_smp_affinity"])
+def test_a_runners_mounts_alone_close_what_changes_the_kernel(path):
+    if survey().namespaces is not Namespaces.DIRECT or not Path(path).exists():
+        pytest.skip(f"this user makes no mounts of /proc, or this kernel has no {path}")
+    command = [sys.executable, "-c", OPENING, path]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert f"Read-only file system: '{path}'" in ran.stderr
 
 
 def test_an_attempt_of_root_has_a_user_and_a_group_of_its_own(caught, free):
