@@ -45,6 +45,14 @@ def test_lease_lives_as_long_as_a_process_that_inherited_it(tmp_path):
     eventually(lambda: is_free(tmp_path, "host-cpu"), "the lock was not freed by the death of its holder")
 
 
+def test_what_a_killed_agent_left_running_keeps_the_groups_above_it_too(tmp_path):
+    lease = try_lease(tmp_path, "host/gpu")
+    for descriptor in lease.own:  # those of the agent, without the ones that its runner has inherited
+        os.close(descriptor)
+    assert try_lease(tmp_path, "host") is None
+    assert try_lease(tmp_path, "host/gpu") is None
+
+
 def test_a_process_that_inherited_it_cannot_free_it(tmp_path):
     lease = try_lease(tmp_path, "host-cpu")
     assert lease is not None

@@ -116,6 +116,11 @@ def test_a_result_counts_although_cancel_was_asked(state):
     assert settle([end], cancel_asked=True).state.value == state.value
 
 
+def test_a_whole_result_ends_its_cell():
+    end = AttemptEnd(AttemptState.DONE, Reason(code=ReasonCode.COMPLETED, text=""))
+    assert settle([end], cancel_asked=False).state is CellState.DONE
+
+
 @pytest.mark.parametrize(
     ("cancel_asked", "state"),
     [(False, CellState.QUEUED), (True, CellState.DONE)],
