@@ -8,8 +8,8 @@ import pytest
 
 from agent.attempt.admission import RefusedError, admit
 from agent.config import AgentConfig
-from agent.wire.messages import Device, ReasonCode, artifact_path
-from agent.wire.plan import LabelledData
+from agent.wire.messages import Arm, Device, ReasonCode, artifact_path
+from agent.wire.plan import InputData, InputSpec, LabelledData
 from tests.agent.embedded_agent import BRIEF, job
 
 MODEL = b"model" * 100
@@ -81,3 +81,27 @@ def test_labelled_data_is_verified_like_the_model(config):
     refusal = refused(config, plan=plan("0" * 64))
     assert refusal.code is ReasonCode.ARTIFACT
     assert "labelled data" in str(refusal)
+
+
+def test_data_of_inputs_are_verified_like_the_model(config):
+    def inputs(sha256: str):
+        return {"x": InputSpec(data=InputData(sha256=sha256, size_bytes=len(DATA))), "y": InputSpec()}
+
+    attempt = admit(a_job(inputs=inputs(sha256(DATA))), config, {"host-cpu": DEVICE}, {})
+    assert attempt.inputs == {"x": artifact_path(config.store, sha256(DATA))}
+    refusal = refused(config, inputs=inputs("0" * 64))
+    assert refusal.code is ReasonCode.ARTIFACT
+    assert "data of input 'x'" in str(refusal)
+
+
+def test_every_arm_is_admitted_with_its_own_job(config):
+    first = a_job(epoch=8)
+    arm = Arm(
+        attempt_id=f"{first.attempt_id}-1", attempt_no=1, cell_id="cell-1", epoch=8, device_id="host-cpu",
+        delegate="other", delegate_kind="cpu", delegate_options={},
+    )  # fmt: skip
+    both = first.model_copy(update={"arms": (arm,), "baseline": first.attempt_id, "seed": 1})
+    attempt = admit(both, config, {"host-cpu": DEVICE}, {})
+    assert [(one.job.attempt_id, one.device, one.reported) for one in attempt.arms] == [
+        (arm.attempt_id, DEVICE, arm.reported)
+    ]
