@@ -15,8 +15,10 @@ from orchestrator.config.address import Address
 from orchestrator.endpoint import access
 from orchestrator.endpoint.access import LONGEST_TOKEN, Gate
 from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.policy.rights import Scope
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder
+from orchestrator.trust.users import Users
 from tests.orchestrator.asked import GPU, asked
 from tests.orchestrator.stocked import cells, dispatch, report_devices, stock
 
@@ -96,6 +98,14 @@ def test_each_token_opens_its_own_gate_and_no_other(registry, gate):
         (gate.agent, (READ, SUBMIT, agent[:-1])),
     ):
         assert [refusal(door(bearer(token))) for token in tokens] == [401] * len(tokens)
+
+
+def test_a_user_sends_models_only_with_the_scope_for_it(gate, database):
+    tokens = {scope: Users(database).add(scope.value, (scope,)) for scope in (Scope.READ, Scope.SUBMIT)}
+    assert refusal(gate.submitter(bearer(tokens[Scope.READ]))) == 403
+    ask = bearer(tokens[Scope.SUBMIT])
+    assert asyncio.run(gate.submitter(ask)) == "user submit"
+    assert owners(ask) == ["user submit"]
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Bearer  ", f"Basic {READ}", READ])

@@ -12,6 +12,7 @@ import os
 import socket
 import tarfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,7 +22,7 @@ from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry, load_manifest
 from orchestrator.sources import StoredModel, Web, check_all, resolve_all, web
 from orchestrator.sources.store import Store
-from orchestrator.sources.web import DOWNLOAD_LIMIT_S, is_public, parse_url
+from orchestrator.sources.web import DOWNLOAD_LIMIT_S, is_public, parse_url, resolved
 from tests.services.https_server import Answer, HttpsServer
 
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(256)) * 40
@@ -425,3 +426,8 @@ def test_a_server_that_nobody_knows_is_said() -> None:
         Web().open("https://no-such-host.invalid/m", 1, "the model"),
     ):
         pass
+
+
+def test_a_host_that_no_name_server_could_be_asked_for_cannot_be_reached():
+    with pytest.raises(OSError, match="label"):
+        resolved(urlsplit(f"https://{'a' * 70}.example/model.tflite"))
