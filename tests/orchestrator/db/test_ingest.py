@@ -211,6 +211,16 @@ def test_what_has_ended_or_was_never_there_cannot_be_given_up_or_refused(databas
     assert state_of(database) == "done"
 
 
+def test_a_result_of_an_attempt_that_its_agent_refused_is_late_though_the_cell_waits(database, cell):
+    job = dispatch(database, cell.cell_id)
+    reason = Reason(code=ReasonCode.ARTIFACT, text="the model is damaged here")
+    with database.write() as turn:
+        refused = JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=reason)
+        ingest.refuse(turn, refused, datetime.now(UTC))
+    assert state_of(database) == "queued"
+    assert apply(database, result(job)) == "late"
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_result_of_an_attempt_that_the_farm_stopped_counts_until_another_begins(database, cell, begun):
     job = dispatch(database, cell.cell_id)
