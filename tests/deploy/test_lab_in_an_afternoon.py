@@ -121,9 +121,13 @@ def test_a_second_run_changes_nothing(lab: DeployedLab) -> None:
 
 
 def test_services_are_hardly_exposed(lab: DeployedLab) -> None:
-    for machine, units in ((lab.server, ("serve", "prune", "backup", "site")), (lab.agents[0], ("agent",))):
+    # An agent makes the namespaces and mounts of its runners' boundary, which systemd counts as exposure.
+    for machine, units, most in (
+        (lab.server, ("serve", "prune", "backup", "site"), 20),
+        (lab.agents[0], ("agent",), 25),
+    ):
         for unit in units:
-            judge = "systemd-analyze security --offline=yes --threshold=20"
+            judge = f"systemd-analyze security --offline=yes --threshold={most}"
             machine.ssh(f"{judge} /etc/systemd/system/farm-{unit}.service")
 
 

@@ -165,6 +165,16 @@ def test_a_file_of_just_the_limit_is_stored(tmp_path: Path) -> None:
     assert store.find("0" * 64) is None
 
 
+def test_what_a_sender_brought_counts_as_its_bytes_and_nobody_elses(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.incoming(SHA256, "user ana").write_bytes(CONTENT)
+    store.adopt(SHA256, "m", sender="user ana")
+    assert (store.bytes_of_sender("user ana"), store.bytes_of_sender("user eve")) == (len(CONTENT), 0)
+    store.incoming(SHA256).write_bytes(CONTENT)
+    store.adopt(SHA256, "m")
+    assert store.bytes_of_sender("") == 0
+
+
 def test_what_arrived_in_pieces_is_stored_under_its_hash_alone(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.incoming(SHA256).write_bytes(CONTENT)
