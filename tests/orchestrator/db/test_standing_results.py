@@ -298,6 +298,7 @@ def test_finished_blocks_stand_and_the_next_attempt_adds_to_them(any_database, h
     assert (cell.status, p50(cell), cell.again, cell.attempts[-1].state) == ("done", NEW, again, "done")
     if again is None:
         assert cell.kept == "", "it is the newest result, and is not queued again"
+        assert cells(any_database)[0].refines is None, "no attempt is to go on from it"
         return
     for count in (3, 4):  # interrupted once more, it has the blocks of both
         job = dispatch(any_database, name)
