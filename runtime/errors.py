@@ -9,6 +9,7 @@
     ├── InvocationError         a run of a planned model failed on values that an operator cannot process
     ├── StatusError             LiteRT answers this call of `CompiledModel` or `TensorBuffer` with a status
     ├── DelegateError           a delegate cannot be made, or cannot run this model
+    │   └── DelegateMissingError   what it needs is not installed here; the text says how to install it
     ├── DataError               a file of labelled data cannot be used
     │   └── MisfitError         the model is none that the data judges
     └── DeviceError             the device does not exist, or it failed
@@ -90,6 +91,10 @@ class MisfitError(DataError):
 
 class DelegateError(FarmRuntimeError, RuntimeError, ValueError):
     """A delegate cannot be made, or cannot run this model."""
+
+
+class DelegateMissingError(DelegateError):
+    """A program or library that the delegate needs is not installed here; the text says how to install it."""
 
 
 class FallbackForbiddenError(DelegateError):

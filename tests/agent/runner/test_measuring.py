@@ -24,6 +24,7 @@ from runtime.delegates.partition import DelegationReport, Fallback
 from runtime.errors import (
     DataError,
     DeadlineError,
+    DelegateMissingError,
     DeviceLostError,
     DeviceMemoryError,
     MisfitError,
@@ -372,15 +373,26 @@ def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(stored
     assert "'fp16' cannot be used on A: fp16 storage: 3 of 16 numbers are wrong" in failure.reason.text
 
 
-def test_a_delegate_without_a_device_on_this_machine_is_unsupported_in_its_words(stored):
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NoDeviceError("litert-gpu: LiteRT finds no GPU"), ReasonCode.NO_DEVICE),
+        (
+            DelegateMissingError("gpu delegate: no clang; apt-get install clang-15"),
+            ReasonCode.DELEGATE_MISSING,
+        ),
+    ],
+    ids=str,
+)
+def test_what_this_machine_lacks_is_unsupported_in_the_delegates_words(stored, error, code):
     device = Device(
         device_id="d", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d", environment={}
     )
     spec = job(stored, "litert-gpu", "d")
     attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r")
-    failure = failure_of(NoDeviceError("litert-gpu: LiteRT finds no GPU"), attempt)
-    assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, ReasonCode.NO_DEVICE)
-    assert failure.reason.text == "litert-gpu: LiteRT finds no GPU"
+    failure = failure_of(error, attempt)
+    assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, code)
+    assert failure.reason.text == str(error)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,13 @@ from runtime.delegates.gpu.backends.cuda.ptx import STATIC_BYTES, Compiler, opti
 from runtime.delegates.gpu.backends.cuda.recording import PARAMETERS, tabulated
 from runtime.delegates.gpu.layout.source import Kernel, assemble_functions
 from runtime.delegates.gpu.planning.assumed import ASSUMED
-from runtime.errors import DelegateError, DeviceError, DeviceLostError, DeviceMemoryError
+from runtime.errors import (
+    DelegateError,
+    DelegateMissingError,
+    DeviceError,
+    DeviceLostError,
+    DeviceMemoryError,
+)
 from tests import needs
 
 NETWORKS: Final = ("torchvision_squeezenet1_1", "hf_tinyroberta_squad2")
@@ -171,7 +177,7 @@ def test_without_a_compiler_the_line_that_installs_it_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DelegateError, match=r"no clang; .*apt-get install .*clang-15 libclc-15"):
+    with pytest.raises(DelegateMissingError, match=r"no clang; .*apt-get install .*clang-15 libclc-15"):
         Compiler.found()
 
 

@@ -12,7 +12,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint,
 from functools import cache
 from typing import Any, Final
 
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, DelegateMissingError
 
 LIBRARY: Final = "libcuda.so.1"
 
@@ -128,7 +128,7 @@ class Driver:
         try:
             library = ctypes.CDLL(LIBRARY)
         except OSError as error:
-            raise DelegateError(_LACKING.format(error)) from error
+            raise DelegateMissingError(_LACKING.format(error)) from error
         self._functions: dict[str, Any] = {}
         for name, types in FUNCTIONS.items():
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from runtime.delegates.gpu.layout.source import Kernel
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, DelegateMissingError
 
 FUNCTIONS: Final = "nvptx64--nvidiacl.bc"
 """The file of libclc with OpenCL's built-in functions for NVIDIA."""
@@ -60,13 +60,13 @@ class Compiler:
 
     @classmethod
     def found(cls) -> Compiler:
-        """Find them. Raises `DelegateError` with the line that installs them."""
+        """Find them. Raises `DelegateMissingError` with the line that installs them."""
         names = (*(f"clang-{version}" for version in _VERSIONS), "clang")
         clang = next(filter(None, map(shutil.which, names)), None)
         functions = next((path for one in _FOLDERS if (path := Path(one) / FUNCTIONS).exists()), None)
         if clang is None or functions is None:
             lacks = "clang" if clang is None else f"libclc ({FUNCTIONS} in {', '.join(_FOLDERS)})"
-            raise DelegateError(
+            raise DelegateMissingError(
                 f"gpu delegate: kernels cannot be compiled for CUDA here: no {lacks}; on Debian and Ubuntu: "
                 "apt-get install --no-install-recommends clang-15 libclc-15"
             )
