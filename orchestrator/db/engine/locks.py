@@ -5,6 +5,7 @@ SQLite needs none of them: its file lock serialises writers, and `scheduling.loc
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,8 +52,11 @@ class AdvisoryLock:
             return False
 
     def release(self) -> None:
-        """End the connection. A second call does nothing."""
+        """Free the lock and end the connection. A second call does nothing."""
         if self.connection.closed:
             return
+        # The server sees the end of a connection some time later, and refuses the next holder until then.
+        with suppress(DatabaseError):
+            self.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
         self.connection.invalidate()  # it must not return to the pool with the lock
         self.connection.close()
