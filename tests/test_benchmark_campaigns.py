@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import campaign, campaign_report, cpu_report, cpu_runtime, model_kinds
+from benchmarks import campaign, campaign_report, cpu_report, cpu_runtime, model_kinds, sizes
 from benchmarks.interleaved import measure, ratio, slices
 from orchestrator.manifest import load_manifest, parse_manifest
 from tests.needs import REPOSITORY
@@ -130,6 +131,25 @@ def test_what_suits_a_kind_is_told_by_the_ratios_over_the_baseline():
         }
     ]
     assert (found["source"], found["machine"]) == ("benchmarks/results/model_kinds.json", "CPU")
+
+
+def test_the_cost_of_sizes_is_drawn_as_a_line_for_each_delegate_and_number_of_threads():
+    named = [m.id for m in load_manifest(sizes.CAMPAIGN).models]
+    rows = [
+        row(delegate, 8.0 if delegate == "base" else 4.0, threads=threads) | {"model": model}
+        for model in named
+        for delegate in ("base", "gpu")
+        for threads in (1, 2)
+    ]
+    points = sizes.points_of([*rows, row("gpu", None) | {"model": named[0]}])
+    assert len(points) == len(rows)
+    assert {point.ms for point in points if point.batch == 32} == {8 / 32, 4 / 32}
+    drawn = ElementTree.fromstring(sizes.drawing(points))
+    lines = drawn.findall(".//{*}polyline")
+    assert len(lines) == 2 * 2 * 4, "two networks, over batches and over images, four lines in each panel"
+    assert {len(line.get("points").split()) for line in lines} == {3, 4}
+    with pytest.raises(ValueError, match="nothing to draw"):
+        sizes.drawing([])
 
 
 def cpu_row(model, reference, builtin, **cells):

@@ -32,6 +32,7 @@ WRITERS = {
     "plain_loop": "benchmarks/plain_loop.py",
     "runtime_vs_peers": "benchmarks/campaign.py",
     "sandbox": "benchmarks/sandbox.py",
+    "sizes": "benchmarks/campaign.py",
     "soak": "tests/faults/soak.py",
     "statistics": "benchmarks/statistics.py",
     "zoo_vs_xnnpack": "benchmarks/campaign.py",
