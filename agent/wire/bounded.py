@@ -86,6 +86,10 @@ MAX_IN_FLIGHT: Final = 64
 """Most runs in flight of a throughput pass, each of which has memory of its own for inputs and outputs.
 Chosen: a device that is kept busy by so many gains nothing by more."""
 
+MAX_PREPROCESS_MS: Final = 1000.0
+"""Most milliseconds of a processor that a frame of a pipeline takes beforehand. Chosen: at a frame a second,
+nothing is left of a pipeline."""
+
 MAX_INTEGER: Final = 2**63 - 1
 """Largest whole number, and largest size of a negative one: databases store them in 64 bits."""
 MAX_COUNT: Final = 2**62

@@ -45,7 +45,7 @@ from agent.wire.measurement import Measurement, Refinement
 from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 """Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of

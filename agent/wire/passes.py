@@ -10,7 +10,16 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from agent.wire.bounded import MAX_IN_FLIGHT, MAX_SLICES, MAX_STEPS, Count, Facts, Text, Wire
+from agent.wire.bounded import (
+    MAX_IN_FLIGHT,
+    MAX_PREPROCESS_MS,
+    MAX_SLICES,
+    MAX_STEPS,
+    Count,
+    Facts,
+    Text,
+    Wire,
+)
 from agent.wire.profile import Profile, ProfileDetail
 
 PROFILE_S: Final = 10.0
@@ -36,6 +45,33 @@ class Throughput(Wire):
     seconds: float | None = None
     runs: Count | None = None
     per_second: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class PipelinePlan(Wire):
+    """A pass that pre-processes frames on the CPU while the model runs, for so many `seconds`.
+
+    `cpu_ms`: of a processor, for each frame; None: a camera's frame is resized to the model's input.
+    """
+
+    cpu_ms: float | None = Field(default=None, gt=0, le=MAX_PREPROCESS_MS)
+    seconds: float = Field(default=10.0, gt=0)
+
+
+class Pipeline(Wire):
+    """Frames of one process, each pre-processed as `preprocess` says and then run.
+
+    One after another it makes `serial_per_second`, a frame of which takes `preprocess_ms` and `run_ms`; with
+    the next frame pre-processed during a run, `per_second`, which is `gain` times as many. `missing` says why
+    one is null.
+    """
+
+    preprocess: Text
+    per_second: float | None = None
+    serial_per_second: float | None = None
+    gain: float | None = None
+    preprocess_ms: float | None = None
+    run_ms: float | None = None
     missing: Facts = Field(default_factory=dict)
 
 
@@ -79,12 +115,13 @@ class AskedPasses(Wire):
     """The part of a plan that asks for passes; null: not asked for.
 
     `sustained_s`: seconds for which a process invokes the model without a pause. `throughput`: how one keeps
-    several runs in flight. `steps`: of each sequence, from a fresh state on, that one times. `profile`: what
-    one times one by one.
+    several runs in flight. `pipeline`: how one pre-processes frames beside the runs. `steps`: of each
+    sequence, from a fresh state on, that one times. `profile`: what one times one by one.
     """
 
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
+    pipeline: PipelinePlan | None = None
     steps: int | None = Field(default=None, ge=2, le=MAX_STEPS)
     profile: ProfileDetail | None = None
 
@@ -94,6 +131,7 @@ class PassFigures(Wire):
 
     sustained: Sustained | None = None
     throughput: Throughput | None = None
+    pipeline: Pipeline | None = None
     steps: Steps | None = None
     profile: Profile | None = None
 
@@ -116,6 +154,7 @@ class Pass:
 
 PASSES: Final = (
     Pass("throughput", "throughput", lambda plan: plan.seconds),
+    Pass("pipeline", "pipeline", lambda plan: plan.seconds),
     Pass("steps", "steps"),
     Pass("profile", "profile", lambda _: PROFILE_S),
     # The last one: it heats the machine.

@@ -12,22 +12,27 @@ MEMORIES: Final = {"memory": "memory_peak_bytes", "memory_cold": "memory_peak_co
 """Figures in bytes, with the property of a cell's record that has each."""
 
 RATIO: Final = "ratio"
-"""The p50 of the campaign in `baseline.against` over the own one: above 1 is faster. It has no unit, and is
-the one figure that its limit bounds from below."""
+"""The p50 of the campaign in `baseline.against` over the own one: above 1 is faster."""
+
+FPS: Final = "fps"
+"""Frames per second of the pipeline pass."""
+
+_FROM_BELOW: Final = {RATIO: f"{RATIO}>=0.95", FPS: f"{FPS}>=30"}
+"""Figures of which more is better, each with an example: the limit is the least, and has no unit."""
 
 _LATENCIES: Final = ("p50", "p90", "p95", "p99", "mean", "init", "init_warm", "first", "first_warm")
 _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=)\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _EXPECTED: Final = (
-    "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or ratio>=0.95"
+    "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or fps>=30, ratio>=0.95"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One limit: the figure's name, and the limit in ms, in bytes or, of `ratio`, without a unit. `text` is
-    how it was written.
+    """One limit: the figure's name, and the limit in ms, in bytes or, of `ratio` and `fps`, without a unit.
+    `text` is how it was written.
     """
 
     figure: str
@@ -41,20 +46,21 @@ def read_budget(text: str) -> Budget:
     if found is None:
         raise UsageError(f"budget {text!r}: {_EXPECTED}")
     figure, sign, number, unit = found.groups()
-    if figure not in (*_LATENCIES, *MEMORIES, RATIO):
-        known = ", ".join((*_LATENCIES, *MEMORIES, RATIO))
+    from_below = figure in _FROM_BELOW
+    if figure not in (*_LATENCIES, *MEMORIES, *_FROM_BELOW):
+        known = ", ".join((*_LATENCIES, *MEMORIES, *_FROM_BELOW))
         raise UsageError(f"budget {text!r}: no figure is called {figure!r}; known: {known}")
-    if figure == RATIO and unit:
-        raise UsageError(f"budget {text!r}: {RATIO} has no unit, e.g. {RATIO}>=0.95")
+    if from_below and unit:
+        raise UsageError(f"budget {text!r}: {figure} has no unit, e.g. {_FROM_BELOW[figure]}")
     _require_positive(text, float(number))
     if figure == RATIO and sign == "<=":
         raise UsageError(
             f"budget {text!r}: {RATIO} is the earlier time over the own one, above 1 is faster; "
             f"in place of this: {RATIO}>={1 / float(number):.3g}"
         )
-    if figure != RATIO and sign == ">=":
+    if from_below != (sign == ">="):
         raise UsageError(f"budget {text!r}: {_EXPECTED}")
-    units = _BYTES if figure in MEMORIES else {"": 1.0} if figure == RATIO else _MS
+    units = _BYTES if figure in MEMORIES else {"": 1.0} if from_below else _MS
     if unit not in units:
         if not unit:
             raise UsageError(f"budget {text!r}: {_EXPECTED}")

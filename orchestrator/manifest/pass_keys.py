@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from agent.wire.bounded import MAX_IN_FLIGHT, MAX_STEPS
-from agent.wire.passes import PASSES, AskedPasses
+from pydantic import model_validator
+
+from agent.wire.bounded import MAX_IN_FLIGHT, MAX_PREPROCESS_MS, MAX_STEPS
+from agent.wire.passes import PASSES, AskedPasses, PipelinePlan
 from orchestrator.manifest.keys import Keys, key, required
-from orchestrator.manifest.values import Choice, Number, Whole
+from orchestrator.manifest.values import Choice, Number, Whole, mistake
 
 MOST_SECONDS: Final = 86_400
 """The longest warm-up or sustained pass of one process, in seconds: a day. Chosen; nothing else can use the
@@ -45,6 +47,30 @@ class Throughput(Keys):
     )
 
 
+_LEAST_PREPROCESS_MS: Final = 0.01
+"""The shortest pre-processing of a frame in milliseconds. Chosen: less is below what a call costs."""
+
+
+class Pipeline(Keys):
+    """A pass with pre-processing beside the runs."""
+
+    preprocess: Annotated[Literal["resize"], Choice(("resize",), "pre-processing")] | None = key(
+        "resize: a camera's frame of 1280 x 720 is resized to the model's input, as LiteRT's tools do."
+    )
+    cpu_ms: Annotated[float, Number(_LEAST_PREPROCESS_MS, MAX_PREPROCESS_MS)] | None = key(
+        "Milliseconds of a processor that each frame takes, in place of a pre-processing of one's own."
+    )
+    seconds: Annotated[float, Number(_LEAST_THROUGHPUT_S, _MOST_THROUGHPUT_S)] | None = key(
+        "How long one further process gets frames, one after another and overlapped by turns; 10."
+    )
+
+    @model_validator(mode="after")
+    def _has_one_preprocessing(self) -> Pipeline:
+        if (self.preprocess is None) == (self.cpu_ms is None):
+            raise mistake("a pipeline needs one of `preprocess: resize` and `cpu_ms: 3`")
+        return self
+
+
 class PassKeys(Keys):
     """One key for each pass."""
 
@@ -57,6 +83,9 @@ class PassKeys(Keys):
     throughput: Throughput | None = key(
         "A pass that counts the runs finished in a second while several are in flight."
     )
+    pipeline: Pipeline | None = key(
+        "A pass that counts frames a second with pre-processing on the CPU beside the model's runs."
+    )
     profile: (
         Annotated[Literal["none", "ops", "kernels"], Choice(("none", "ops", "kernels"), "profile")] | None
     ) = key("A pass that times each operator by itself, or each kernel too.")
@@ -64,6 +93,15 @@ class PassKeys(Keys):
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _pipeline_plan(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: keys[name] for name in ("cpu_ms", "seconds") if name in keys}
+
+
+def _pipeline_keys(plan: PipelinePlan) -> dict[str, Any]:
+    what = {"preprocess": "resize"} if plan.cpu_ms is None else {"cpu_ms": plan.cpu_ms}
+    return {**what, "seconds": plan.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +119,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "throughput": _Form(
         lambda keys: {name: keys[name] for name in ("in_flight", "seconds")}, lambda plan: plan.model_dump()
     ),
+    "pipeline": _Form(_pipeline_plan, _pipeline_keys),
     "profile": _Form(lambda detail: None if detail == "none" else detail),
 }
 """Of the passes whose value is not the same in both."""

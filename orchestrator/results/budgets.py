@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from orchestrator.manifest.budget import MEMORIES, RATIO, Budget
+from orchestrator.manifest.budget import FPS, MEMORIES, RATIO, Budget
 from orchestrator.results.comparison import reason_text
 from orchestrator.results.format import visible
 from orchestrator.results.records import CellRecord, void_reason
@@ -102,7 +102,8 @@ def _judged(cell: CellRecord, budget: Budget) -> tuple[Outcome, str]:
     if interval is None:
         if budget.figure in _INTERVALS:
             return "open", f"{shown} without an interval: {why}"
-        return "met" if value <= budget.limit else "exceeded", shown
+        kept = value >= budget.limit if budget.figure == FPS else value <= budget.limit
+        return "met" if kept else "exceeded", shown
     quality = None if cell.measurement is None else cell.measurement.quality
     low, high = _widened(interval, 0.0 if quality is None else quality.allowance)
     said = f"{shown} [{_shown(low, budget.figure)} to {_shown(high, budget.figure)}]"
@@ -130,6 +131,11 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
         return None, None, f"{cell.struck_as if cell.struck_out else cell.status}{reason}"
     if name in MEMORIES:
         return getattr(cell, MEMORIES[name]), None, "not recorded"
+    if name == FPS:
+        found = cell.measurement.pipeline
+        if found is None:
+            return None, None, "its campaign file asks for no `measure: {pipeline: …}`"
+        return found.per_second, None, found.missing.get("per_second", "not recorded")
     value: Any = getattr(latency, name)
     field = _INTERVALS.get(name, "")
     interval = getattr(latency, field) if field else None
@@ -138,6 +144,8 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
 
 
 def _shown(value: float, figure: str) -> str:
+    if figure == FPS:
+        return f"{value:.4g} frames/s"
     return f"{value / 1e6:.4g} MB" if figure in MEMORIES else f"{value:.4g} ms"
 
 

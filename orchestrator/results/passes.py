@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from agent.wire.passes import Steps, Sustained, Throughput
+from agent.wire.passes import Pipeline, Steps, Sustained, Throughput
 from orchestrator.results import format as text
 from orchestrator.results.metric import Better, Metric, measured
 from orchestrator.results.profiles import profile_lines
@@ -47,6 +47,19 @@ def _throughput(name: str, label: str, unit: str, meaning: str, write: Callable[
     )  # fmt: skip
 
 
+def _pipeline(
+    name: str, label: str, unit: str, better: Better, meaning: str, write: Callable[[Any], str]
+) -> Metric:
+    """Return a field of the wire's `Pipeline`."""
+    return Metric(
+        f"pipeline.{name}", label, unit, better, "latency", meaning, measured("pipeline", name), write,
+        why_none=lambda m: "not asked for"
+        if m.pipeline is None
+        else m.pipeline.missing.get(name, "not recorded"),
+        void_if_wrong=True, own_line=False,
+    )  # fmt: skip
+
+
 def _steps(
     name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str], **more: Any
 ) -> Metric:
@@ -58,6 +71,50 @@ def _steps(
         void_if_wrong=True, own_line=False, **more,
     )  # fmt: skip
 
+
+_PIPELINE = (
+    _pipeline(
+        "per_second",
+        "frames a second",
+        "frames/s",
+        "higher",
+        "Frames per second of one further process that pre-processes each frame on the CPU while the model "
+        "runs on the frame before, once all else was timed.",
+        text.rate,
+    ),
+    _pipeline(
+        "serial_per_second",
+        "frames a second, in series",
+        "frames/s",
+        "higher",
+        "The same with each frame's pre-processing and run one after another, by turns with the former.",
+        text.rate,
+    ),
+    _pipeline(
+        "gain",
+        "gain of the overlap",
+        "1",
+        "higher",
+        "The first rate over the second: 1 where nothing overlaps, at most 2.",
+        text.share,
+    ),
+    _pipeline(
+        "preprocess_ms",
+        "pre-processing",
+        "ms",
+        "none",
+        "Mean time of a frame's pre-processing where it and the run follow one another.",
+        text.milliseconds,
+    ),
+    _pipeline(
+        "run_ms",
+        "run of a frame",
+        "ms",
+        "lower",
+        "Mean time of the rest there: the run, from the inputs in host memory to all outputs read.",
+        text.milliseconds,
+    ),
+)
 
 _STEPS = (
     _steps(
@@ -178,6 +235,20 @@ def _throughput_lines(_: CellRecord, found: Throughput) -> Iterator[tuple[str, s
     yield "throughput", rate
 
 
+def _pipeline_lines(_: CellRecord, found: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield the rate beside the serial one, or why there is none."""
+    if found.serial_per_second is None or found.preprocess_ms is None or found.run_ms is None:
+        yield "pipeline", f"none: {found.missing.get('per_second', 'not recorded')}"
+        return
+    parts = f"{text.milliseconds(found.preprocess_ms)} + {text.milliseconds(found.run_ms)} ms"
+    serial = f"{text.rate(found.serial_per_second)} frames/s in series ({found.preprocess}: {parts})"
+    if found.per_second is None or found.gain is None:
+        yield "pipeline", serial
+        yield "", f"overlapped: none: {found.missing.get('per_second', 'not recorded')}"
+        return
+    yield "pipeline", f"{text.rate(found.per_second)} frames/s, {text.share(found.gain)} times {serial}"
+
+
 def _sustained_words(found: Sustained, *, struck_out: bool) -> dict[str, Any]:
     return {
         "slices": [] if struck_out else [one.model_dump() for one in found.slices],
@@ -186,7 +257,11 @@ def _sustained_words(found: Sustained, *, struck_out: bool) -> dict[str, Any]:
     }
 
 
-def _missing(found: Throughput | Steps, *, struck_out: bool) -> dict[str, Any]:
+def _pipeline_words(found: Pipeline, *, struck_out: bool) -> dict[str, Any]:
+    return {"preprocess": found.preprocess, **_missing(found, struck_out=struck_out)}
+
+
+def _missing(found: Throughput | Pipeline | Steps, *, struck_out: bool) -> dict[str, Any]:
     return {} if struck_out else {"missing": dict(found.missing)}
 
 
@@ -226,6 +301,7 @@ class PassResult:
 PASS_RESULTS: Final = (
     PassResult("sustained", "Without a pause", _sustained_lines, _SUSTAINED, _sustained_words),
     PassResult("throughput", "Throughput", _throughput_lines, _THROUGHPUT, _missing),
+    PassResult("pipeline", "Pipeline", _pipeline_lines, _PIPELINE, _pipeline_words),
     PassResult("steps", "Steps", _steps_lines, _STEPS, _missing),
     PassResult("profile", "Profile", profile_lines, even_if_wrong=True),
 )

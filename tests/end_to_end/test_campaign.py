@@ -18,7 +18,7 @@ KEYS = {
     "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags", "conditions_id",
     "quality", "grade", "half_width", "allowance", "grade_reason", "p50_grade", "ratio", "variation",
     "again", "energy", "imported", "init_ms", "installed", "device_ms", "sustained", "throughput", "advice",
-    "steps", "cpu_ms",
+    "steps", "cpu_ms", "pipeline",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from agent.attempt.files import AttemptFile
 from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Device, JobResult, ReasonCode, Receipt, Status, artifact_path
-from agent.wire.passes import ThroughputPlan
+from agent.wire.passes import PipelinePlan, ThroughputPlan
 from agent.wire.plan import InputData, InputSpec
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
@@ -65,6 +65,7 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
         "gpu": {
             "sustained_s": 1.5,
             "throughput": ThroughputPlan(in_flight=3, seconds=0.2),
+            "pipeline": PipelinePlan(cpu_ms=0.1, seconds=0.2),
             "profile": "kernels",
         },
         "litert": {"throughput": ThroughputPlan(in_flight=3, seconds=0.2), "profile": "ops"},
@@ -126,7 +127,7 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
         unread = any(part.clock_mhz is None for part in sustained.slices)
         assert unread == bool(sustained.clock_note), "a missing clock has its reason"
         lives = runlog.intervals(runlog.read(agent.state / "runs.log"))
-        assert [life.what for life in lives[-3:]] == ["throughput", "profile", "sustained"], (
+        assert [life.what for life in lives[-4:]] == ["throughput", "pipeline", "profile", "sustained"], (
             "all is timed by then"
         )
         assert any(phase.startswith("sustained: part 1 of") for phase in phases), phases
@@ -154,6 +155,12 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
         assert throughput.runs >= 3
         assert throughput.per_second == pytest.approx(throughput.runs / throughput.seconds)
         assert any(phase == "throughput: 3 in flight" for phase in phases), phases
+        pipe = found.pipeline
+        assert (pipe.missing, pipe.preprocess) == ({}, "0.1 ms of a processor")
+        assert pipe.gain == pytest.approx(pipe.per_second / pipe.serial_per_second)
+        assert pipe.serial_per_second == pytest.approx(1e3 / (pipe.preprocess_ms + pipe.run_ms))
+        assert pipe.preprocess_ms >= 0.1
+        assert "pipeline: 0.1 ms of a processor beside each run" in phases, phases
     if delegate == "litert":
         assert (throughput.in_flight, throughput.runs, throughput.per_second) == (3, None, None)
         assert throughput.missing["per_second"].startswith("litert has no asynchronous runs")

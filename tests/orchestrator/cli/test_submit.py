@@ -186,6 +186,7 @@ def test_results_come_as_documented_json(measured: Shell) -> None:
             "variation",
             "sustained",
             "throughput",
+            "pipeline",
             "steps",
             "advice",
         )

@@ -18,7 +18,9 @@ BATCH_IS_A_SHAPE = (
 IN_PLACE_OF_PROCESSES = "`blocks: 3`, or `blocks: {min: 3, max: 6}`: each has one process"
 IN_PLACE_OF_TIMED = "`rounds: 7` and `slice: {min_runs: 5, seconds: 0.1}`: delegates take turns by slices"
 TARGET_FORM = "expected a share from 0.1% to 100%, such as 5% or 0.05; found "
-BUDGET_FORM = "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or ratio>=0.95"
+BUDGET_FORM = (
+    "expected FIGURE<=LIMIT, e.g. p50<=5ms, p99<=12.5ms, init<=2s, memory<=200MB, or fps>=30, ratio>=0.95"
+)
 
 MISTAKES = {
     "unknown_key": (
@@ -80,6 +82,22 @@ MISTAKES = {
     "throughput_for_too_long": (
         model("measure: {throughput: {in_flight: 1, seconds: 601}}"),
         "4:77: expected a number at least 0.1 at most 600, found 601",
+    ),
+    "pipeline_of_nothing": (
+        model("measure: {pipeline: {seconds: 5}}"),
+        "4:51: a pipeline needs one of `preprocess: resize` and `cpu_ms: 3`",
+    ),
+    "pipeline_of_two_things": (
+        model("measure: {pipeline: {preprocess: resize, cpu_ms: 3}}"),
+        "4:51: a pipeline needs one of `preprocess: resize` and `cpu_ms: 3`",
+    ),
+    "pipeline_of_another_kind": (
+        model("measure: {pipeline: {preprocess: resise}}"),
+        "4:64: unknown pre-processing 'resise'; did you mean 'resize'?",
+    ),
+    "pipeline_that_spends_too_much": (
+        model("measure: {pipeline: {cpu_ms: 1001}}"),
+        "4:60: expected a number at least 0.01 at most 1000, found 1001",
     ),
     "misplaced_key": (
         added("reuse: never"),

@@ -157,6 +157,11 @@ def test_an_unsupported_cell_has_no_budget() -> None:
         ("ratio>=0", "a limit is above 0"),
         ("p50>=5ms", "expected FIGURE<=LIMIT"),
         ("ratio<=1.05", "in place of this: ratio>=0.952"),
+        (
+            "fps<=30",
+            "expected FIGURE<=LIMIT",
+        ),
+        ("fps>=30ms", "fps has no unit, e.g. fps>=30"),
         ("p51<=5ms", "no figure is called 'p51'; known: p50, p90"),
         ("p50<=5MB", "p50 is measured in us, ms, s, not 'MB'"),
         ("memory<=5ms", "memory is measured in B, kB"),

@@ -30,7 +30,7 @@ from agent.wire.measurement import (
     baseline_id,
 )
 from agent.wire.messages import Reason, ReasonCode, environment_id
-from agent.wire.passes import Sustained, SustainedSlice, Throughput
+from agent.wire.passes import Pipeline, Sustained, SustainedSlice, Throughput
 from agent.wire.profile import Profile, ProfiledOperator, ProfiledRow
 from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
@@ -228,6 +228,10 @@ ADVICE = Advice(
         gain="without them 1 launch less", source="a document", bytes=4096, ms=0.125,
     ),),
 )  # fmt: skip
+PIPELINE = Pipeline(
+    preprocess="resize 1280x720", per_second=110.0, serial_per_second=80.0, gain=1.375, preprocess_ms=3.5,
+    run_ms=9.0,
+)  # fmt: skip
 THROUGHPUT = Throughput(in_flight=4, seconds=10.01, runs=2290, per_second=2290 / 10.01)
 
 
@@ -255,6 +259,7 @@ def measurement(
         else DeviceTime(missing={"busy": "no queue", "queue_delay": "no queue"}),
         sustained=SUSTAINED if delegate == "gpu" else None,
         throughput=THROUGHPUT if delegate == "gpu" else None,
+        pipeline=PIPELINE if delegate == "gpu" else None,
         profile=PROFILE if delegate == "gpu" else None,
         advice=ADVICE if delegate == "gpu" else None,
         installed=Installed(bytes=61_000_000 if delegate == "litert" else 5_100_000),

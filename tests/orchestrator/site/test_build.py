@@ -180,6 +180,13 @@ def test_a_throughput_is_one_line_of_its_cell_page_and_on_no_other(site):
         assert "runs/s" not in _cell_page(site, model, delegate).text
 
 
+def test_a_pipeline_is_a_section_of_its_cell_page_and_of_no_other(site):
+    page = _cell_page(site, "torchvision_resnet18", "gpu")
+    assert "110 frames/s, 1.375 times 80 frames/s in series (resize 1280x720: 3.50 + 9.00 ms)" in page.text
+    for model, delegate in (("torchvision_resnet18", "cpu"), ("struck", "gpu")):
+        assert "frames/s" not in _cell_page(site, model, delegate).text
+
+
 def test_the_model_s_page_says_how_it_suits_its_delegates(site):
     text = read_page(site / links.model_page(OLDER.campaign_id, "partial")).text
     assert "1 operator to change; 25% of the products and 50% of the time on the CPU" in text

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from runtime.api.interpreter import Interpreter, load_delegate
+from runtime.measure.in_flight import keep_in_flight
 from runtime.measure.loading import Opener
-from runtime.measure.throughput import keep_in_flight, throughput
+from runtime.measure.throughput import throughput
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, X, dense
 from tests.runtime.tools.plan_models import two_partitions
 
@@ -64,7 +65,7 @@ class Slot:
     def start(self, values):
         self.value = 2 * values[0]
         if self.device.wrong_from is not None and self.device.started >= self.device.wrong_from:
-            self.value[1] += 1
+            self.value.flat[1] += 1
         self.device.started += 1
         self.device.flying += 1
         self.device.most = max(self.device.most, self.device.flying)
@@ -89,16 +90,21 @@ def opener(device):
 
 def test_so_many_are_in_flight_and_each_is_waited_for_in_turn():
     device, ended = Device(), []
-    slots, sets = device.run_slots(3), [(np.full(3, k, np.float32),) for k in range(4)]
+    slots = device.run_slots(3)
+
+    def inputs(number):
+        return (np.full(3, number % 4, np.float32),)
 
     def note(number, outputs):
         assert device.flying == 2 or len(ended) >= 4, "the oldest ends before the next one starts"
         ended.append((number, float(outputs[0][0])))
 
-    assert keep_in_flight(slots, sets, lambda started: started < 7, note) == 7
+    assert keep_in_flight(slots, inputs, lambda started: started < 7, note) == 7
     assert ended == [(number, 2.0 * (number % 4)) for number in range(7)], "in order, each with its inputs"
     assert (device.most, device.flying) == (3, 0)
-    assert keep_in_flight(slots, sets, lambda started: started < 2, lambda *_: None) == 2, "fewer than slots"
+    assert keep_in_flight(slots, inputs, lambda started: started < 2, lambda *_: None) == 2, (
+        "fewer than slots"
+    )
 
 
 def test_every_run_that_was_started_is_counted_over_the_wall_time():

@@ -1,0 +1,80 @@
+"""Runs the process that pre-processes frames beside the model's runs, and reads its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from agent.attempt.files import AttemptFile, PassReport
+from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.passes.process_frame import FiguresPass, Tell
+from agent.wire.bounded import Count, Integer, Text, Wire
+from agent.wire.passes import Pipeline, PipelinePlan
+from runtime.measure import pipeline as tool
+
+_SERIAL: Final = ("serial_per_second", "preprocess_ms", "run_ms")
+_OVERLAPPED: Final = ("per_second", "gain")
+
+
+class Frames(Wire):
+    """One way's frames, as `runtime.measure.pipeline.Frames` counts them."""
+
+    count: Count = 0
+    wall_ns: Integer = 0
+    preprocess_ns: Integer = 0
+
+
+class PipelineReport(PassReport):
+    """The report of the process; `why_not` says why frames were not counted."""
+
+    name = "pipeline"
+    who = "the process of the pipeline"
+    serial: Frames = Frames()
+    overlapped: Frames = Frames()
+    why_not: Text = ""
+
+
+def _preprocessing(asked: PipelinePlan) -> str:
+    height, width = tool.FRAME
+    return f"resize {width}x{height}" if asked.cpu_ms is None else f"{asked.cpu_ms:g} ms of a processor"
+
+
+def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
+    job = attempt.job
+    assert job.plan.pipeline is not None
+    tell(f"pipeline: {_preprocessing(job.plan.pipeline)} beside each run")
+    found = tool.pipeline(
+        opener_as_timed(attempt, folder),
+        attempt.model_path,
+        job.model_sha256,
+        job.plan.pipeline.cpu_ms,
+        job.plan.pipeline.seconds,
+        input_rules(attempt),
+    )
+    serial, overlapped = (
+        Frames(count=one.count, wall_ns=one.wall_ns, preprocess_ns=one.preprocess_ns)
+        for one in (found.serial, found.overlapped)
+    )
+    return PipelineReport(serial=serial, overlapped=overlapped, why_not=found.why_not)
+
+
+def pipeline_of(report: PipelineReport, asked: PipelinePlan) -> Pipeline:
+    """Build the pass's result: the rates, or why one is missing."""
+    why = (report.why_not if report.failure is None else report.failure.reason.text) or "it reported nothing"
+    serial, overlapped = report.serial, report.overlapped
+    made = Pipeline(preprocess=_preprocessing(asked))
+    if serial.count == 0 or serial.wall_ns <= 0:
+        return made.model_copy(update={"missing": dict.fromkeys((*_OVERLAPPED, *_SERIAL), why)})
+    alone = 1e9 * serial.count / serial.wall_ns
+    figures = {
+        "serial_per_second": alone,
+        "preprocess_ms": serial.preprocess_ns / serial.count / 1e6,
+        "run_ms": (serial.wall_ns - serial.preprocess_ns) / serial.count / 1e6,
+    }
+    if overlapped.count == 0 or overlapped.wall_ns <= 0:
+        return made.model_copy(update=figures | {"missing": dict.fromkeys(_OVERLAPPED, why)})
+    rate = 1e9 * overlapped.count / overlapped.wall_ns
+    return made.model_copy(update=figures | {"per_second": rate, "gain": rate / alone})
+
+
+PASS = FiguresPass(PipelineReport, _timed, lambda found: {"pipeline": pipeline_of(found.report, found.asked)})
