@@ -43,3 +43,14 @@ def test_import_pulls_in_only_what_it_needs(module):
     assert ran.returncode == 0, ran.stderr
     loaded = {name for name in ran.stdout.split() if not (name + ".").startswith(GROUND_FLOOR)}
     assert {name for name in loaded - {"runtime"} if name.partition(".")[0] in CASES[module]} == set()
+
+
+OF_AN_ATTEMPT = ("agent.runner.decide", "agent.runner.turns.measure", "agent.runner.advice")
+
+
+@pytest.mark.parametrize("module", OF_AN_ATTEMPT)
+def test_a_process_of_an_attempt_loads_the_gpu_delegate_on_demand_alone(module):
+    """Each cell starts several, and that delegate's modules would take a quarter of the start of each."""
+    code = f"import sys, {module}; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [name for name in ran.stdout.split() if name.startswith("runtime.delegates.gpu")] == []

@@ -13,7 +13,7 @@ import redis
 from agent.attempt.lease import LEASES_VARIABLE
 from agent.config import MEMORY_VARIABLE, STATE_VARIABLE
 from agent.link.cache import BUDGET_VARIABLE
-from agent.runner.probe.opencl_devices import SIDE_BY_SIDE_VARIABLE
+from agent.runner.probe.host import SIDE_BY_SIDE_VARIABLE
 from orchestrator.config.address import KEYS
 from orchestrator.config.lab import LabTimes
 from orchestrator.db.devices.quarantine import CHECK_DELAYS_S

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.runner.probe.host import host_environment, host_facts
-from agent.runner.probe.opencl_devices import exclusion_group
+from agent.runner.probe.host import exclusion_group, host_environment, host_facts
 from agent.wire.messages import Device
 from runtime.errors import DelegateError, DeviceError
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from agent.machine.conditions import settings
 from agent.machine.host_tuning import in_force
+from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import HOST_TUNING_FACT
 from agent.wire.provenance import RESERVED
 from runtime.delegates.descriptor import DelegateDescriptor
@@ -27,6 +28,8 @@ HOST_CPU: Final = "host-cpu"
 
 HOST_CPUS_VARIABLE: Final = "FARM_HOST_CPUS"
 """In the environment of a measuring process: how many CPUs the farm may use, of which it has its share."""
+
+SIDE_BY_SIDE_VARIABLE: Final = "FARM_GPUS_SIDE_BY_SIDE"
 
 _CPUINFO = Path("/proc/cpuinfo")
 _SOURCES = (".py", ".cl")
@@ -58,6 +61,15 @@ def host_cpus() -> Collection[int]:
     """Return the CPUs that the farm may use: in a measuring process, which is bound to some, its runner's."""
     listed = os.environ.get(HOST_CPUS_VARIABLE)
     return os.sched_getaffinity(0) if listed is None else [int(cpu) for cpu in listed.split(",")]
+
+
+def exclusion_group(device_id: str, *, cpu: bool) -> str:
+    """Return the group that must not run beside a device: everything on its host, or only the CPU if the
+    operator lets GPUs be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
+    """
+    if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
+        return HOST_GROUP
+    return f"{HOST_GROUP}/{device_id}"
 
 
 def delegate_environment(descriptor: DelegateDescriptor) -> dict[str, str]:

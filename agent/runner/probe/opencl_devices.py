@@ -6,10 +6,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from agent.runner.probe.host import cpu_model, host_environment, host_facts
-from agent.wire.exclusion import HOST_GROUP
+from agent.runner.probe.host import cpu_model, exclusion_group, host_environment, host_facts
 from agent.wire.messages import (
     CONFORMANCE_FACT,
     FIRST_KERNEL_FACT,
@@ -23,8 +22,6 @@ from runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     import pyopencl
-
-SIDE_BY_SIDE_VARIABLE: Final = "FARM_GPUS_SIDE_BY_SIDE"
 
 _PLATFORM_SLUGS = (
     ("portable computing language", "pocl"),
@@ -81,15 +78,6 @@ def platform_slug(name: str) -> str:
         if part in lowered:
             return slug
     return "-".join(re.findall(r"[a-z0-9]+", lowered)[:_SLUG_WORDS]) or "unnamed"
-
-
-def exclusion_group(device_id: str, *, cpu: bool) -> str:
-    """Return the group that must not run beside a device: everything on its host, or only the CPU if the
-    operator lets GPUs be measured side by side (`FARM_GPUS_SIDE_BY_SIDE=1`).
-    """
-    if cpu or os.environ.get(SIDE_BY_SIDE_VARIABLE) != "1":
-        return HOST_GROUP
-    return f"{HOST_GROUP}/{device_id}"
 
 
 def _is_cpu(device: pyopencl.Device) -> bool:
