@@ -7,9 +7,11 @@ devices of this machine, of which a lab may have others.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,19 +55,35 @@ def explanations(
     delegates: Iterable[DelegateEntry],
     note: Callable[[str], None],
 ) -> list[Explanation]:
-    """Ask every delegate about every model, given by id and sha256; `note` is told each model."""
-    listed, answers = list(delegates), []
-    for model, sha256 in models if listed else ():
-        note(f"planning {model}")
-        for delegate in listed:
-            found = _asked(artifact_path(store, sha256), delegate)
-            answers.append(Explanation(model, delegate.name, found))
+    """Ask every delegate about every model, given by id and sha256; `note` is told each model.
+
+    A question starts two interpreters: as many are asked at a time as this process has CPUs, and one that
+    several delegates have in common, as they differ in threads or in their name alone, is asked once.
+    """
+    known, listed = list(models), list(delegates)
+    questions = dict.fromkeys(_question(store, sha256, one) for _, sha256 in known for one in listed)
+    answers = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        asked = {question: pool.submit(_answer, *question) for question in questions}
+        try:
+            for model, sha256 in known if listed else ():
+                note(f"planning {model}")
+                for delegate in listed:
+                    found = asked[_question(store, sha256, delegate)].result()
+                    answers.append(Explanation(model, delegate.name, found))
+        finally:
+            pool.shutdown(cancel_futures=True)  # Ctrl-C waits for what runs, not for what was to follow.
     return answers
 
 
-def _asked(path: Path, delegate: DelegateEntry) -> Explained:
-    options = json.dumps({name: value for name, value in delegate.options.items() if name != "threads"})
-    command = [sys.executable, "-P", "-m", "agent.enclosed", "--explain", str(path), delegate.kind, options]
+def _question(store: Path, sha256: str, delegate: DelegateEntry) -> tuple[Path, str, str]:
+    """Return the model's file, the kind of the delegate, and its options as JSON."""
+    options = {name: value for name, value in delegate.options.items() if name != "threads"}
+    return artifact_path(store, sha256), delegate.kind, json.dumps(options)
+
+
+def _answer(path: Path, kind: str, options: str) -> Explained:
+    command = [sys.executable, "-P", "-m", "agent.enclosed", "--explain", str(path), kind, options]
     ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
         command, env=for_agent(), stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
