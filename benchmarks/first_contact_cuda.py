@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from runtime import Interpreter, load_delegate
+from delegate_farm import Interpreter, load_delegate
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.gpu.backends.cuda.device import (
     OpenedDevice,

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.output import restored
-from runtime import Interpreter, load_delegate
+from delegate_farm import Interpreter, load_delegate
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.gpu.backends.opencl.device import identity, open_device
 from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks

@@ -1,6 +1,6 @@
 """Measures one model from Python, for tests that fail when a model becomes slow or wrong.
 
-    from orchestrator.api import assert_accuracy, assert_latency
+    from delegate_farm import assert_accuracy, assert_latency
 
     def test_the_keyword_model_is_fast_enough():
         assert_latency("models/keywords.tflite", "gpu", max_ms=5)

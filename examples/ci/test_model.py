@@ -1,6 +1,6 @@
 """The model of this project is fast enough and right."""
 
-from orchestrator.api import How, assert_accuracy, assert_latency
+from delegate_farm import How, assert_accuracy, assert_latency
 
 MODEL = "model.tflite"
 HOW = How(options={"threads": 1})

@@ -24,13 +24,9 @@ import struct
 
 import numpy as np
 
-from runtime import Interpreter, custom_operator
-from runtime.model.flexbuffer import read_map
-from runtime.model.graph import Model, Operator, Subgraph, Tensor
-from runtime.model.schema import BuiltinOperator, TensorType
-from runtime.model.writer import write_model
-from runtime.ops.support.context import Kernel, OpContext
-from runtime.ops.support.value import Shape
+from delegate_farm import Interpreter
+from delegate_farm.model import BuiltinOperator, Model, Operator, Subgraph, Tensor, TensorType, write_model
+from delegate_farm.operators import Kernel, OpContext, Shape, custom_operator, read_map
 
 
 def same_shape(op: OpContext) -> tuple[Shape, ...]:

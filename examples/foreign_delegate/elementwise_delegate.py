@@ -14,10 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from runtime.delegates.base import Array, GraphFacts, Partition, Unsupported
-from runtime.delegates.descriptor import DelegateDescriptor, Option
-from runtime.model.graph import Operator
-from runtime.model.schema import ActivationFunctionType, BuiltinOperator
+from delegate_farm.delegates import Array, DelegateDescriptor, GraphFacts, Option, Partition, Unsupported
+from delegate_farm.model import ActivationFunctionType, BuiltinOperator, Operator
 
 DESCRIPTOR: Final = DelegateDescriptor(
     name="elementwise",

@@ -123,11 +123,11 @@ def _within(group: str) -> dict[str, Any]:
 
 def _verb(verb: Verb) -> Any:
     module, function = (verb.place or f"{verb.own_name}.{verb.own_name}").split(".")
-    return _command(verb.own_name, getattr(import_module(f"orchestrator.cli.{module}"), function))
+    return _command(verb.own_name, getattr(import_module(f"{__name__}.{module}"), function))
 
 
 def _group(group: Verb) -> Any:
-    verbs = import_module(f"orchestrator.cli.{group.place or group.own_name}").VERBS
+    verbs = import_module(f"{__name__}.{group.place or group.own_name}").VERBS
     return TyperGroup(
         name=group.own_name,
         help=group.summary,

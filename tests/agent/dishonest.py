@@ -55,7 +55,7 @@ class Loaded:
     """Our interpreter, with outputs passed through `change`."""
 
     def __init__(self, path: str) -> None:
-        from runtime import Interpreter
+        from delegate_farm import Interpreter
 
         self.inner = Interpreter(model_path=path)
         self.inner.allocate_tensors()

@@ -41,7 +41,7 @@ class Lottery:
         self._choices = options.get("choices", self._drawn)
 
     def load(self, path: str) -> Any:
-        from runtime import Interpreter
+        from delegate_farm import Interpreter
 
         model = Interpreter(model_path=path)
         model.allocate_tensors()

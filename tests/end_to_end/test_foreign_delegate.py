@@ -1,11 +1,12 @@
-"""A delegate of another package, known by its entry point alone: probed, offered, planned and measured.
+"""The wheel, and a delegate of another package that its entry point alone makes known: planned and measured.
 
-The package is `examples/foreign_delegate`; it is installed into an environment of its own, so that no other
-test finds it.
+The wheel and `examples/foreign_delegate` are installed into an environment of their own, beside packages of
+somebody else's that have the names of this repository's folders. Everything here runs from it.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -55,6 +56,7 @@ delegates:
   mine: {{kind: elementwise, rows: {rows}}}
 """
 ROWS = 4096
+SOMEBODY_ELSES = ("agent", "orchestrator", "runtime", "templates")
 COLUMNS = ["blocks-1024", "blocks-7", "cpu", "mine", "sums"]
 
 
@@ -64,6 +66,11 @@ class Installed:
 
     python: Path
     folder: Path
+
+    @property
+    def packages(self) -> Path:
+        """The folder into which pip installs."""
+        return self.folder / f"venv/lib/python{sysconfig.get_python_version()}/site-packages"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run this environment's Python."""
@@ -77,7 +84,7 @@ class Installed:
 
     def farm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`farm ...` in this environment."""
-        return self.run("-c", "from orchestrator.cli import main; main()", *arguments)
+        return self.run("-c", "from delegate_farm.orchestrator.cli import main; main()", *arguments)
 
     def manifest(self, delegate: str = "{kind: elementwise}") -> str:
         """Write a campaign file with this delegate beside the others."""
@@ -92,18 +99,30 @@ def installed(tmp_path_factory) -> Installed:
     (folder / "partial.tflite").write_bytes(partial_model())
     source = shutil.copytree(REPOSITORY / "examples/foreign_delegate", folder / "source")
     venv.create(folder / "venv", with_pip=False)
-    python = folder / "venv/bin/python"
-    packages = folder / f"venv/lib/python{sysconfig.get_python_version()}/site-packages"
-    (packages / "farm.pth").write_text(f"{REPOSITORY}\n{sysconfig.get_paths()['purelib']}\n")
+    installed = Installed(folder / "venv/bin/python", folder)
+    installed.packages.joinpath("dependencies.pth").write_text(sysconfig.get_paths()["purelib"])
+    for name in SOMEBODY_ELSES:
+        (installed.packages / name).mkdir()
+        (installed.packages / name / "__init__.py").write_text("raise ImportError('somebody else's')")
     offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(installed.python),
+        "install",
+        "--no-compile",
+        *offline,
+    ]
     ran = subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(python), "install", *offline, str(source)],
+        [*pip, str(REPOSITORY), str(source)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return Installed(python, folder)
+    return installed
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +135,43 @@ def measured(installed) -> list[dict]:
     return json.loads(ran.stdout)
 
 
+def test_the_wheel_installs_one_name_and_leaves_others_alone(installed):
+    (record,) = installed.packages.glob("delegate_farm-*.dist-info/RECORD")
+    with record.open(newline="") as file:
+        listed = {name: digest for name, digest, _ in csv.reader(file)}
+    outside = ("..", record.parent.name)
+    assert {Path(name).parts[0] for name in listed} - {*outside} == {"delegate_farm"}
+    assert {name for name in listed if not (record.parent.parent / name).is_file()} == set()
+    for name in SOMEBODY_ELSES:
+        assert [path.name for path in (installed.packages / name).iterdir()] == ["__init__.py"]
+
+
+API = """
+import sys
+import delegate_farm, numpy
+
+delegates = [delegate_farm.load_delegate(name) for name in sys.argv[2:]]
+interpreter = delegate_farm.Interpreter(sys.argv[1], experimental_delegates=delegates)
+interpreter.allocate_tensors()
+given = interpreter.get_input_details()[0]
+values = numpy.linspace(-1, 1, given["shape"].prod(), dtype="f4")
+interpreter.set_tensor(given["index"], values.reshape(given["shape"]))
+interpreter.invoke()
+print(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tobytes().hex())
+"""
+
+
+def test_python_runs_a_model_by_the_one_name(installed):
+    model = str(installed.folder / "partial.tflite")
+    alone, delegated = (installed.run("-c", API, model, *names) for names in ((), ("elementwise",)))
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert "3 operations will run on the delegate" in delegated.stderr
+    assert len(bytes.fromhex(alone.stdout)) > 0
+    assert delegated.stdout == alone.stdout
+
+
 def test_the_probe_reports_it_on_the_device_that_it_runs_on(installed):
-    report = json.loads(installed.run("-m", "agent.runner", "--probe").stdout)
+    report = json.loads(installed.run("-m", "delegate_farm.agent.runner", "--probe").stdout)
     hosts = {d["device_id"]: d for d in report["devices"] if "elementwise" in d["delegates"]}
     assert list(hosts) == ["host-cpu"]
     assert {"cpu", "elementwise"} <= set(hosts["host-cpu"]["delegates"])

@@ -13,7 +13,7 @@ import pytest
 
 from tests.needs import REPOSITORY
 
-PACKAGES = ("orchestrator", "agent", "runtime")
+PACKAGES = ("delegate_farm", "orchestrator", "agent", "runtime")
 
 BREACHES = {
     "C1": ("runtime/model/reader.py", "import agent.config"),

@@ -17,7 +17,8 @@ GROUND_FLOOR = "runtime.common."
 """The wire stands on it. Its import also imports `runtime` itself, which imports the rest on demand alone."""
 
 CASES = {
-    "runtime": {"numpy", "pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
+    "delegate_farm": {"numpy", "pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
+    "delegate_farm.delegates": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "runtime.model.reader": {"numpy", "pyopencl"},
     "runtime.api.interpreter": {"pyopencl", "celery", "sqlmodel", "pydantic", "ai_edge_litert"},
     "agent.wire.messages": {"runtime", "pyopencl", "numpy", "celery", "kombu", "redis", "cryptography"},

@@ -30,7 +30,7 @@ def _broken_rules(path: Path) -> list[str]:
     return [f"{path.relative_to(REPOSITORY)}: {rule}" for rule, is_broken in rules.items() if is_broken]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "delegate_farm"])
 def test_modules_keep_the_house_rules(package):
     modules = sorted((REPOSITORY / package).rglob("*.py"))
     assert [broken for path in modules for broken in _broken_rules(path)] == []
@@ -50,5 +50,6 @@ def test_every_operator_is_named_by_a_test():
 def test_top_level_holds_the_named_folders_only():
     listed = {p.name for p in REPOSITORY.iterdir() if p.is_dir() and not p.name.startswith(".")}
     assert listed <= {
-        *PACKAGES, "templates", "tests", "ansible", "benchmarks", "examples", "docs", "requirements",
+        *PACKAGES, "delegate_farm", "templates", "tests", "ansible", "benchmarks", "examples", "docs",
+        "requirements",
     }  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime import Interpreter, load_delegate
+from delegate_farm import Interpreter, load_delegate
 from runtime.errors import DeviceError
 from tests.models.collection import data_folder, real_model
 from tests.models.comparison import REFERENCE, Outputs, run_ours, run_rows, run_rows_in_litert

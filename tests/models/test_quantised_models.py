@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.errors import DeviceError
 from runtime.judge.agreement import Expected, OutputFacts, judge

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import Expected, judge

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op

@@ -57,7 +57,7 @@ class FiguresPass(PassProcess[R]):
 
 def pass_of(name: str) -> Any:
     """Return the `PassProcess` of a pass: `PASS` of its module, which is imported only now."""
-    return import_module(f"agent.runner.passes.{name}").PASS
+    return import_module(f"{__package__}.{name}").PASS
 
 
 def run_pass(name: str, job_file: Path, folder: Path, descriptor: int) -> None:

@@ -66,7 +66,7 @@ FIXTURES = {GPU: "units", GROUPS: "groups"}
 def delegate(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, name: str, **changed: str
 ) -> Backend:
-    from runtime import load_delegate
+    from delegate_farm import load_delegate
     from runtime.errors import DeviceError
 
     # The workers of one run share their kernels.

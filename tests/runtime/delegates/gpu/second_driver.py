@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pyopencl as cl
 
-from runtime import Interpreter, load_delegate
+from delegate_farm import Interpreter, load_delegate
 from runtime.api.tensor_buffer import TensorBuffer
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.errors import InvocationError
 from runtime.model.schema import BuiltinOperator as Op

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api import interpreter as ours
 from runtime.api.interpreter import Interpreter
 from runtime.model.schema import BuiltinOperator as Op

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import gpu_static
 from benchmarks.gpu_compilers import ToolError, assembler
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.delegates.gpu.backends.cuda import driver as cuda
 from runtime.delegates.gpu.backends.cuda import faults
 from runtime.delegates.gpu.backends.cuda.device import CudaDevice, OpenedDevice, choose_device

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.backends.opencl import backend as opencl_backend
 from runtime.delegates.gpu.backends.opencl import device

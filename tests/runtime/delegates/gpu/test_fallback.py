@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.layout import source
 from runtime.delegates.gpu.lowering import families

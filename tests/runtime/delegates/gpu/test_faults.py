@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu import compiled
 from runtime.delegates.gpu.backends.opencl import faults
@@ -158,7 +158,7 @@ def test_a_lost_device_is_named_and_marked_and_another_process_goes_on(opened, m
     other.close()
     script = (
         "import numpy as np\nfrom tests.runtime.delegates.gpu import test_faults as t\n"
-        "from runtime import load_delegate\nfrom runtime.api.interpreter import Interpreter\n"
+        "from delegate_farm import load_delegate\nfrom runtime.api.interpreter import Interpreter\n"
         f"delegate = load_delegate('gpu', {{**t.OPTIONS, 'cache_dir': {folder!r}}})\n"
         "model = Interpreter(model_content=t.chain(), experimental_delegates=[delegate])\n"
         "model.allocate_tensors()\nt.right(model, t.given())\nprint(model.delegation.status)"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.settings.precision import Findings, Trial

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runtime import Interpreter
+from delegate_farm import Interpreter
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.passes.fuse_norms import fuse_norms

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from runtime import Interpreter
+from delegate_farm import Interpreter
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.graph.element_type import ElementType

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runtime import Interpreter
+from delegate_farm import Interpreter
 from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl import precision_child, precision_probe
 from runtime.delegates.gpu.backends.opencl.device import list_devices

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runtime import Interpreter
+from delegate_farm import Interpreter
 from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.delegate import GpuDelegate

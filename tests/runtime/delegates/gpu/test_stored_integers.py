@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.model.schema import ActivationFunctionType as Activation
 from runtime.model.schema import BuiltinOperator as Op

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runtime import load_delegate
+from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.api.tensor_buffer import TensorBuffer
 from runtime.common.installation import install_command
@@ -213,7 +213,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import runtime.delegates.gpu.delegate
 assert not {"pycparser", "pcpp", "wgpu"} & set(sys.modules), "imported where they are not asked for"
-from runtime import load_delegate
+from delegate_farm import load_delegate
 try:
     load_delegate("gpu", {"backend": "webgpu", "cache_dir": ""})
 except Exception as error:

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from runtime import Interpreter, load_delegate
+from delegate_farm import Interpreter, load_delegate
 from runtime.delegates.gpu.alternatives import layout_rules
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.builder import build_graph
