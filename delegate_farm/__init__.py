@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from runtime.api.options import Options as Options
     from runtime.api.tensor_buffer import TensorBuffer as TensorBuffer
     from runtime.delegates.registry import load_delegate as load_delegate
+    from runtime.errors import DelegateError as DelegateError
+    from runtime.errors import DeviceError as DeviceError
+    from runtime.errors import InvocationError as InvocationError
+    from runtime.errors import ModelFormatError as ModelFormatError
+    from runtime.errors import OutOfMemoryError as OutOfMemoryError
+    from runtime.errors import StatusError as StatusError
+    from runtime.errors import UnsupportedOperatorError as UnsupportedOperatorError
 
 _OFFERED = {
     "orchestrator.api": "How UndecidedError assert_accuracy assert_latency measure results",
@@ -46,6 +53,8 @@ _OFFERED = {
     "runtime.api.options": "Options",
     "runtime.api.tensor_buffer": "TensorBuffer",
     "runtime.delegates.registry": "load_delegate",
+    "runtime.errors": "DelegateError DeviceError InvocationError ModelFormatError OutOfMemoryError "
+    "StatusError UnsupportedOperatorError",
 }
 _HOME = {name: module for module, names in _OFFERED.items() for name in names.split()}
 

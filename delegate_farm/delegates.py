@@ -15,7 +15,13 @@ from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option,
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.plan import PartitionPlan, Planner
 from runtime.delegates.variables import border_refusal
-from runtime.errors import DelegateError, DeviceError
+from runtime.errors import (
+    DelegateError,
+    DeviceError,
+    NoDeviceError,
+    UnsupportedOperatorError,
+    UnsupportedPrecisionError,
+)
 
 __all__ = [
     "Array",
@@ -27,12 +33,15 @@ __all__ = [
     "GraphFacts",
     "HostDevice",
     "LoadedModel",
+    "NoDeviceError",
     "Option",
     "Partition",
     "PartitionDelegate",
     "PartitionPlan",
     "Planner",
     "Unsupported",
+    "UnsupportedOperatorError",
+    "UnsupportedPrecisionError",
     "WholeModelDelegate",
     "border_refusal",
     "stage",

@@ -1,6 +1,6 @@
-"""`python -m runtime.evaluation TOOL --NAME=VALUE…`: names that nothing on the path shadows.
+"""`python -m delegate_farm.litert_tools TOOL --NAME=VALUE…`: names that nothing on the path shadows.
 
-`python -m runtime.evaluation install FOLDER` writes commands with the tools' names.
+`python -m delegate_farm.litert_tools install FOLDER` writes commands with the tools' names.
 """
 
 import sys
@@ -33,8 +33,8 @@ def main(words: Sequence[str]) -> int:
         return _install(Path(words[1]))
     if not words or words[0] not in TOOLS:
         sys.stderr.write(
-            f"usage: python -m runtime.evaluation {{{','.join(TOOLS)}}} --NAME=VALUE…\n"
-            "       python -m runtime.evaluation install FOLDER\n"
+            f"usage: python -m delegate_farm.litert_tools {{{','.join(TOOLS)}}} --NAME=VALUE…\n"
+            "       python -m delegate_farm.litert_tools install FOLDER\n"
         )
         return 2
     return TOOLS[words[0]](words[1:])

@@ -1,6 +1,6 @@
 """LiteRT's spelling of `farm model diff`.
 
-`python -m runtime.evaluation inference_diff --model_file=…` takes LiteRT's flags and prints LiteRT's
+`python -m delegate_farm.litert_tools inference_diff --model_file=…` takes LiteRT's flags and prints LiteRT's
 lines, and those alone.
 """
 

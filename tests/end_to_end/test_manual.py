@@ -67,14 +67,16 @@ ELSEWHERE = {
     "farm show iris gpu --profile text": "tests/orchestrator/cli/test_submit.py",
     "farm tune *": "tests/orchestrator/cli/test_tune.py",
     "farm model eval *": "tests/runtime/tools/test_model_eval.py",
-    "python -m runtime.evaluation": "is the name of a package, not what one types",
-    "python -m runtime.evaluation *_run_eval *": "tests/runtime/evaluation/test_run_eval.py",
-    "python -m runtime.evaluation benchmark_model_performance_options *": (
+    "python -m delegate_farm.litert_tools": "is the name of a package, not what one types",
+    "python -m delegate_farm.litert_tools *_run_eval *": "tests/runtime/evaluation/test_run_eval.py",
+    "python -m delegate_farm.litert_tools benchmark_model_performance_options *": (
         "tests/runtime/evaluation/test_performance_options.py"
     ),
-    "python -m runtime.evaluation benchmark_model *": "tests/runtime/evaluation/test_benchmark_model.py",
-    "python -m runtime.evaluation install *": "tests/runtime/evaluation/test_benchmark_model.py",
-    "python -m runtime.evaluation inference_diff*": "tests/runtime/tools/test_model_diff.py",
+    "python -m delegate_farm.litert_tools benchmark_model *": (
+        "tests/runtime/evaluation/test_benchmark_model.py"
+    ),
+    "python -m delegate_farm.litert_tools install *": "tests/runtime/evaluation/test_benchmark_model.py",
+    "python -m delegate_farm.litert_tools inference_diff*": "tests/runtime/tools/test_model_diff.py",
     "python -m runtime.tools.operator_table *": "writes a page of this checkout, which a test compares",
 }
 """What is not run here, and why; where a file stands, it runs the command or what that does."""
