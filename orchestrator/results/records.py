@@ -251,6 +251,24 @@ class CellRecord(ComparedCell):
         return None if m is None or m.samples == 0 else m.memory_peak_cold_bytes or None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellGroup:
+    """The cells of one model in a campaign, as they are known without reading them.
+
+    `content` digests what comparisons read of them: it is another one as soon as one of them changes.
+    `columns`: delegate, device or target, and level of each, once; `origins`: campaign and model of the cells
+    whose results they show.
+    """
+
+    campaign_id: str
+    model: str
+    model_sha256: str
+    count: int
+    content: str
+    columns: tuple[tuple[str, str, str], ...]
+    origins: tuple[tuple[str, str], ...] = ()
+
+
 def void_reason(cell: ComparedCell) -> str | None:
     """Return the gravest reason why the figures of a result are never compared; None where they are."""
     if cell.imported is not None:

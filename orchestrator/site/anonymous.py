@@ -10,8 +10,15 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from agent.wire.measurement import ProcessSamples
-from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
+from orchestrator.results.records import (
+    CampaignRecord,
+    CellGroup,
+    CellRecord,
+    ComparedCell,
+    ManifestRecord,
+)
 from orchestrator.site.archive import SiteSource
+from orchestrator.site.digests import groups_of
 from runtime.model.facts import ModelFacts
 
 _PATH = re.compile(r"(?<![\w./:-])(?:~|/(?:[\w.+@-]+/)+)(?:[\w.+@-]+/)*(?=[\w.+@-])")
@@ -48,9 +55,14 @@ class AnonymousSource:
         """Return the cells of a campaign."""
         return [self._hide(one) for one in self._source.cells(campaign_id)]
 
-    def compared(self, campaign_id: str) -> Sequence[ComparedCell]:
-        """Return the same cells with the compared fields at least."""
-        return [self._hide(one) for one in self._source.compared(campaign_id)]
+    def groups(self) -> Sequence[CellGroup]:
+        """Return the cells of all campaigns by model."""
+        return groups_of(cell for one in self._source.campaigns() for cell in self.compared(one.campaign_id))
+
+    def compared(self, campaign_id: str, model: str | None = None) -> Sequence[ComparedCell]:
+        """Return the same cells, or those of a model, with the compared fields at least."""
+        cells = map(self._hide, self._source.compared(campaign_id))
+        return [one for one in cells if model in (None, one.model)]
 
     def measurements(self, campaign_id: str) -> Mapping[str, str]:
         """Return the stored measurements of a campaign's cells."""

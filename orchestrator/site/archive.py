@@ -1,22 +1,28 @@
-"""Reads what pages know of all campaigns at once; says how a farm is read.
+"""Reads what pages know of all campaigns; says how a farm is read.
 
-Of every cell it keeps what comparisons read; the whole records are read campaign by campaign, while the pages
-of one are written.
+Of what is unchanged since an older site only digests are read: the cells of a campaign, or of a model in it,
+when a page is made of them, and then what comparisons read of each. Whole records are read campaign by
+campaign, while the pages of one are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Protocol
 
 from agent.wire.measurement import ProcessSamples
-from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
-from orchestrator.results.regression import by_names
+from orchestrator.results.records import (
+    CampaignRecord,
+    CellGroup,
+    CellRecord,
+    ComparedCell,
+    ManifestRecord,
+)
 from orchestrator.results.speedups import Baselines
 from orchestrator.site import links
-from orchestrator.site.shards import shard_names
+from orchestrator.site.shards import CELLS
 from runtime.model.facts import ModelFacts
 
 IN_FULL = 2_000
@@ -33,8 +39,11 @@ class SiteSource(Protocol):
     def cells(self, campaign_id: str) -> Sequence[CellRecord]:
         """Return the cells of a campaign, in the order of its manifest."""
 
-    def compared(self, campaign_id: str) -> Sequence[ComparedCell]:
-        """Return the same cells with the compared fields at least."""
+    def groups(self) -> Sequence[CellGroup]:
+        """Return the cells of all campaigns by model, in the order in which a campaign names its models."""
+
+    def compared(self, campaign_id: str, model: str | None = None) -> Sequence[ComparedCell]:
+        """Return the same cells, or those of a model, with the compared fields at least."""
 
     def measurements(self, campaign_id: str) -> Mapping[str, str]:
         """Return the measurement that each of them shows, by its id, as the JSON text that is stored."""
@@ -54,98 +63,149 @@ class SiteSource(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
 class Archive:
-    """Campaigns, newest first; the compared cells of each by campaign id; every cell by its own id; the
-    names that models have, by the sha256 of their files.
+    """Campaigns, newest first, and their cells, each campaign's model by model.
 
-    `in_full`: the ids of the newest campaigns whose cells have pages of their own; `shards`: the shard that
-    each cell is in.
+    `groups`: the cells of each campaign by model, as digests; `names`: those that models have, by the sha256
+    of their files; `in_full`: the ids of the newest campaigns whose cells have pages of their own.
     """
 
-    campaigns: tuple[CampaignRecord, ...]
-    cells: Mapping[str, tuple[ComparedCell, ...]]
-    by_id: Mapping[str, ComparedCell]
-    names: Mapping[str, frozenset[str]]
-    named: Mapping[str, CampaignRecord]
-    in_full: frozenset[str]
-    shards: Mapping[str, str]
-    _baselines: Mapping[str, Baselines[ComparedCell]]
-    _before: Mapping[str, CampaignRecord]
-
-    @classmethod
-    def read(cls, source: SiteSource) -> Archive:
-        """Read all campaigns and cells from `source`, without samples."""
-        campaigns = tuple(sorted(source.campaigns(), key=_age, reverse=True))
-        cells = {c.campaign_id: tuple(source.compared(c.campaign_id)) for c in campaigns}
+    def __init__(self, source: SiteSource) -> None:
+        """Read all campaigns from `source`, and the digests of their cells."""
+        self._source = source
+        self.campaigns = tuple(sorted(source.campaigns(), key=_age, reverse=True))
+        self.named = {campaign.campaign_id: campaign for campaign in self.campaigns}
+        self.groups: dict[str, dict[str, CellGroup]] = {name: {} for name in self.named}
+        for group in source.groups() if self.campaigns else ():
+            if group.campaign_id in self.groups:
+                self.groups[group.campaign_id][group.model] = group
         names: dict[str, set[str]] = {}
-        for cell in (cell for members in cells.values() for cell in members):
-            names.setdefault(cell.model_sha256, set()).add(cell.model)
-        return cls(
-            campaigns,
-            cells,
-            {cell.cell_id: cell for members in cells.values() for cell in members},
-            {sha256: frozenset(found) for sha256, found in names.items() if sha256},
-            {campaign.campaign_id: campaign for campaign in campaigns},
-            frozenset(_in_full(cells)),
-            {one: name for id_, own in cells.items() for one, name in shard_names(id_, own)},
-            {one.campaign_id: Baselines.among(one.baseline, cells[one.campaign_id]) for one in campaigns},
-            _followed(campaigns, cells),
-        )
+        for group in (one for own in self.groups.values() for one in own.values() if one.model_sha256):
+            names.setdefault(group.model_sha256, set()).add(group.model)
+        self.names: Mapping[str, frozenset[str]] = {sha256: frozenset(own) for sha256, own in names.items()}
+        self.in_full = frozenset(_in_full(self.groups))
+        self._before = _followed(self.campaigns, self.groups)
+        self._cells: dict[tuple[str, str], tuple[ComparedCell, ...]] = {}
+        self._by_id: dict[str, ComparedCell] = {}
+        self._places: dict[str, int] = {}
+        self._offsets: dict[str, Mapping[str, int]] = {}
+        self._baselines: dict[tuple[str, str], Baselines[ComparedCell]] = {}
 
-    @property
-    def newest_at(self) -> datetime | None:
-        """When the newest result arrived; None without one."""
-        return max((at for cell in self.by_id.values() if (at := utc(cell.finished_at))), default=None)
+    def cells(self, campaign_id: str) -> list[ComparedCell]:
+        """Return the cells of a campaign."""
+        models = self.groups[campaign_id]
+        if any((campaign_id, model) not in self._cells for model in models):
+            by_model: dict[str, list[ComparedCell]] = {model: [] for model in models}
+            for cell in self._source.compared(campaign_id):
+                by_model.setdefault(cell.model, []).append(cell)
+            for model in models:
+                self._keep(campaign_id, model, by_model[model])
+        return [cell for model in models for cell in self._cells[campaign_id, model]]
+
+    def of_model(self, campaign_id: str, model: str) -> tuple[ComparedCell, ...]:
+        """Return the cells of a model in a campaign; none where it has none."""
+        if model not in self.groups[campaign_id]:
+            return ()
+        if (campaign_id, model) not in self._cells:
+            self._keep(campaign_id, model, self._source.compared(campaign_id, model))
+        return self._cells[campaign_id, model]
+
+    def _keep(self, campaign_id: str, model: str, cells: Sequence[ComparedCell]) -> None:
+        self._cells[campaign_id, model] = tuple(cells)
+        for place, cell in enumerate(cells, self.place(campaign_id, model)):
+            self._by_id[cell.cell_id] = cell
+            self._places[cell.cell_id] = place
+
+    def place(self, campaign_id: str, model: str) -> int:
+        """Return the number of a campaign's cells in front of those of a model."""
+        if campaign_id not in self._offsets:
+            counts = [group.count for group in self.groups[campaign_id].values()]
+            self._offsets[campaign_id] = dict(
+                zip(self.groups[campaign_id], accumulate(counts, initial=0), strict=False)
+            )
+        return self._offsets[campaign_id][model]
 
     def baseline(self, cell: ComparedCell) -> ComparedCell | None:
         """Return the cell of its campaign over which a cell's speed-up is taken."""
-        return self._baselines[cell.campaign_id].of(cell)
+        key = cell.campaign_id, cell.model
+        if key not in self._baselines:
+            self._baselines[key] = Baselines.among(self.named[key[0]].baseline, self.of_model(*key))
+        return self._baselines[key].of(cell)
 
-    def address(self, cell_id: str) -> str:
+    def shard(self, cell: ComparedCell) -> str:
+        """Return the name of the shard that a cell is in."""
+        self.of_model(cell.campaign_id, cell.model)
+        return links.shard_name(cell.campaign_id, self._places[cell.cell_id] // CELLS)
+
+    def address(self, cell: ComparedCell) -> str:
         """Return the page of a cell: its own, or the one that draws it from its shard."""
-        if self.by_id[cell_id].campaign_id in self.in_full:
-            return links.cell_page(cell_id)
-        return links.any_cell_page(self.shards[cell_id], cell_id)
+        if cell.campaign_id in self.in_full:
+            return links.cell_page(cell.cell_id)
+        return links.any_cell_page(self.shard(cell), cell.cell_id)
 
     def origin(self, cell: ComparedCell) -> ComparedCell | None:
         """Return the cell that a reused result was measured for; None if it is this cell's own, or not
         here.
         """
+        if not cell.reused_from:
+            return None
+        for campaign_id, model in self.origins(cell.campaign_id, cell.model):
+            self.of_model(campaign_id, model)
         found, seen = cell, {cell.cell_id}
-        while (source := self.by_id.get(found.reused_from or "")) is not None and source.cell_id not in seen:
+        while (source := self._by_id.get(found.reused_from or "")) is not None and source.cell_id not in seen:
             found = source
             seen.add(found.cell_id)
         return None if found is cell else found
+
+    def origins(self, campaign_id: str, model: str) -> list[tuple[str, str]]:
+        """Return campaign and model of all cells whose results those of a model in a campaign may show."""
+        found: dict[tuple[str, str], None] = {}
+        left = [(campaign_id, model)]
+        while left:
+            name, of = left.pop()
+            group = self.groups.get(name, {}).get(of)
+            new = [] if group is None else [one for one in group.origins if one not in found]
+            new = [one for one in new if one[1] in self.groups.get(one[0], ())]
+            found |= dict.fromkeys(new)
+            left += new
+        return sorted(found)
 
     def before(self, campaign: CampaignRecord) -> CampaignRecord | None:
         """Return the newest earlier campaign of the same name that has cells of the same names."""
         return self._before.get(campaign.campaign_id)
 
 
-def _in_full(cells: Mapping[str, Sequence[ComparedCell]]) -> Iterator[str]:
+def _in_full(groups: Mapping[str, Mapping[str, CellGroup]]) -> Iterator[str]:
     """Yield the ids of the newest campaigns, as long as one has room among `IN_FULL` cells."""
     room = IN_FULL
-    for campaign_id, own in cells.items():
-        if len(own) <= room:
-            room -= len(own)
+    for campaign_id, own in groups.items():
+        count = sum(group.count for group in own.values())
+        if count <= room:
+            room -= count
             yield campaign_id
 
 
 def _followed(
-    campaigns: Sequence[CampaignRecord], cells: Mapping[str, Sequence[ComparedCell]]
+    campaigns: Sequence[CampaignRecord], groups: Mapping[str, Mapping[str, CellGroup]]
 ) -> dict[str, CampaignRecord]:
     """Return the newest earlier campaign of the same name with a cell of the same names, by campaign id."""
     found: dict[str, CampaignRecord] = {}
-    older: dict[str, list[tuple[CampaignRecord, set[tuple[str, ...]]]]] = {}
+    older: dict[str, list[CampaignRecord]] = {}
     for campaign in reversed(campaigns):
-        names = set(by_names(cells[campaign.campaign_id]))
+        own = groups[campaign.campaign_id]
         earlier = older.setdefault(campaign.name, [])
-        before = next((one for one, others in reversed(earlier) if not names.isdisjoint(others)), None)
+        before = next((one for one in reversed(earlier) if _meet(own, groups[one.campaign_id])), None)
         if before is not None:
             found[campaign.campaign_id] = before
-        earlier.append((campaign, names))
+        earlier.append(campaign)
     return found
+
+
+def _meet(first: Mapping[str, CellGroup], second: Mapping[str, CellGroup]) -> bool:
+    """Whether cells of both have one model, delegate, device and level."""
+    return any(
+        not set(first[model].columns).isdisjoint(second[model].columns) for model in first if model in second
+    )
 
 
 def utc(moment: datetime | None) -> datetime | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import median_low
+from types import SimpleNamespace as View
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -27,21 +29,22 @@ from orchestrator.site.campaign_page import brief_page, campaign_page
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
 from orchestrator.site.compare_page import compare_page
-from orchestrator.site.device_page import device_page, devices_of
-from orchestrator.site.digests import Digests
+from orchestrator.site.device_page import device_page
+from orchestrator.site.digests import campaign_digest, model_digest
 from orchestrator.site.failures_page import causes_of, failures_page
 from orchestrator.site.figures import Facts, file_facts, origin_facts
-from orchestrator.site.history_page import history_page, trends_page
+from orchestrator.site.history_page import dated_shifts, history_page, trends_page
 from orchestrator.site.home import index_page
 from orchestrator.site.judged_budgets import judged_budgets
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
 from orchestrator.site.notes import Notes
-from orchestrator.site.parts import Parts
+from orchestrator.site.parts import Parts, text_digest, written_views
 from orchestrator.site.publish import replaced_folder
-from orchestrator.site.series import Series, Shift, series_of, shifts_of
+from orchestrator.site.series import series_of, shifts_of
 from orchestrator.site.shards import shards
+from orchestrator.site.summaries import campaign_summary, model_summary, published_of
 from orchestrator.sources.published import PUBLISHED_NOTE, published_rows
 from orchestrator.sources.zoo import has_zoo
 from runtime.common.profile import ModelProfile, written
@@ -58,7 +61,7 @@ def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> P
     complete; parts of it whose content is the same are taken from it. Raises `UsageError` where `out_dir` is
     something other than a site, `FarmError` where the farm cannot be read.
     """
-    archive = Archive.read(farm)
+    archive = Archive(farm)
     parts = Parts.of(out_dir)
     with replaced_folder(out_dir, links.MANIFEST) as folder:
         _Writer(farm, archive, folder, parts, notes or Notes()).write()
@@ -75,63 +78,83 @@ class _Writer:
         self._parts = parts
         self._notes = notes
         self._files: dict[str, Facts] = {}
-        self._digests = Digests(archive, notes)
+        self._published = published_rows() if has_zoo() else []
+        self._files_published = frozenset(row.sha256 for row in self._published) - {""}
+        self._newest_at: datetime | None = None
         self._environment = _template_environment()
         self._environment.globals |= {"archive": archive}
 
     def write(self) -> None:
         """Write every page, data file and asset; the manifest last."""
+        newest: set[str] = set()
+        campaigns = []
         for campaign in self._archive.campaigns:
-            digest = self._digests.campaign(campaign)
-            self._part(f"campaign {campaign.campaign_id}", digest, partial(self._campaign, campaign))
-        self._over_all_campaigns()
+            is_newest = campaign.name not in newest
+            newest.add(campaign.name)
+            digest = campaign_digest(self._archive, campaign, is_newest=is_newest)
+            make = partial(self._campaign, campaign, is_newest=is_newest)
+            campaigns.append((campaign, self._part(f"campaign {campaign.campaign_id}", digest, make)))
+        models = []
+        for model in dict.fromkeys(model for own in self._archive.groups.values() for model in own):
+            digest = model_digest(self._archive, model, self._notes, self._files_published)
+            models.append(self._part(f"model {model}", digest, partial(self._history, model)))
+        self._over_all_campaigns(campaigns, models)
         for name, path in _ASSETS.items():
             self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
-        self._file(links.MANIFEST, export.to_json(self._manifest()))
+        summaries = written_views(self._parts.summaries)
+        self._file(links.SUMMARIES, summaries)
+        self._file(links.MANIFEST, export.to_json(self._manifest(text_digest(summaries))))
 
-    def _over_all_campaigns(self) -> None:
-        archive, history = self._archive, series_of(self._archive)
-        shifts = {
-            model: [shift for one in own for shift in shifts_of(one, self._notes)]
-            for model, own in history.items()
-        }
-        newest_first = sorted(
-            (shift for many in shifts.values() for shift in many), key=lambda s: s.first.at, reverse=True
+    def _over_all_campaigns(
+        self, campaigns: Sequence[tuple[CampaignRecord, View]], models: Sequence[View]
+    ) -> None:
+        shifts = dated_shifts(models)
+        causes = causes_of(one for model in models for one in model.failures)
+        self._newest_at = max(
+            (datetime.fromisoformat(one.newest_at) for _, one in campaigns if one.newest_at), default=None
         )
-        causes = causes_of(history)
-        judged = judged_budgets(self._farm, archive)
-        page = index_page(archive, history, newest_first, causes, judged)
+        page = index_page(self._archive, campaigns, models, shifts, causes, self._newest_at)
         self._page(links.INDEX, "index", page=page)
-        self._page(links.METHOD, "method", page=method_page(self._newest_settings()))
-        rows = published_rows(archive.by_id.values()) if has_zoo() else []
-        self._page(links.PUBLISHED, "published", rows=rows, note=PUBLISHED_NOTE)
-        self._page(links.FAILURES, "failures", page=failures_page(archive, causes))
+        floors = (one.sample_floors for _, one in campaigns)
+        self._page(links.METHOD, "method", page=method_page(next(filter(None, floors), "{}")))
+        self._page(
+            links.PUBLISHED, "published",
+            rows=self._published, own_by_file=published_of(models), note=PUBLISHED_NOTE,
+        )  # fmt: skip
+        self._page(links.FAILURES, "failures", page=failures_page(causes))
         self._page(links.ANY_CELL, "any_cell")
-        self._page(links.TRENDS, "trends", page=trends_page(history, newest_first))
-        slower = [one for one in newest_first if one.is_slower and one.state == "confirmed"]
-        self._page(links.FEED, "feed.xml", page={"shifts": slower})
-        for model, own in history.items():
-            write = partial(self._history, model, own, shifts[model])
-            self._part(f"model {model}", self._digests.model(model, own), write)
-        for device, cells in devices_of(archive).items():
-            self._page(links.device_page(device), "device", page=device_page(device, cells, history))
+        self._page(links.TRENDS, "trends", page=trends_page(models, shifts))
+        slower = [one for one in shifts if one.is_slower and one.state == "confirmed"]
+        self._page(links.FEED, "feed.xml", page={"shifts": slower, "newest_at": self._newest_at})
+        devices: dict[str, list[View]] = {}
+        for one in (one for _, summary in campaigns for one in summary.devices):
+            devices.setdefault(one.device, []).append(one)
+        for device, own in devices.items():
+            self._page(links.device_page(device), "device", page=device_page(device, own, models))
 
-    def _part(self, name: str, digest: str, write: Callable[[], None]) -> None:
-        """Write the files of a part of the site, or take them from the older site if its digest is equal."""
+    def _part(self, name: str, digest: str, make: Callable[[], View]) -> View:
+        """Write the files of a part of the site, or take them from the older site if its digest is equal;
+        return its summary.
+        """
         if not self._parts.take(name, digest, self._folder):
             with self._parts.written(name, digest):
-                write()
+                summary = make()
+            self._parts.keep(name, summary)
+        return self._parts.summaries[name]
 
-    def _history(self, model: str, own: Sequence[Series], shifts: Sequence[Shift]) -> None:
+    def _history(self, model: str) -> View:
+        own = series_of(self._archive, model)
+        shifts = [shift for one in own for shift in shifts_of(one, self._notes)]
         page = history_page(self._archive, model, own, shifts)
         self._page(links.history_page(model), "history", page=page)
+        return model_summary(self._archive, model, own, shifts, self._files_published)
 
-    def _campaign(self, campaign: CampaignRecord) -> None:
+    def _campaign(self, campaign: CampaignRecord, *, is_newest: bool) -> View:
         name, before = campaign.campaign_id, self._archive.before(campaign)
         if before is not None:
             page = compare_page(self._archive, before, campaign)
             self._page(links.comparison_page(name), "compare", page=page)
-        own = self._archive.cells[name]
+        own = self._archive.cells(name)
         for shard, content in shards(campaign, own, self._farm.measurements(name)):
             self._file(links.shard(shard), content)
         if name in self._archive.in_full:
@@ -139,6 +162,8 @@ class _Writer:
         else:
             page = brief_page(self._archive, campaign, before)
             self._page(links.campaign_page(name), "campaign", page=page)
+        judged = judged_budgets(self._farm, self._archive, campaign) if is_newest else []
+        return campaign_summary(self._archive, campaign, judged)
 
     def _in_full(
         self, campaign: CampaignRecord, cells: Sequence[CellRecord], before: CampaignRecord | None
@@ -173,12 +198,6 @@ class _Writer:
         if original is None:
             self._file(links.cell_data(cell.cell_id), export.cell_document(cell, processes))
 
-    def _newest_settings(self) -> Iterator[Mapping[str, str]]:
-        """Yield the settings of results, the newest campaign first."""
-        for cell in self._archive.by_id.values():
-            if cell.measurement is not None:
-                yield cell.measurement.settings
-
     def _facts(self, sha256: str) -> Facts:
         """Return a file's facts; read once, however many campaigns measured it."""
         if sha256 not in self._files:
@@ -194,12 +213,13 @@ class _Writer:
             return (), f"The raw samples cannot be read: {error}"
         return processes, "" if processes else "No raw samples are stored."
 
-    def _manifest(self) -> dict[str, Any]:
-        newest = self._archive.newest_at
+    def _manifest(self, summaries: str) -> dict[str, Any]:
+        newest = self._newest_at
         return {
             "format": SITE_FORMAT,
             "newest_result": newest and newest.isoformat(),
             "parts": self._parts.new,
+            "summaries": summaries,
             "campaigns": [
                 export.campaign_json(campaign)
                 | {"html": links.campaign_page(campaign.campaign_id)}

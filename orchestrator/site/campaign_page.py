@@ -34,16 +34,14 @@ def campaign_page(
 
 def brief_page(archive: Archive, campaign: CampaignRecord, before: CampaignRecord | None) -> dict[str, Any]:
     """Gather the page of an older campaign: its first cells, and the shards that have all of them."""
-    cells = archive.cells[campaign.campaign_id]
+    cells = archive.cells(campaign.campaign_id)
     counts, unfinished = cell_counts(cells)
-    names = dict.fromkeys(archive.shards[cell.cell_id] for cell in cells)
+    names = dict.fromkeys(archive.shard(cell) for cell in cells)
     return {
         "before": before,
         "campaign": {"record": campaign, "right": "", "counts": counts, "unfinished": unfinished},
         "matrix": None,
-        "rows": [
-            brief_view(one, archive.baseline(one), archive.address(one.cell_id)) for one in cells[:CELLS]
-        ],
+        "rows": [brief_view(one, archive.baseline(one), archive.address(one)) for one in cells[:CELLS]],
         "count": len(cells),
         "shards": [
             (f"{place * CELLS + 1} to {min((place + 1) * CELLS, len(cells))}", links.shard_page(name))

@@ -217,6 +217,11 @@ def brief_view(cell: ComparedCell, baseline: ComparedCell | None, href: str) -> 
     )
 
 
+def without_record(view: View) -> View:
+    """Return a view without the record that it is of, as a summary keeps it."""
+    return View(**vars(view) | {"record": None})
+
+
 def cell_view(cell: CellRecord, baseline: ComparedCell | None, bar: View | None = None) -> View:
     """Return the view of a cell in a table; `baseline` is the cell over which its speed-up is taken.
 

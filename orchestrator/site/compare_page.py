@@ -35,7 +35,7 @@ _TONES: dict[Verdict, str] = {"slower": "slower", "broken": "bad", "faster": "fa
 
 def compare_page(archive: Archive, before: CampaignRecord, after: CampaignRecord) -> dict[str, Any]:
     """Gather the comparison of two campaigns: every cell of either, what changed for the worse first."""
-    first, second = (by_names(archive.cells[one.campaign_id]) for one in (before, after))
+    first, second = (by_names(archive.cells(one.campaign_id)) for one in (before, after))
     report = compare_runs(first, second)
     changes = sorted(report.changes, key=lambda change: (_ORDER.index(change.verdict), change.key))
     ends = [
@@ -97,4 +97,4 @@ def _side(archive: Archive, cell: ComparedCell | None) -> View:
     times = counted_times(cell)
     wrong = "wrong output" if cell.struck_out else cell.status
     said = wrong if times is None or times.p50 is None else f"{text.milliseconds(times.p50)} ms"
-    return View(href=archive.address(cell.cell_id), text=said)
+    return View(href=archive.address(cell), text=said)

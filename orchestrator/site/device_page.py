@@ -3,64 +3,103 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from types import SimpleNamespace as View
 from typing import Any
 
 from agent.wire.messages import environment_id
+from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.records import ComparedCell
-from orchestrator.site.archive import Archive, utc
+from orchestrator.site.archive import utc
 from orchestrator.site.series import Series
 
 
-def devices_of(archive: Archive) -> dict[str, list[ComparedCell]]:
-    """Return the cells with a result of each device, newest campaign first."""
+def devices_of(cells: Iterable[ComparedCell]) -> list[View]:
+    """Return the devices on which a campaign has results, with the environments of each."""
     found: dict[str, list[ComparedCell]] = {}
-    for cell in archive.by_id.values():
+    for cell in cells:
         if cell.environment:
             found.setdefault(cell.device, []).append(cell)
-    return found
+    return [_device(device, own) for device, own in found.items()]
 
 
-def device_page(
-    device: str, cells: Sequence[ComparedCell], history: Mapping[str, Sequence[Series]]
-) -> dict[str, Any]:
-    """Gather the page of a device."""
-    own = [one for many in history.values() for one in many if one.key[4] == device]
+def _device(device: str, cells: Sequence[ComparedCell]) -> View:
+    groups: dict[str, list[ComparedCell]] = {}
+    for cell in cells:
+        groups.setdefault(environment_id(dict(cell.environment)), []).append(cell)
+    noise = cells[0].noise
+    return View(
+        device=device,
+        name=cells[0].device_name,
+        imported=cells[0].imported is not None,
+        noise=None
+        if noise is None
+        else View(
+            text=noise.text, sessions=noise.sessions, delegate=noise.delegate, measured_at=noise.measured_at
+        ),
+        environments=[_environment(name, own) for name, own in groups.items()],
+    )
+
+
+def _environment(name: str, cells: Sequence[ComparedCell]) -> View:
+    ends = [at for one in cells if (at := utc(one.finished_at))]
+    return View(
+        name=name,
+        fields=sorted(cells[0].environment.items()),
+        kinds=sorted({one.delegate_kind for one in cells}),
+        delegates=sorted({one.delegate for one in cells}),
+        count=len(cells),
+        since=min(ends, default=None),
+        until=max(ends, default=None),
+    )
+
+
+def on_devices(own: Iterable[Series]) -> list[View]:
+    """Return the devices of a model's series: the delegate of each series, and whether it has a result."""
+    return [View(device=one.key[4], delegate=one.key[2], has_result=one.has_result) for one in own]
+
+
+def device_page(device: str, campaigns: Sequence[View], models: Iterable[View]) -> dict[str, Any]:
+    """Gather the page of a device: of what each campaign has on it, the newest first, and of all models."""
+    by_model = [[one for one in model.devices if one.device == device] for model in models]
+    own = [one for found in by_model for one in found]
+    newest = campaigns[0]
     return {
         "device": device,
-        "name": cells[0].device_name,
-        "noise": cells[0].noise,
-        "imported": cells[0].imported,
-        "environments": _environments(cells),
-        "models": len({one.key[0] for one in own}),
+        "name": newest.name,
+        "noise": newest.noise,
+        "imported": newest.imported,
+        "environments": _environments([one for found in campaigns for one in found.environments]),
+        "models": sum(map(bool, by_model)),
         "results": sum(one.has_result for one in own),
         "failed": sum(not one.has_result for one in own),
-        "delegates": sorted(Counter(one.key[2] for one in own).items()),
+        "delegates": sorted(Counter(one.delegate for one in own).items()),
     }
 
 
-def _environments(cells: Iterable[ComparedCell]) -> list[View]:
+def _environments(found: Iterable[View]) -> list[View]:
     """Return the environments, newest first, each with what differs from the one before it in time.
 
     Delegates have versions of their own: two environments are compared where one of them ran in both.
     """
-    groups: dict[str, list[ComparedCell]] = {}
-    for cell in cells:
-        groups.setdefault(environment_id(dict(cell.environment)), []).append(cell)
-    found = list(groups.items())
+    groups: dict[str, list[View]] = {}
+    for one in found:
+        groups.setdefault(one.name, []).append(one)
+    members = list(groups.values())
     views = []
-    for place, (name, members) in enumerate(found):
-        kinds, new = {one.delegate_kind for one in members}, members[0].environment
-        later = (one for _, many in found[place + 1 :] for one in many if one.delegate_kind in kinds)
-        older = next((one.environment for one in later), new)
-        ends = [at for one in members if (at := utc(one.finished_at))]
+    for place, own in enumerate(members):
+        kinds, new = {kind for one in own for kind in one.kinds}, dict(own[0].fields)
+        later = (one for many in members[place + 1 :] for one in many if not kinds.isdisjoint(one.kinds))
+        older = next((dict(one.fields) for one in later), new)
+        ends = [datetime.fromisoformat(at) for one in own for at in (one.since, one.until) if at]
         views.append(
             View(
-                name=name,
-                first=members[0],
-                count=len(members),
-                delegates=sorted({one.delegate for one in members}),
+                name=own[0].name,
+                conditions=conditions_of(new),
+                versions=versions_of(new),
+                count=sum(one.count for one in own),
+                delegates=sorted({delegate for one in own for delegate in one.delegates}),
                 since=min(ends, default=None),
                 until=max(ends, default=None),
                 changes=[

@@ -2,51 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable
 
-from orchestrator.results.records import CampaignRecord, ComparedCell
+from orchestrator.results.records import CampaignRecord, CellGroup, ComparedCell
 from orchestrator.site.archive import Archive
 from orchestrator.site.notes import Notes
 from orchestrator.site.parts import digest_of
-from orchestrator.site.series import Series
 
 
-class Digests:
-    """Digests of the cells of each campaign, model by model, of which those of parts are made."""
-
-    def __init__(self, archive: Archive, notes: Notes) -> None:
-        """Read every cell once: both the parts of its campaign and of its model change with it."""
-        self._archive = archive
-        self._notes = notes
-        self._cells: dict[str, Mapping[str, str]] = {}
-        self._campaigns: dict[str, str] = {}
-        for name, campaign in archive.named.items():
-            by_model: dict[str, list[ComparedCell]] = {}
-            for cell in archive.cells[name]:
-                by_model.setdefault(cell.model, []).append(cell)
-            self._cells[name] = {model: digest_of([*map(_stamp, own)]) for model, own in by_model.items()}
-            self._campaigns[name] = digest_of((campaign, name in archive.in_full, self._cells[name]))
-
-    def campaign(self, campaign: CampaignRecord) -> str:
-        """Digest everything that the pages of a campaign are made of."""
-        archive, before = self._archive, self._archive.before(campaign)
-        origins = map(archive.origin, archive.cells[campaign.campaign_id])
-        own = [self._campaigns[one.campaign_id] for one in (campaign, before) if one is not None]
-        return digest_of((own, [origin and archive.address(origin.cell_id) for origin in origins]))
-
-    def model(self, model: str, own: Sequence[Series]) -> str:
-        """Digest everything that the page of a model over all campaigns is made of."""
-        archive = self._archive
-        measured = [name for name, found in self._cells.items() if model in found]
-        cells = [
-            (name, (one := archive.named[name]).name, one.labels, self._cells[name][model])
-            for name in measured
-        ]
-        addresses = [archive.address(cell.cell_id) for one in own for cell in (one.newest, one.last)]
-        same = [sorted(archive.names.get(one.newest.model_sha256, ())) for one in own]
-        return digest_of(
-            (cells, sorted(archive.in_full.intersection(measured)), addresses, same, self._notes)
+def campaign_digest(archive: Archive, campaign: CampaignRecord, *, is_newest: bool) -> str:
+    """Digest everything that the pages of a campaign are made of; `is_newest`: of its name."""
+    before = archive.before(campaign)
+    return digest_of(
+        (
+            is_newest,
+            [_whole(archive, one) for one in (campaign, before) if one is not None],
+            [_shown(archive, campaign.campaign_id, model) for model in archive.groups[campaign.campaign_id]],
         )
+    )
+
+
+def model_digest(archive: Archive, model: str, notes: Notes, published: Collection[str]) -> str:
+    """Digest everything that the page of a model over all campaigns is made of; `published`: the SHA-256 of
+    the files of the published table.
+    """
+    own = [one for one in archive.campaigns if model in archive.groups[one.campaign_id]]
+    groups = [archive.groups[one.campaign_id][model] for one in own]
+    measured = [
+        # How many wait in front of it, and who sees to it, is not on this page.
+        (one.campaign_id, one.name, one.submitted_at, one.baseline, one.labels, group.content)
+        for one, group in zip(own, groups, strict=True)
+    ]
+    return digest_of(
+        (
+            measured,
+            [archive.place(one.campaign_id, model) for one in own],
+            _full(archive, (one.campaign_id for one in own)),
+            [_shown(archive, one.campaign_id, model) for one in own],
+            [sorted(archive.names.get(group.model_sha256, ())) for group in groups],
+            [group.model_sha256 in published for group in groups],
+            notes,
+        )
+    )
+
+
+def _whole(archive: Archive, campaign: CampaignRecord) -> object:
+    name = campaign.campaign_id
+    return campaign, name in archive.in_full, [(m, g.content) for m, g in archive.groups[name].items()]
+
+
+def _shown(archive: Archive, campaign_id: str, model: str) -> object:
+    """Return the results of others that a model's cells show: what they are, and where their pages are."""
+    origins = archive.origins(campaign_id, model)
+    places = [(archive.groups[name][of].content, archive.place(name, of)) for name, of in origins]
+    return origins, places, _full(archive, (name for name, _ in origins))
+
+
+def _full(archive: Archive, names: Iterable[str]) -> list[str]:
+    return sorted(archive.in_full.intersection(names))
+
+
+def groups_of(cells: Iterable[ComparedCell]) -> list[CellGroup]:
+    """Return the cells of all campaigns by model, from the cells themselves."""
+    grouped: dict[tuple[str, str], list[ComparedCell]] = {}
+    places: dict[str, tuple[str, str]] = {}
+    for cell in cells:
+        places[cell.cell_id] = cell.campaign_id, cell.model
+        grouped.setdefault(places[cell.cell_id], []).append(cell)
+    return [
+        CellGroup(
+            campaign_id=campaign_id,
+            model=model,
+            model_sha256=max(cell.model_sha256 for cell in own),
+            count=len(own),
+            content=digest_of([_stamp(cell) for cell in own]),
+            columns=tuple(dict.fromkeys((cell.delegate, cell.device, cell.level) for cell in own)),
+            origins=tuple(sorted({places[c.reused_from] for c in own if c.reused_from in places})),
+        )
+        for (campaign_id, model), own in grouped.items()
+    ]
 
 
 def _stamp(cell: ComparedCell) -> tuple[object, ...]:
@@ -55,8 +89,7 @@ def _stamp(cell: ComparedCell) -> tuple[object, ...]:
     """
     m = cell.measurement
     return (
-        cell.cell_id, cell.model, cell.delegate, cell.device, cell.level, cell.model_sha256, cell.status,
-        cell.again,
+        cell.cell_id, cell.delegate, cell.device, cell.level, cell.model_sha256, cell.status, cell.again,
         cell.finished_at, cell.reused_from, cell.device_name, None if m is None else m.latency_ms.p50,
         cell.reason, cell.noise,
     )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import SimpleNamespace as View
 from typing import Any
 
@@ -29,7 +30,7 @@ class Cause:
     code: str
     kind: str
     reason: str
-    cells: tuple[ComparedCell, ...]
+    cells: tuple[View, ...]
 
     @property
     def anchor(self) -> str:
@@ -37,16 +38,36 @@ class Cause:
         return links.cause_anchor(self.code, self.kind)
 
 
-def causes_of(history: Mapping[str, Sequence[Series]]) -> list[Cause]:
-    """Return the causes, the one of most cells first; names and figures do not tell causes apart."""
-    found: dict[tuple[str, str, str], list[tuple[str, ComparedCell]]] = {}
-    for cell in (series.last for many in history.values() for series in many):
+def failures_of(archive: Archive, own: Sequence[Series]) -> list[View]:
+    """Return the series of a model whose newest attempt gave no counted result, each with its cause."""
+    found = []
+    for cell in (one.last for one in own):
         why = _why(cell)
         if why is not None:
             status, code, reason = why
-            found.setdefault((status, code, kind_of(reason)), []).append((reason, cell))
+            column = column_name(cell.delegate, cell.device)
+            found.append(
+                View(
+                    cause=(status, code, kind_of(reason)),
+                    reason=reason,
+                    status=cell_status(cell),
+                    model=cell.model,
+                    column=column,
+                    href=archive.address(cell),
+                    text=f"{text.short_name(cell.model)} on {column}",
+                    at=cell.finished_at,
+                )
+            )
+    return found
+
+
+def causes_of(failures: Iterable[View]) -> list[Cause]:
+    """Return the causes, the one of most cells first; names and figures do not tell causes apart."""
+    found: dict[tuple[str, ...], list[View]] = {}
+    for one in failures:
+        found.setdefault(tuple(one.cause), []).append(one)
     made = [
-        Cause(status, code, kind, members[0][0], tuple(cell for _, cell in members))
+        Cause(status, code, kind, members[0].reason, tuple(members))
         for (status, code, kind), members in found.items()
     ]
     return sorted(made, key=lambda cause: -len(cause.cells))
@@ -66,23 +87,19 @@ def _why(cell: ComparedCell) -> tuple[str, str, str] | None:
     return None if void is None or cell.imported is not None else ("void", "void", void)
 
 
-def failures_page(archive: Archive, causes: Iterable[Cause]) -> dict[str, Any]:
+def failures_page(causes: Iterable[Cause]) -> dict[str, Any]:
     """Gather the page of failures."""
     return {
         "causes": [
             View(
                 cause=cause,
-                status=cell_status(cause.cells[0]),
+                status=cause.cells[0].status,
                 count=text.counted(len(cause.cells), "cell"),
                 models=text.counted(len({cell.model for cell in cause.cells}), "model"),
-                columns=sorted({column_name(cell.delegate, cell.device) for cell in cause.cells}),
+                columns=sorted({cell.column for cell in cause.cells}),
                 cells=[
-                    View(
-                        href=archive.address(cell.cell_id),
-                        text=f"{text.short_name(cell.model)} on {column_name(cell.delegate, cell.device)}",
-                        at=cell.finished_at,
-                    )
-                    for cell in cause.cells[:_MOST_NAMED]
+                    View(href=one.href, text=one.text, at=one.at and datetime.fromisoformat(one.at))
+                    for one in cause.cells[:_MOST_NAMED]
                 ],
                 more=max(0, len(cause.cells) - _MOST_NAMED),
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from types import SimpleNamespace as View
 from typing import Any
 
@@ -45,10 +46,8 @@ def _row(archive: Archive, one: Series, shifts: Sequence[Shift]) -> View:
     campaign = archive.named[one.newest.campaign_id]
     return View(
         anchor=links.series_anchor(one.key),
-        cell=brief_view(one.newest, archive.baseline(one.newest), archive.address(one.newest.cell_id)),
-        last=None
-        if one.last is one.newest
-        else brief_view(one.last, None, archive.address(one.last.cell_id)),
+        cell=brief_view(one.newest, archive.baseline(one.newest), archive.address(one.newest)),
+        last=None if one.last is one.newest else brief_view(one.last, None, archive.address(one.last)),
         level=one.key[1],
         options=one.key[3],
         campaign=campaign,
@@ -122,27 +121,47 @@ def _differences(before: Point, after: Point) -> str:
     return ", ".join(f"{name} {old.get(name, 'absent')} → {new.get(name, 'absent')}" for name in names)
 
 
-def trends_page(history: Mapping[str, Sequence[Series]], shifts: Sequence[Shift]) -> dict[str, Any]:
+def shift_view(shift: Shift) -> View:
+    """Return a change as the pages over all models show it."""
+    model, _, delegate, _, device = shift.series.key
+    anchor = links.series_anchor(shift.series.key)
+    return View(
+        at=shift.first.at,
+        version=shift.first.version,
+        model=text.short_name(model),
+        delegate=delegate,
+        device=device,
+        column=column_name(delegate, device),
+        href=f"{links.history_page(model)}#{anchor}",
+        said=shift.said,
+        over=shift.over,
+        state=shift.state,
+        note=shift.note,
+        is_slower=shift.is_slower,
+        versions=changed_versions(shift),
+        key=links.digest(anchor, shift.first.cell.cell_id),
+    )
+
+
+def dated_shifts(models: Iterable[View]) -> list[View]:
+    """Return the changes of all models by their summaries, newest first."""
+    found = (shift for model in models for shift in model.shifts)
+    dated = (View(**vars(shift) | {"at": datetime.fromisoformat(shift.at)}) for shift in found)
+    return sorted(dated, key=lambda shift: shift.at, reverse=True)
+
+
+def trends_page(models: Iterable[View], shifts: Sequence[View]) -> dict[str, Any]:
     """Gather the page of changes, newest first, and of the series that are long enough to show one."""
     return {
-        "shifts": [
-            View(
-                shift=shift,
-                href=f"{links.history_page(shift.series.key[0])}#{links.series_anchor(shift.series.key)}",
-                model=text.short_name(shift.series.key[0]),
-                column=column_name(shift.series.key[2], shift.series.key[4]),
-                versions=changed_versions(shift),
-            )
-            for shift in shifts
-        ],
+        "shifts": shifts,
         "models": [
             View(
-                name=text.short_name(model),
-                href=links.history_page(model),
-                results=sum(len(one.points) for one in own),
-                series=len(own),
+                name=text.short_name(model.name),
+                href=links.history_page(model.name),
+                results=model.points,
+                series=model.series,
             )
-            for model, own in history.items()
+            for model in models
         ],
     }
 

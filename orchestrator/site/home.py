@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace as View
 from typing import Any
 
-from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
-from orchestrator.results.budgets import Judged
-from orchestrator.results.records import ComparedCell
+from orchestrator.results.records import CampaignRecord, ComparedCell
 from orchestrator.results.speedups import counted_times, speedup
 from orchestrator.results.wording import first_line
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, utc
 from orchestrator.site.axes import Scale, log_scale, px
-from orchestrator.site.campaign_page import cell_counts
-from orchestrator.site.cell_view import brief_view
+from orchestrator.site.cell_view import brief_view, without_record
 from orchestrator.site.failures_page import Cause
 from orchestrator.site.matrix import BAR_MARGIN, BAR_WIDTH
-from orchestrator.site.series import Point, Series, Shift, log_time
+from orchestrator.site.series import Point, Series
 
 _SPARK_DAYS = 30
 """Days before the newest result that a spark line covers."""
+
+_SPARK = timedelta(days=_SPARK_DAYS)
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 """Its size in px: a day is three of them, and a line of text is as high."""
@@ -37,73 +37,89 @@ _MOST_NAMED = 5
 
 def index_page(
     archive: Archive,
-    history: Mapping[str, Sequence[Series]],
-    shifts: Sequence[Shift],
+    campaigns: Sequence[tuple[CampaignRecord, View]],
+    models: Sequence[View],
+    shifts: Sequence[View],
     causes: Sequence[Cause],
-    judged: Sequence[Judged],
+    newest: datetime | None,
 ) -> dict[str, Any]:
-    """Gather the home page. `shifts`: newest first; `judged`: of the newest campaign of each name."""
-    newest = archive.newest_at
-    rows = [
-        _row(model, level, [one for one in many if one.key[1] == level], archive, newest)
-        for model, many in history.items()
-        for level in dict.fromkeys(one.key[1] for one in many)
-    ]
+    """Gather the home page of the summaries of campaigns, newest first, and of models. `shifts`: newest
+    first; `newest`: when the newest result arrived.
+    """
+    rows = [_at(row, newest) for model in models for row in model.rows]
     return {
+        "newest_at": newest,
         "rows": rows,
-        "results": sum(one.has_result for many in history.values() for one in many),
-        "columns": sum(map(len, history.values())),
+        "results": sum(model.results for model in models),
+        "columns": sum(model.series for model in models),
         "spark_days": _SPARK_DAYS,
         "causes": causes[:_MOST_NAMED],
         "more_causes": max(0, len(causes) - _MOST_NAMED),
         "open": sum(row.open for row in rows),
-        "waiting": sum((cell.again or cell.status) in OPEN for cell in archive.by_id.values()),
+        "waiting": sum(summary.waiting for _, summary in campaigns),
         "slower": [shift for shift in shifts if shift.is_slower and shift.state != "accepted"][:_MOST_NAMED],
-        "budgets": _budgets(archive, judged),
+        "budgets": _budgets([one for _, summary in campaigns for one in summary.budgets]),
         "campaigns": [
             View(
                 record=one,
-                counts=cell_counts(archive.cells[one.campaign_id])[0],
+                counts=summary.counts,
                 compared=links.comparison_page(one.campaign_id) if archive.before(one) else "",
             )
-            for one in archive.campaigns
+            for one, summary in campaigns
         ],
-        "devices": sorted(
-            {(c.device, c.device_name) for c in archive.by_id.values() if c.environment}, key=lambda d: d[0]
-        ),
+        "devices": sorted({(own.device, own.name) for _, summary in campaigns for own in summary.devices}),
     }
 
 
-def _row(
-    model: str,
-    level: str,
-    own: Sequence[Series],
-    archive: Archive,
-    newest: datetime | None,
-) -> View:
+def model_rows(archive: Archive, own: Sequence[Series]) -> list[View]:
+    """Return the lines of a model, one for each level, but for what the newest result of all decides."""
+    return [
+        _row(archive, level, [one for one in own if one.key[1] == level])
+        for level in dict.fromkeys(one.key[1] for one in own)
+    ]
+
+
+def _row(archive: Archive, level: str, own: Sequence[Series]) -> View:
     """Return the line of a model at a level: the fastest of its newest results, the others as dots."""
     counted = [one for one in own if one.has_result]
     best = min(counted, key=lambda one: _p50(one.newest), default=None)
     shown = own[0].newest if best is None else best.newest
     base = archive.baseline(shown)
     verdicts = [speedup(one.newest, archive.baseline(one.newest)) for one in counted]
-    at = utc(shown.finished_at)
     return View(
-        model=model,
+        model=shown.model,
         level=level,
-        href=links.history_page(model),
+        href=links.history_page(shown.model),
         size=text.byte_count(shown.model_bytes),
-        best=brief_view(shown, base, archive.address(shown.cell_id)),
+        best=without_record(brief_view(shown, base, archive.address(shown))),
         reason=_reason(shown) if best is None else "",
         strip=_strip([one.newest for one in counted], shown),
         columns=len(own),
         missing=len(own) - len(counted),
         wrong=sum(one.last.struck_out for one in own),
         open=sum(found is not None and found.verdict == "open" for found in verdicts),
-        age="" if at is None or newest is None else _age(newest - at),
-        at=at,
-        spark=None if best is None or newest is None else _spark(best.points, newest),
+        at=utc(shown.finished_at),
+        recent=[] if best is None else _recent(best.points),
     )
+
+
+def _recent(points: Sequence[Point]) -> list[tuple[datetime, float]]:
+    """Return the medians of the days that a spark line can cover, whatever the newest result is."""
+    first = max((point.at for point in points), default=datetime.max.replace(tzinfo=UTC)) - _SPARK
+    return [(point.at, _p50(point.cell)) for point in points if point.at >= first]
+
+
+def _at(row: View, newest: datetime | None) -> View:
+    """Return a line with its age and its spark line, as of the newest result."""
+    at = None if row.at is None else datetime.fromisoformat(row.at)
+    recent = [(datetime.fromisoformat(moment), p50) for moment, p50 in row.recent]
+    return View(
+        **vars(row) | {
+            "at": at,
+            "age": "" if at is None or newest is None else _age(newest - at),
+            "spark": None if newest is None else _spark(recent, newest),
+        }
+    )  # fmt: skip
 
 
 def _reason(cell: ComparedCell) -> str:
@@ -137,20 +153,16 @@ def _strip(cells: Sequence[ComparedCell], best: ComparedCell) -> View | None:
     )
 
 
-def _spark(points: Sequence[Point], newest: datetime) -> View | None:
+def _spark(points: Sequence[tuple[datetime, float]], newest: datetime) -> View | None:
     """Draw the medians of the last days; None where there are fewer than two."""
-    first = newest - timedelta(days=_SPARK_DAYS)
-    recent = [point for point in points if point.at >= first]
+    first = newest - _SPARK
+    recent = [(at, p50) for at, p50 in points if at >= first]
     if len(recent) < 2:
         return None
     across = Scale(first.timestamp(), newest.timestamp(), 2, _SPARK_WIDTH - 3)
-    times = [_p50(point.cell) for point in recent]
-    up = log_scale(times, _SPARK_HEIGHT - 3, 3, _SPARK_LEAST)
-    places = [
-        f"{px(across(point.at.timestamp()))} {px(up(value))}"
-        for point, value in zip(recent, times, strict=True)
-    ]
-    change = log_time(recent[-1]) - log_time(recent[0])
+    up = log_scale([p50 for _, p50 in recent], _SPARK_HEIGHT - 3, 3, _SPARK_LEAST)
+    places = [f"{px(across(at.timestamp()))} {px(up(p50))}" for at, p50 in recent]
+    change = math.log(recent[-1][1] / recent[0][1])
     return View(
         width=_SPARK_WIDTH,
         height=_SPARK_HEIGHT,
@@ -160,20 +172,9 @@ def _spark(points: Sequence[Point], newest: datetime) -> View | None:
     )
 
 
-def _budgets(archive: Archive, judged: Sequence[Judged]) -> View:
+def _budgets(judged: Sequence[View]) -> View:
     """Count the budgets that are met, and name those that are not."""
     missed = [one for one in judged if one.outcome != "met"]
     return View(
-        met=len(judged) - len(missed),
-        missed=[
-            View(
-                href=archive.address(one.cell.cell_id),
-                cell=f"{text.short_name(one.cell.model)} on {one.cell.delegate}",
-                budget=one.budget.text,
-                outcome=one.outcome.replace("_", " "),
-                said=first_line(one.said, 140),
-            )
-            for one in missed[:_MOST_NAMED]
-        ],
-        more=max(0, len(missed) - _MOST_NAMED),
+        met=len(judged) - len(missed), missed=missed[:_MOST_NAMED], more=max(0, len(missed) - _MOST_NAMED)
     )

@@ -1,4 +1,4 @@
-"""Judges the budgets of campaign files, for the newest campaign of each name."""
+"""Judges the budgets of a campaign file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ from orchestrator.results.regression import by_names, compare_runs
 from orchestrator.site.archive import Archive, SiteSource
 
 
-def judged_budgets(source: SiteSource, archive: Archive) -> list[Judged]:
-    """Judge the budgets of the newest campaign of each name, as `farm submit` did at its end; a ratio against
-    the campaign of that name before it.
+def judged_budgets(source: SiteSource, archive: Archive, campaign: CampaignRecord) -> list[Judged]:
+    """Judge the budgets of a campaign, as `farm submit` did at its end; a ratio against the campaign of that
+    name before it.
     """
-    newest = {one.name: one for one in reversed(archive.campaigns)}
-    return [judged for campaign in newest.values() for judged in _judged(source, archive, campaign)]
-
-
-def _judged(source: SiteSource, archive: Archive, campaign: CampaignRecord) -> list[Judged]:
     budgets = budgets_of(source.manifest(campaign.campaign_id))
     if not budgets:
         return []
@@ -27,7 +22,7 @@ def _judged(source: SiteSource, archive: Archive, campaign: CampaignRecord) -> l
     before = archive.before(campaign)
     earlier = None
     if before is not None:
-        earlier = compare_runs(by_names(archive.cells[before.campaign_id]), by_names(cells))
+        earlier = compare_runs(by_names(archive.cells(before.campaign_id)), by_names(cells))
     return judge_budgets(cells, budgets, earlier)
 
 

@@ -16,6 +16,7 @@ STYLE = "assets/style.css"
 SCRIPT = "assets/site.js"
 CELL_SCRIPT = "assets/cell.js"
 MANIFEST = "data/site.json"
+SUMMARIES = "data/summaries.json"
 
 _PLAIN_ID = re.compile(r"[0-9a-z][0-9a-z-]{3,63}")
 

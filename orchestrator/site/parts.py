@@ -1,4 +1,8 @@
-"""Takes unchanged parts of a site from the one that is replaced: each is known by a digest of its content."""
+"""Takes unchanged parts of a site from the one that is replaced: each is known by a digest of its content.
+
+A part has files, and a summary: what the pages over all campaigns need of it, so that they are made without
+reading its cells again.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
+from datetime import datetime
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace as View
 from typing import Any
 
 import orchestrator
@@ -17,42 +24,49 @@ from orchestrator.site import links
 
 
 class Parts:
-    """The parts of an older site by name, and those of the new one: their digests and files."""
+    """The parts of an older site by name, and those of the new one: digests and files, and summaries."""
 
-    def __init__(self, older: Path, known: dict[str, Any]) -> None:
+    def __init__(self, older: Path, known: dict[str, Any], summaries: dict[str, Any]) -> None:
         """Use `Parts.of`."""
         self._older = older
         self._known = known
+        self._summaries = summaries
         self.new: dict[str, dict[str, Any]] = {}
+        self.summaries: dict[str, Any] = {}
         self._open: list[str] | None = None
 
     @classmethod
     def of(cls, site: Path) -> Parts:
-        """Return the parts of a site; none where there is none, or where its list cannot be read."""
+        """Return the parts of a site; none where there is none, or where its lists cannot be read."""
         try:
-            known = json.loads((site / links.MANIFEST).read_text(encoding="utf-8"))["parts"]
+            manifest = json.loads((site / links.MANIFEST).read_text(encoding="utf-8"))
+            summaries = (site / links.SUMMARIES).read_text(encoding="utf-8")
+            if manifest["summaries"] != text_digest(summaries):
+                return cls(site, {}, {})
+            return cls(site, dict(manifest["parts"]), vars(read_views(summaries)))
         except (OSError, ValueError, KeyError, TypeError):
-            known = {}
-        return cls(site, known if isinstance(known, dict) else {})
+            return cls(site, {}, {})
 
     def take(self, name: str, digest: str, folder: Path) -> bool:
         """Link the files of a part into the new site if the older one has it with this content."""
         known = self._known.get(name)
-        if not isinstance(known, dict) or known.get("content") != digest:
+        if not isinstance(known, dict) or known.get("content") != digest or name not in self._summaries:
             return False
         names = known.get("files")
         if not isinstance(names, list) or not all(map(self._is_inside, names)):
             return False
         try:
+            for below in dict.fromkeys(file.rpartition("/")[0] for file in names):
+                (folder / below).mkdir(parents=True, exist_ok=True)
             for file in names:
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                os.link(self._older / file, folder / file, follow_symlinks=False)
+                os.link(f"{self._older}/{file}", f"{folder}/{file}", follow_symlinks=False)
         except OSError:
             # A file is missing there, or its file system has no hard links.
             for file in names:
                 (folder / file).unlink(missing_ok=True)
             return False
         self.new[name] = known
+        self.summaries[name] = self._summaries[name]
         return True
 
     def _is_inside(self, name: object) -> bool:
@@ -66,15 +80,42 @@ class Parts:
         self.new[name] = {"content": digest, "files": self._open}
         self._open = None
 
+    def keep(self, name: str, summary: View) -> None:
+        """Keep the summary of a part that was written, as a later build will read it."""
+        self.summaries[name] = read_views(written_views(summary))
+
     def note(self, path: str) -> None:
         """Note a file that was written."""
         if self._open is not None:
             self._open.append(path)
 
 
+def written_views(value: object) -> str:
+    """Write views, records of plain values and moments as JSON."""
+    return json.dumps(value, separators=(",", ":"), default=_plain)
+
+
+def read_views(text: str) -> Any:
+    """Return written views; a record has become a view, a moment its text. Raises `ValueError`."""
+    return json.loads(text, object_hook=lambda found: View(**found))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, View):
+        return vars(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+def text_digest(text: str) -> str:
+    """Digest a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def digest_of(content: object) -> str:
     """Digest what a part is made of: the records, and the program that makes pages of them."""
-    return hashlib.sha256(f"{_program()} {content!r}".encode("utf-8", "surrogatepass")).hexdigest()
+    return text_digest(f"{_program()} {content!r}")
 
 
 @cache

@@ -59,12 +59,12 @@ class Series:
         return times is not None and bool(times.p50) and void_reason(self.newest) is None
 
 
-def series_of(archive: Archive) -> dict[str, list[Series]]:
-    """Return the series of each model, in the order in which the newest campaigns name them."""
+def series_of(archive: Archive, model: str) -> list[Series]:
+    """Return the series of a model, in the order in which the newest campaigns name them."""
     found: dict[Key, Series] = {}
     options: dict[int, str] = {}
     for campaign in archive.campaigns:
-        for cell in archive.cells[campaign.campaign_id]:
+        for cell in archive.of_model(campaign.campaign_id, model):
             # Cells with the same options share them; written for each, they would take half of this.
             given = options.get(id(cell.delegate_options))
             if given is None:
@@ -79,11 +79,9 @@ def series_of(archive: Archive) -> dict[str, list[Series]]:
             at = utc(cell.finished_at)
             if at is not None and archive.origin(cell) is None and _may_be_compared(cell):
                 one.points.append(Point(cell, campaign, at))
-    by_model: dict[str, list[Series]] = {}
     for one in found.values():
         one.points.sort(key=lambda point: (point.at, point.cell.cell_id))
-        by_model.setdefault(one.key[0], []).append(one)
-    return by_model
+    return list(found.values())
 
 
 def _may_be_compared(cell: ComparedCell) -> bool:

@@ -24,12 +24,6 @@ _CALL = 'shard("', '");\n'
 """Around the packed rows: a call of the function that `templates/cell.js` defines."""
 
 
-def shard_names(campaign_id: str, cells: Sequence[ComparedCell]) -> Iterator[tuple[str, str]]:
-    """Yield the id of each cell with the name of its shard."""
-    for place, cell in enumerate(cells):
-        yield cell.cell_id, links.shard_name(campaign_id, place // CELLS)
-
-
 def shards(
     campaign: CampaignRecord, cells: Sequence[ComparedCell], measurements: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:

@@ -33,13 +33,14 @@ class Own:
 class PublishedRow:
     """One row: the share that LiteRT's delegate takes (`full`, `partial`) and its milliseconds, with ours.
 
-    `shipped`: the model is in the zoo that comes with the farm.
+    `shipped`: the model is in the zoo that comes with the farm; `sha256`: of its file, else empty.
     """
 
     model: str
     delegated: str
     ms: float
     shipped: bool
+    sha256: str = ""
     own: tuple[Own, ...] = ()
 
 
@@ -51,20 +52,27 @@ def published_rows(cells: Iterable[ComparedCell] = ()) -> list[PublishedRow]:
     models, table = zoo_models(), zoo_folder() / "published.csv"
     if not table.exists():
         raise FarmError(f"{table} is missing: this installation is older than its source; set it up again")
-    newest: dict[str, dict[str, ComparedCell]] = {}
-    for cell in sorted(_measured(cells), key=_age):
-        newest.setdefault(cell.model_sha256, {})[f"{cell.delegate}@{cell.device}"] = cell
+    by_file: dict[str, list[ComparedCell]] = {}
+    for cell in cells:
+        by_file.setdefault(cell.model_sha256, []).append(cell)
+    rows = []
     with table.open(encoding="utf-8", newline="") as file:
-        return [
-            PublishedRow(
-                model=row["model"],
-                delegated=row["delegated"],
-                ms=float(row["ms"]),
-                shipped=(known := models.get(row["model"])) is not None,
-                own=tuple(_own(*one) for one in newest.get(known.sha256 if known else "", {}).items()),
+        for row in csv.DictReader(file):
+            known = models.get(row["model"])
+            sha256 = "" if known is None else known.sha256
+            own = tuple(own_of(cell) for cell in newest_measured(by_file.get(sha256, ())))
+            rows.append(
+                PublishedRow(row["model"], row["delegated"], float(row["ms"]), known is not None, sha256, own)
             )
-            for row in csv.DictReader(file)
-        ]
+    return rows
+
+
+def newest_measured(cells: Iterable[ComparedCell]) -> list[ComparedCell]:
+    """Return the cell with the newest p50 that counts of each delegate on each device."""
+    newest: dict[tuple[str, str], ComparedCell] = {}
+    for cell in sorted(_measured(cells), key=_age):
+        newest[cell.delegate, cell.device] = cell
+    return list(newest.values())
 
 
 def _measured(cells: Iterable[ComparedCell]) -> Iterator[ComparedCell]:
@@ -82,7 +90,10 @@ def _age(cell: ComparedCell) -> str:
     return "" if cell.finished_at is None else cell.finished_at.isoformat()
 
 
-def _own(column: str, cell: ComparedCell) -> Own:
+def own_of(cell: ComparedCell) -> Own:
+    """Return what the table shows of a cell with a p50."""
     taken = None if cell.measurement is None else cell.measurement.delegation
     operators = "" if taken is None else f"{taken.delegated_ops}/{taken.total_ops}"
-    return Own(cell.cell_id, column, operators, f"{text.milliseconds(_p50(cell))} ms")
+    return Own(
+        cell.cell_id, f"{cell.delegate}@{cell.device}", operators, f"{text.milliseconds(_p50(cell))} ms"
+    )

@@ -1,20 +1,28 @@
-"""Reads the cells of a campaign as a comparison needs them: a few columns, decoded where they are used."""
+"""Reads the cells of a campaign as a comparison needs them: a few columns, decoded where they are used.
+
+What is unchanged need not be read: `cell_groups` digests the cells of every model in the database.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 from operator import itemgetter
 from typing import Any, Final
 
 import sqlalchemy
-from sqlalchemy import Text, cast
+from sqlalchemy import Text, cast, func
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
 from orchestrator.config.collector import collector_paused
 from orchestrator.db import tables
 from orchestrator.db.results.records import device_noises, reason_of, shown_state
-from orchestrator.results.records import IMPORTED_SHA256, ComparedCell, compared_figures
+from orchestrator.results.device_noise import DeviceNoise
+from orchestrator.results.records import IMPORTED_SHA256, CellGroup, ComparedCell, compared_figures
 
 _CELL, _RESULT = tables.Cell, tables.Result
 
@@ -28,8 +36,8 @@ _COLUMNS: Final = (
 """JSON as text: most cells have the options of many others, and the facts tell imported ones alone."""
 
 
-def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
-    """Return the cells of a campaign in matrix order."""
+def compared_cells(session: Session, campaign_no: int, model: str | None = None) -> list[ComparedCell]:
+    """Return the cells of a campaign, or of one model in it, in matrix order."""
     names = dict(session.exec(select(tables.Device.device_id, tables.Device.name)).all())
     noises = device_noises(session)
     fields = select(tables.Environment.environment_id, tables.Environment.fields)
@@ -42,7 +50,7 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
         sqlalchemy.select(*_COLUMNS)
         .join(tables.Model, col(tables.Model.sha256) == _CELL.model_sha256)
         .outerjoin(_RESULT, col(_RESULT.attempt_id) == _CELL.shown_attempt_id)
-        .where(col(_CELL.campaign_no) == campaign_no)
+        .where(col(_CELL.campaign_no) == campaign_no, *(() if model is None else (_CELL.model == model,)))
     ).all()
     found = []
     with collector_paused():
@@ -81,6 +89,86 @@ def compared_cells(session: Session, campaign_no: int) -> list[ComparedCell]:
                 )
             )
     return found
+
+
+_END, _NEXT = "\x1f", "\x1e"
+"""Between the texts of a cell, and between cells: separators of ASCII, which hardly a name has."""
+
+
+def cell_groups(session: Session) -> list[CellGroup]:
+    """Return the cells of every campaign by model, in matrix order, digested from texts of the database.
+
+    A result is never changed, so its id stands for it; a device's name and noise are a part of the digest.
+    """
+    columns = _joined(col(_CELL.delegate), func.coalesce(_CELL.device_id, _CELL.target), col(_CELL.level))
+    changing = _joined(
+        col(_CELL.cell_id), col(_CELL.state), col(_CELL.model_sha256), col(_CELL.shown_attempt_id),
+        col(_CELL.reused_from), cast(_CELL.ended_at, Text), col(_CELL.reason_code), col(_CELL.reason_text),
+    )  # fmt: skip
+    rows = session.execute(
+        sqlalchemy.select(
+            tables.Campaign.campaign_id, col(_CELL.model), func.max(_CELL.model_sha256), func.count(),
+            func.aggregate_strings(columns, _NEXT), func.aggregate_strings(changing, _NEXT),
+        )
+        .join(tables.Campaign, col(tables.Campaign.no) == _CELL.campaign_no)
+        .group_by(tables.Campaign.campaign_id, col(_CELL.model))
+        .order_by(func.min(_CELL.position))
+    )  # fmt: skip
+    origins, facts = _origins(session), _device_facts(session)
+
+    @cache
+    def split(joined: str) -> tuple[tuple[tuple[str, str, str], ...], str]:
+        # Most models of a campaign have the same columns.
+        parts = ((*one.split(_END), "", "") for one in joined.split(_NEXT))
+        found = tuple(sorted({(one[0], one[1], one[2]) for one in parts}))
+        return found, repr([facts.get(device) for _, device, _ in found])
+
+    return [
+        CellGroup(
+            campaign_id=campaign,
+            model=model,
+            model_sha256=sha256,
+            count=count,
+            content=_digest(given, split(given)[1], *sorted(cells.split(_NEXT))),
+            columns=split(given)[0],
+            origins=tuple(sorted(origins[campaign, model])),
+        )
+        for campaign, model, sha256, count, given, cells in rows
+    ]
+
+
+def _joined(*columns: Any) -> Any:
+    """Write columns as one text; nothing is written as the empty text."""
+    first, *others = (func.coalesce(one, "") for one in columns)
+    for one in others:
+        first = first.concat(_END).concat(one)
+    return first
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256(_NEXT.join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _origins(session: Session) -> Mapping[tuple[str, str], set[tuple[str, str]]]:
+    """Return campaign and model of the cells that those of a campaign and model show the results of."""
+    shown, at, of = aliased(_CELL), aliased(tables.Campaign), aliased(tables.Campaign)
+    found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    rows = session.execute(
+        sqlalchemy.select(at.campaign_id, col(_CELL.model), of.campaign_id, shown.model)
+        .join(shown, col(shown.cell_id) == _CELL.reused_from)
+        .join(at, col(at.no) == _CELL.campaign_no)
+        .join(of, col(of.no) == shown.campaign_no)
+        .distinct()
+    )
+    for campaign, model, *origin in rows:
+        found[campaign, model].add((origin[0], origin[1]))
+    return found
+
+
+def _device_facts(session: Session) -> Mapping[str, tuple[str, DeviceNoise | None]]:
+    noises = device_noises(session)
+    names = session.exec(select(tables.Device.device_id, tables.Device.name))
+    return {device_id: (name, noises.get(device_id)) for device_id, name in names}
 
 
 def stored_measurements(session: Session, campaign_no: int) -> dict[str, str]:

@@ -27,7 +27,7 @@ from orchestrator.errors import FarmError
 from orchestrator.farm.reading.raw import read_answers, read_samples
 from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
 from orchestrator.policy.why import Why, explain
-from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell, ManifestRecord
+from orchestrator.results.records import CampaignRecord, CellGroup, CellRecord, ComparedCell, ManifestRecord
 from orchestrator.scheduling.lock import lock_holder
 from orchestrator.sources.store import Store
 from runtime.model.facts import ModelFacts, model_facts
@@ -130,11 +130,19 @@ class Reading:
         with self.database.read() as session:
             return records.cells_of(session, _number(session, campaign))
 
-    def compared(self, campaign: str | None) -> list[ComparedCell]:
-        """Return the same cells with the compared fields alone, much faster. Raises `UsageError`."""
+    def compared(self, campaign: str | None, model: str | None = None) -> list[ComparedCell]:
+        """Return the same cells, or those of one model, with the compared fields alone, much faster.
+
+        Raises `UsageError`.
+        """
         with self.database.read() as session:
             number = records.find_campaign(session, campaign).no or 0
-            return compared_cells.compared_cells(session, number)
+            return compared_cells.compared_cells(session, number, model)
+
+    def groups(self) -> list[CellGroup]:
+        """Return the cells of every campaign by model, as digests of what `compared` would return."""
+        with self.database.read() as session:
+            return compared_cells.cell_groups(session)
 
     def measurements(self, campaign: str | None) -> dict[str, str]:
         """Return the measurements that a campaign's cells show, by cell id, as the stored JSON text.

@@ -32,7 +32,14 @@ from agent.wire.measurement import (
 from agent.wire.messages import Reason, ReasonCode, environment_id
 from agent.wire.passes import Pipeline, Sustained, SustainedSlice, Throughput
 from agent.wire.profile import Profile, ProfiledOperator, ProfiledRow
-from orchestrator.results.records import AttemptRecord, CampaignRecord, CellRecord, ManifestRecord
+from orchestrator.results.records import (
+    AttemptRecord,
+    CampaignRecord,
+    CellGroup,
+    CellRecord,
+    ManifestRecord,
+)
+from orchestrator.site.digests import groups_of
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
 from runtime.model.facts import ModelFacts
 
@@ -81,7 +88,11 @@ class HandMadeFarm:
     def cells(self, campaign_id: str) -> Sequence[CellRecord]:
         return self.cell_lists[campaign_id]
 
-    compared = cells
+    def groups(self) -> Sequence[CellGroup]:
+        return groups_of(c for one in self.campaign_list for c in self.cell_lists[one.campaign_id])
+
+    def compared(self, campaign_id: str, model: str | None = None) -> Sequence[CellRecord]:
+        return [c for c in self.cell_lists[campaign_id] if model in (None, c.model)]
 
     def measurements(self, campaign_id: str) -> Mapping[str, str]:
         own = self.cell_lists[campaign_id]

@@ -111,7 +111,7 @@ def test_a_nightly_run_of_one_model_hides_none_of_the_others(site):
 
 def test_a_step_is_told_at_its_commit_and_in_the_feed(site):
     (series,) = [
-        one for one in series_of(Archive.read(FARM))[MODEL] if one.key[2] == "gpu" and len(one.points) > 2
+        one for one in series_of(Archive(FARM), MODEL) if one.key[2] == "gpu" and len(one.points) > 2
     ]
     (shift,) = shifts_of(series, Notes())
     assert (shift.first.version, shift.state, shift.over) == ("c08", "confirmed", "paired ratio")
@@ -219,7 +219,7 @@ def test_budgets_of_the_newest_campaign_are_judged_on_the_home_page(tmp_path):
     )
     manifest = ManifestRecord("night12", "nightly", "models.yaml", document, {}, {})
     farm = HandMadeFarm(FARM.campaign_list[:-1], FARM.cell_lists, manifests={"night12": manifest})
-    judged = judged_budgets(farm, Archive.read(farm))
+    judged = judged_budgets(farm, Archive(farm), FARM.campaign_list[-2])
     assert [one.outcome for one in judged] == ["exceeded", "exceeded"]
     page = read_page(build_site(farm, tmp_path / "site"))
     assert "Budgets 0 met; face_landmark on litert: p50<=1ms exceeded" in page.text
