@@ -26,13 +26,13 @@ from orchestrator.site import links
 class Parts:
     """The parts of an older site by name, and those of the new one: digests and files, and summaries."""
 
-    def __init__(self, older: Path, known: dict[str, Any], summaries: dict[str, Any]) -> None:
+    def __init__(self, older: Path, known: dict[str, Any], summaries: dict[str, View]) -> None:
         """Use `Parts.of`."""
         self._older = older
         self._known = known
         self._summaries = summaries
         self.new: dict[str, dict[str, Any]] = {}
-        self.summaries: dict[str, Any] = {}
+        self.summaries: dict[str, View] = {}
         self._open: list[str] | None = None
 
     @classmethod

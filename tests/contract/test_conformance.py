@@ -161,6 +161,9 @@ def test_cells_and_campaigns_are_found_by_the_beginning_of_their_id_or_name(lab)
         assert farm.reading.cell(cells[0].cell_id[:12]) == cells[0]
         assert farm.reading.cells("all") == farm.reading.cells() == cells
         assert farm.reading.compared("nightly") == [lightly(cell) for cell in cells]
+        groups = farm.reading.groups()
+        assert [(one.model, one.count) for one in groups] == [("a", 1), ("b", 1)]
+        assert farm.reading.compared("nightly", "b") == [lightly(cells[1])]
         with pytest.raises(UsageError, match="no campaign 'nightli'; did you mean 'nightly'"):
             farm.reading.campaign("nightli")
         with pytest.raises(UsageError, match="no cell 'zz'"):

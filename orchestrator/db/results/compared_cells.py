@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
 from operator import itemgetter
 from typing import Any, Final
 
@@ -100,19 +100,20 @@ def cell_groups(session: Session) -> list[CellGroup]:
 
     A result is never changed, so its id stands for it; a device's name and noise are a part of the digest.
     """
-    columns = _joined(col(_CELL.delegate), func.coalesce(_CELL.device_id, _CELL.target), col(_CELL.level))
+    device = func.coalesce(col(_CELL.device_id), col(_CELL.target))
+    columns = _joined(col(_CELL.delegate), device, col(_CELL.level))
     changing = _joined(
-        col(_CELL.cell_id), col(_CELL.state), col(_CELL.model_sha256), col(_CELL.shown_attempt_id),
+        col(_CELL.cell_id), device, col(_CELL.state), col(_CELL.model_sha256), col(_CELL.shown_attempt_id),
         col(_CELL.reused_from), cast(_CELL.ended_at, Text), col(_CELL.reason_code), col(_CELL.reason_text),
     )  # fmt: skip
     rows = session.execute(
         sqlalchemy.select(
-            tables.Campaign.campaign_id, col(_CELL.model), func.max(_CELL.model_sha256), func.count(),
-            func.aggregate_strings(columns, _NEXT), func.aggregate_strings(changing, _NEXT),
+            col(tables.Campaign.campaign_id), col(_CELL.model), func.max(col(_CELL.model_sha256)),
+            func.count(), func.aggregate_strings(columns, _NEXT), func.aggregate_strings(changing, _NEXT),
         )
         .join(tables.Campaign, col(tables.Campaign.no) == _CELL.campaign_no)
         .group_by(tables.Campaign.campaign_id, col(_CELL.model))
-        .order_by(func.min(_CELL.position))
+        .order_by(func.min(col(_CELL.position)))
     )  # fmt: skip
     origins, facts = _origins(session), _device_facts(session)
 
@@ -129,7 +130,7 @@ def cell_groups(session: Session) -> list[CellGroup]:
             model=model,
             model_sha256=sha256,
             count=count,
-            content=_digest(given, split(given)[1], *sorted(cells.split(_NEXT))),
+            content=_digest(split(given)[1], *sorted(cells.split(_NEXT))),
             columns=split(given)[0],
             origins=tuple(sorted(origins[campaign, model])),
         )
@@ -139,10 +140,8 @@ def cell_groups(session: Session) -> list[CellGroup]:
 
 def _joined(*columns: Any) -> Any:
     """Write columns as one text; nothing is written as the empty text."""
-    first, *others = (func.coalesce(one, "") for one in columns)
-    for one in others:
-        first = first.concat(_END).concat(one)
-    return first
+    texts: list[Any] = [func.coalesce(one, "") for one in columns]
+    return reduce(lambda joined, one: joined.concat(_END).concat(one), texts)
 
 
 def _digest(*texts: str) -> str:
@@ -154,7 +153,7 @@ def _origins(session: Session) -> Mapping[tuple[str, str], set[tuple[str, str]]]
     shown, at, of = aliased(_CELL), aliased(tables.Campaign), aliased(tables.Campaign)
     found: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     rows = session.execute(
-        sqlalchemy.select(at.campaign_id, col(_CELL.model), of.campaign_id, shown.model)
+        sqlalchemy.select(col(at.campaign_id), col(_CELL.model), col(of.campaign_id), col(shown.model))
         .join(shown, col(shown.cell_id) == _CELL.reused_from)
         .join(at, col(at.no) == _CELL.campaign_no)
         .join(of, col(of.no) == shown.campaign_no)

@@ -69,7 +69,7 @@ _ALL = (
         "reading", Scope.READ,
         Reading.campaigns, Reading.campaign, Reading.page, Reading.cell, Reading.overview, Reading.why,
         Reading.waiting, Reading.history, Reading.output, Reading.begin, Reading.news, Reading.devices,
-        Reading.model_facts, Reading.manifest,
+        Reading.model_facts, Reading.manifest, Reading.groups,
     ),
     *_calls("devices", Scope.READ, PresentDevices.hello),
     *_calls("requests", Scope.SUBMIT, Requests.preview, Requests.place),

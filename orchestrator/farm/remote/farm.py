@@ -163,9 +163,9 @@ class RemoteReading(RemotePart):
             if not page.more:
                 return found
 
-    def compared(self, campaign: str | None) -> list[CellRecord]:
-        """Return the same cells: over HTTP, records come whole."""
-        return self.cells(campaign)
+    def compared(self, campaign: str | None, model: str | None = None) -> list[CellRecord]:
+        """Return the same cells, or those of one model: over HTTP, records come whole."""
+        return [cell for cell in self.cells(campaign) if model in (None, cell.model)]
 
     def measurements(self, campaign: str | None) -> dict[str, str]:
         """Return the measurements that a campaign's cells show, by cell id, as JSON text."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from shutil import copytree
 
@@ -13,7 +15,7 @@ from orchestrator.site.build import build_site
 from orchestrator.site.check import faults_of
 from orchestrator.site.shards import read_shard
 from tests.orchestrator.site.reading import read_page
-from tests.orchestrator.site.records import demo_farm
+from tests.orchestrator.site.records import NIGHT, HandMadeFarm, demo_farm
 
 FARM = demo_farm()
 OLDER, NEWEST = FARM.campaign_list
@@ -98,3 +100,36 @@ def test_a_cell_in_full_that_shows_the_result_of_one_in_brief_says_how_to_get_it
     page = read_page(site / links.cell_page(reused.cell_id))
     assert f"farm show {reused.reused_from} --all" in page.text
     assert list(faults_of(site)) == []
+
+
+class Asked(HandMadeFarm):
+    """A farm that notes which cells were asked for."""
+
+    def compared(self, campaign_id: str, model: str | None = None):
+        READ.append((campaign_id, model))
+        return super().compared(campaign_id, model)
+
+
+READ: list[tuple[str, str | None]] = []
+
+
+def test_one_more_result_reads_the_cells_of_its_campaign_and_its_model_alone(tmp_path, site, monkeypatch):
+    monkeypatch.setattr(archive, "IN_FULL", ROOM + 1)
+    old = OLD_CELLS[0]
+    one = replace(old, cell_id="one-more", campaign_id="one-more", finished_at=NIGHT + timedelta(days=40))
+    record = replace(NEWEST, campaign_id="one-more", name="another", submitted_at=NIGHT + timedelta(days=40))
+    more = HandMadeFarm((*FARM.campaign_list, record), {**FARM.cell_lists, "one-more": (one,)}, FARM.raw)
+    READ.clear()
+    build_site(Asked(**vars(more)), site)
+    others = {model for campaign, model in READ if campaign == OLDER.campaign_id}
+    assert others == {old.model}
+    assert ("one-more", None) in READ
+    assert _content(site) == _content(build_site(more, tmp_path / "whole").parent)
+    assert list(faults_of(site)) == []
+    READ.clear()
+    build_site(Asked(**vars(more)), site)
+    assert READ == [], "nothing changed"
+    (site / links.SUMMARIES).write_text("{}")
+    build_site(Asked(**vars(more)), site)
+    assert READ, "summaries that are not those of this site are not used"
+    assert _content(site) == _content(tmp_path / "whole")
