@@ -1,4 +1,5 @@
-"""Releases of a package beside the installed one: wheels that this host's operator allowed by their SHA-256.
+"""Releases of a package, and commits of this project, beside the installed one: wheels that this host's
+operator allowed by their SHA-256.
 
 The list has lines as `sha256sum *.whl` prints them. Each wheel is unpacked once, without a network, into a
 folder named by its hash, which a measuring process finds before what is installed.
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.wire.messages import RELEASES_REFUSED_FACT, release_name
+from agent.wire.messages import PROTOCOL_VERSION, RELEASES_REFUSED_FACT, release_name
+from runtime.common.installation import DISTRIBUTION, commit_of
 
 WHEELS_VARIABLE: Final = "FARM_RUNNER_WHEELS"
 """The list of allowed wheels, an absolute path. Wheels are named from its folder."""
@@ -41,7 +43,8 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """`folders`: those of unpacked releases by `DISTRIBUTION@VERSION`. `refused`: why others are missing."""
+    """`folders`: those of unpacked releases by `DISTRIBUTION@VERSION`, of this project `DISTRIBUTION@COMMIT`.
+    `refused`: why others are missing."""
 
     folders: Mapping[str, Path] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
@@ -90,7 +93,11 @@ def _unpacked(line: str, base: Path, into: Path, known: Mapping[str, Path]) -> d
         raise _RefusedError(f"{line!r} is no line of `sha256sum NAME-VERSION-PYTHON-ABI-PLATFORM.whl`")
     sha256, wheel = parts[1], base / parts[2]
     distribution, version, *tags = named.groups()
-    name = release_name(re.sub(r"[-_.]+", "-", distribution).lower(), version)
+    distribution = re.sub(r"[-_.]+", "-", distribution).lower()
+    is_own = distribution == DISTRIBUTION
+    if is_own and not commit_of(version):
+        raise _RefusedError(f"{wheel.name} names no commit: its version must be like 0.1.0+abc1234")
+    name = release_name(distribution, commit_of(version) if is_own else version)
     if (why := _unfit(*tags)) is not None:
         raise _RefusedError(f"{wheel.name} is {why}")
     if name in known:
@@ -98,7 +105,22 @@ def _unpacked(line: str, base: Path, into: Path, known: Mapping[str, Path]) -> d
     target = into / sha256
     if not target.is_dir():
         _unpack_verified(wheel, sha256, target)
+    if is_own and (spoken := _protocol_of(target)) != PROTOCOL_VERSION:
+        raise _RefusedError(
+            f"{wheel.name} speaks protocol {spoken or 'none'}, and this agent {PROTOCOL_VERSION}: it is a "
+            "commit that this one cannot measure"
+        )
     return {name: target}
+
+
+def _protocol_of(folder: Path) -> int | None:
+    """Return the version of the messages of this project's own wheel; None if it has none."""
+    try:
+        text = (folder / "agent/wire/messages.py").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^PROTOCOL_VERSION = (\d+)$", text, re.MULTILINE)
+    return None if found is None else int(found[1])
 
 
 def _unfit(python: str, abi: str, system: str) -> str | None:

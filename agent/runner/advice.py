@@ -11,7 +11,8 @@ from typing import Any
 from agent.wire.advice import MAX_ADVICE, MAX_ADVISED, Advice, AdvicePiece, Explained
 from agent.wire.profile import Profile
 from runtime.delegates.registry import delegate_descriptor, delegate_factory
-from runtime.errors import FarmRuntimeError
+from runtime.delegates.release import without_commit
+from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.reader import load_model
 
 
@@ -60,9 +61,13 @@ def with_times(advice: Advice | None, profile: Profile) -> Advice | None:
 
 def explain(path: Path, kind: str, options: str) -> Explained:
     """Say what a delegate would run of a model, on this machine; `options`: its options as JSON."""
-    given: dict[str, Any] = json.loads(options)
+    total = len(load_model(str(path)).subgraphs[0].operators)
+    try:
+        given = without_commit(delegate_descriptor(kind), json.loads(options))
+    except DelegateError as error:
+        return Explained(delegated_ops=0, total_ops=total, reasons={}, obstacle=str(error))
     tool = import_module("runtime.tools.model_info.delegation")
-    view = tool.delegate_view(kind, path, len(load_model(str(path)).subgraphs[0].operators), given)
+    view = tool.delegate_view(kind, path, total, given)
     return Explained(
         delegated_ops=view.taken,
         total_ops=view.total,

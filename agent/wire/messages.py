@@ -46,7 +46,8 @@ from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
 PROTOCOL_VERSION = 13
-"""Version of the messages. A farm gives no jobs to an agent of another version, but tells it to upgrade."""
+"""Version of the messages, those between an agent's processes included: one may be of another commit. A farm
+gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Largest message in bytes. The largest real one is a result, at most 2 MiB from the runner and 4000 bytes of
 its log; a larger bound lets a peer that sends no line end make the other side hold more memory."""

@@ -1,13 +1,26 @@
-"""Tells how an extra of this package is installed here: from where the package itself came."""
+"""Tells how an extra of this package is installed here, and of which commit the running package is."""
 
 import json
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION: Final = "delegate-farm"
+
+CURRENT: Final = "current"
+"""The name of the installed package among the commits that a campaign measures."""
+
+
+def commit_of(package_version: str) -> str:
+    """Return the commit that a version of this package names behind a `+`; empty if it names none."""
+    return package_version.partition("+")[2]
+
+
+def own_commit() -> str:
+    """Return the commit of which the package that this process runs was built; empty if it names none."""
+    return commit_of(version(DISTRIBUTION))
 
 
 def install_command(extra: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from runtime.delegates.descriptor import DelegateDescriptor, threads_option
+from runtime.delegates.release import RELEASE, VERSION, commit_option
 
 CPU: Final = "cpu"
 """The name of the interpreter without a delegate."""
@@ -10,6 +11,7 @@ CPU: Final = "cpu"
 DESCRIPTOR: Final = DelegateDescriptor(
     name=CPU,
     implementation=None,
-    options={"threads": threads_option()},
+    options={"threads": threads_option(), VERSION: commit_option()},
+    release=RELEASE,
     integer_path=True,
 )

@@ -30,8 +30,8 @@ CHOICES: Final = "choices"
 """The option, and the entry of `describe()`, that hold what a delegate chose by timing."""
 
 INTERPRETER: Final = (
-    "*.py", "api", "common/__init__.py", "common/arena.py", "common/stages.py", "interpreter", "model", "ops",
-    "plan", "delegates/*.py",
+    "*.py", "api", "common/__init__.py", "common/arena.py", "common/installation.py", "common/stages.py",
+    "interpreter", "model", "ops", "plan", "delegates/*.py",
 )  # fmt: skip
 """Files and folders of the package `runtime` that run a model which no delegate takes whole. Those of each
 delegate's own folder are not among them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.delegates.base import LoadedModel, PartitionDelegate, WholeModelDelegate
 from runtime.delegates.registry import DelegateFactory, delegate_descriptor, delegate_factory
+from runtime.delegates.release import without_commit
 from runtime.errors import DelegateError, DeviceLostError
 from runtime.judge.agreement import OutputFacts
 from runtime.measure.inputs import InputRule, check_names
@@ -55,7 +56,8 @@ class Opener:
         A delegate class may have a `preload()` that imports what it otherwise imports on demand. `further`
         delegates choose, each in its turn, from the operators that the ones before them left.
         """
-        factory = delegate_factory(delegate_descriptor(kind))
+        descriptor = delegate_descriptor(kind)
+        options, factory = without_commit(descriptor, options), delegate_factory(descriptor)
         if not hasattr(factory, "load"):
             import_module("runtime.api.interpreter")
         preload = getattr(factory, "preload", None)
@@ -63,7 +65,7 @@ class Opener:
             preload()
         if further and (factory is None or hasattr(factory, "load")):
             raise DelegateError(f"{kind} leaves no operators to other delegates; name it last")
-        return cls(kind, dict(options), factory, tuple(further))
+        return cls(kind, options, factory, tuple(further))
 
     def open(self, path: str, rules: Mapping[str, InputRule] | None = None) -> Opened:
         """Make the delegate, load `path`, resize inputs where a rule says so, allocate.

@@ -18,6 +18,7 @@ from agent.machine.host_tuning import in_force
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import HOST_TUNING_FACT
 from agent.wire.provenance import RESERVED
+from runtime.common.installation import own_commit
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.processor import processor
 from runtime.errors import DelegateError
@@ -124,8 +125,10 @@ def package_version(name: str) -> str:
 @functools.cache
 def runtime_identity(executes: tuple[str, ...]) -> str:
     """Version of the runtime and a hash of these files and folders of it: an edit is another version of the
-    results that execute it, and of no other.
+    results that execute it, and of no other. Of a package that names its commit, this commit.
     """
+    if commit := own_commit():
+        return commit
     digest = hashlib.sha256()
     root = Path(str(files("runtime")))
     for path in sources(executes):
@@ -134,9 +137,12 @@ def runtime_identity(executes: tuple[str, ...]) -> str:
     return f"{version('delegate-farm')}+{digest.hexdigest()[:10]}"
 
 
-def sources(names: Iterable[str]) -> list[Path]:
-    """Return the runtime's source files under these names whose change may change an output or a time."""
-    root = Path(str(files("runtime")))
+def sources(names: Iterable[str], root: Path | None = None) -> list[Path]:
+    """Return the runtime's source files under these names whose change may change an output or a time.
+
+    `root`: the folder of the package `runtime`; None: that of this process.
+    """
+    root = root or Path(str(files("runtime")))
     named = (path for name in names for path in root.glob(name))
     found = (file for path in named for file in ([path] if path.is_file() else path.rglob("*")))
     return sorted({file for file in found if file.suffix in _SOURCES})

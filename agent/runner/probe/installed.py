@@ -6,14 +6,11 @@ import json
 from collections.abc import Callable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
-from typing import Final
 
 from agent.runner.probe.host import sources
 from agent.wire.measurement import Installed
+from runtime.common.installation import DISTRIBUTION
 from runtime.delegates.registry import delegate_descriptor, delegate_distribution
-
-_OURS: Final = "delegate-farm"
-"""The distribution of which only the files that a delegate executes count: it brings several."""
 
 
 class _UnknownSizeError(Exception):
@@ -22,14 +19,17 @@ class _UnknownSizeError(Exception):
 
 def installed(kind: str, release_of: Callable[[str], Path | None] = lambda _: None) -> Installed:
     """Return the bytes of the delegate's own files and of the packages that it names; without drivers, Python
-    and numpy, which every delegate needs. `release_of`: the folder of a package that is measured in place of
-    the installed one. Raises `DelegateError` as `delegate_descriptor`.
+    and numpy, which every delegate needs. Of this project's distribution, which brings several delegates,
+    only the files that the delegate executes count. `release_of`: the folder of a package that is measured in
+    place of the installed one. Raises `DelegateError` as `delegate_descriptor`.
     """
     descriptor = delegate_descriptor(kind)
     try:
         brings = delegate_distribution(kind)
-        if brings is None or brings.name == _OURS:
-            own = sum(path.stat().st_size for path in sources(descriptor.executes))
+        if brings is None or brings.name == DISTRIBUTION:
+            release = release_of(DISTRIBUTION)
+            root = None if release is None else release / "runtime"
+            own = sum(path.stat().st_size for path in sources(descriptor.executes, root))
         else:
             own = _bytes_of(brings)
         return Installed(

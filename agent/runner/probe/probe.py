@@ -22,6 +22,7 @@ from agent.runner.probe.opencl_devices import opencl_devices
 from agent.runner.probe.webgpu_adapters import WEBGPU, with_adapters
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import Device, MissingDelegate, release_name
+from runtime.common.installation import CURRENT, DISTRIBUTION
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor, delegate_names
 from runtime.errors import DelegateError, FarmRuntimeError
@@ -131,7 +132,10 @@ def _releases(descriptor: DelegateDescriptor, releases: Sequence[str]) -> dict[s
     distribution, field_name = descriptor.release
     parts = (name.partition("@") for name in releases)
     others = (version for its_name, _, version in parts if its_name == distribution)
-    return {version: {field_name: version} for version in (package_version(distribution), *others)}
+    installed = package_version(distribution)
+    # The installed commit has the fields of a run that asks for none.
+    own = {CURRENT: {}} if distribution == DISTRIBUTION else {installed: {field_name: installed}}
+    return own | {version: {field_name: version} for version in others}
 
 
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
@@ -144,6 +148,6 @@ def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
         environments[one.kind] = {**one.environment, **default}
         environments |= {f"{one.kind}/{name}": {**one.environment, **its} for name, its in interfaces.items()}
         releases = {release_name(one.kind, version): its for version, its in one.releases.items()}
-        environments |= {name: {**one.environment, **its} for name, its in releases.items()}
+        environments |= {name: {**environments[one.kind], **its} for name, its in releases.items()}
     update = {"delegates": tuple(one.kind for one in here), "delegate_environments": environments}
     return device.model_copy(update=update)

@@ -9,6 +9,7 @@ from typing import Final
 
 from runtime.delegates.descriptor import INTERFACE, INTERPRETER, DelegateDescriptor, HostDevice, OptionValue
 from runtime.delegates.gpu.settings.options import INTERFACES, campaign_options, settled
+from runtime.delegates.release import RELEASE
 
 __all__ = ["DESCRIPTOR"]
 
@@ -71,6 +72,7 @@ DESCRIPTOR: Final = DelegateDescriptor(
     device_options=_device_options,
     interfaces=_interfaces,
     environment=_environment,
-    executes=(*INTERPRETER, "common/durable.py", "common/installation.py", "delegates/gpu"),
+    executes=(*INTERPRETER, "common/durable.py", "delegates/gpu"),
     packages=("pyopencl",),
+    release=RELEASE,
 )

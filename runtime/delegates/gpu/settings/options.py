@@ -8,6 +8,7 @@ from typing import Any, Final
 from runtime.delegates.descriptor import Option, threads_option
 from runtime.delegates.gpu.settings.choices import parsed, written
 from runtime.delegates.gpu.settings.litert_options import DECLARED, NAMES, translated
+from runtime.delegates.release import VERSION, commit_option
 from runtime.errors import DelegateError
 
 INTERFACES = ("opencl", "cuda", "vulkan", "opengl", "metal", "d3d12")
@@ -347,18 +348,21 @@ def campaign_options() -> dict[str, Option]:
     """Return the options that a campaign may set, by name; LiteRT's names among them."""
     declared = {option.name: option.metadata["campaign"] for option in fields(Options)}
     allowed = {name: option for name, option in declared.items() if option is not None}
-    return {"threads": threads_option()} | allowed | dict(DECLARED)
+    return {"threads": threads_option(), VERSION: commit_option()} | allowed | dict(DECLARED)
 
 
 def settled(given: Mapping[str, Any]) -> dict[str, Any] | str:
     """Return the options of one column of a campaign under the delegate's own names, or why they cannot be
     measured or do not go together.
     """
+    release = {name: value for name, value in given.items() if name == VERSION}
     try:
-        own = translated(given)
+        own = translated({name: value for name, value in given.items() if name not in release})
         options = parse_options(own)
     except DelegateError as error:
         return str(error).removeprefix("gpu delegate: ")
+    if release and options.backend not in (None, "opencl"):
+        return f"a version is measured through OpenCL alone; leave out backend {options.backend!r}"
     if not options.waits:
         return (
             "wait_type 'do_not_wait' leaves the waiting to who reads the outputs, which a measured run does "
@@ -369,7 +373,7 @@ def settled(given: Mapping[str, Any]) -> dict[str, Any] | str:
             "kept_plans keeps plans of other input shapes, and the inputs of a measured run have one; leave "
             "it out, and give each shape as a model of its own (`inputs: {NAME: {shape: …}}`)"
         )
-    return own
+    return own | release
 
 
 def parse_options(given: Mapping[str, Any] | None) -> Options:

@@ -1,0 +1,48 @@
+"""The option `version` of our delegates is fulfilled by the process: it is checked there, and taken away."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.runner.advice import explain
+from runtime.common import installation
+from runtime.common.installation import commit_of
+from runtime.delegates import release
+from runtime.delegates.gpu.settings.options import settled
+from runtime.delegates.registry import delegate_descriptor
+from runtime.errors import DelegateError
+from runtime.measure.loading import Opener
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_a_process_takes_its_own_commit_and_no_other(kind, monkeypatch):
+    descriptor = delegate_descriptor(kind)
+    assert Opener.prepare(kind, {"version": "current"}).options == {}
+    with pytest.raises(DelegateError) as refused:
+        Opener.prepare(kind, {"version": "0a1b2c3"})
+    assert f"{kind}: commit 0a1b2c3 was asked for, and this process runs current" in str(refused.value)
+    monkeypatch.setattr(release, "own_commit", lambda: "0a1b2c3")
+    assert release.without_commit(descriptor, {"version": "0a1b2c3", "threads": 1}) == {"threads": 1}
+
+
+def test_others_keep_the_option_version():
+    options = {"version": "2.3.0"}
+    assert release.without_commit(delegate_descriptor("litert"), options) == options
+
+
+def test_an_explanation_is_of_the_code_that_runs(small_model):
+    assert explain(small_model, "cpu", '{"version": "current"}').obstacle == ""
+    assert "commit 0a1b2c3 was asked for" in explain(small_model, "cpu", '{"version": "0a1b2c3"}').obstacle
+
+
+def test_a_column_of_gpu_keeps_its_commit_and_reaches_it_through_opencl():
+    asked = {"version": "0a1b2c3", "quantized": True}
+    assert settled(asked) == {"version": "0a1b2c3", "enable_quantization": True}
+    assert settled({"version": "current", "backend": "opencl"}) == {"version": "current", "backend": "opencl"}
+    assert "leave out backend 'vulkan'" in settled({"version": "current", "backend": "vulkan"})
+
+
+def test_a_version_names_its_commit_behind_the_plus(monkeypatch):
+    assert (commit_of("0.1.0+0a1b2c3"), commit_of("0.1.0")) == ("0a1b2c3", "")
+    monkeypatch.setattr(installation, "version", lambda _: "0.1.0+0a1b2c3")
+    assert installation.own_commit() == "0a1b2c3"
