@@ -27,9 +27,13 @@ from agent.processes.sandbox.reach import Reach
 from agent.wire.advice import Explained
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate
+from runtime.common.installation import WHEEL_PACKAGE
 
 RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")
 """`-P`: a file called `numpy.py` in the user's folder must not become part of a measurement."""
+
+COMMIT_RUNNER_COMMAND = (*RUNNER_COMMAND[:-1], f"{WHEEL_PACKAGE}.agent.runner")
+"""The same of a wheel of another commit, which is first on the path: a clone's modules have other names."""
 
 PROBE_TIMEOUT_S = 20.0
 """Seconds that one listing may take on a host with at most one GPU. Loading OpenCL drivers and compiling a

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
 from pydantic import Field
 
+from agent.devices import COMMIT_RUNNER_COMMAND
 from agent.processes.left_files import LOG_FILE, is_left, mark, open_left
 from agent.wire.advice import Advice
 from agent.wire.bounded import MAX_INPUTS, MAX_KINDS, Count, Facts, Id, Integer, Key, Sha256, Text, Wire
@@ -39,6 +41,7 @@ from agent.wire.messages import (
     release_name,
 )
 from runtime.common.durable import write_atomically
+from runtime.common.installation import DISTRIBUTION
 
 JOB_FILE: Final = "job.json"
 RESULT_FILE: Final = "result.json"
@@ -109,6 +112,10 @@ class AttemptFile(Wire):
         """Return the folder of the release that the job asks for; None for what is installed."""
         name = release_name(distribution, str(self.job.delegate_options.get(RELEASE_OPTION)))
         return Path(self.wheels[name]) if name in self.wheels else None
+
+    def runner_command(self, installed: Sequence[str]) -> Sequence[str]:
+        """Return the command of a measuring process: `installed`, or that of the commit that the job has."""
+        return installed if self.release_of(DISTRIBUTION) is None else COMMIT_RUNNER_COMMAND
 
 
 class OutputFact(Wire):

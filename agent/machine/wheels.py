@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.wire.messages import PROTOCOL_VERSION, RELEASES_REFUSED_FACT, release_name
-from runtime.common.installation import DISTRIBUTION, commit_of
+from runtime.common.installation import DISTRIBUTION, WHEEL_PACKAGE, commit_of
 
 WHEELS_VARIABLE: Final = "FARM_RUNNER_WHEELS"
 """The list of allowed wheels, an absolute path. Wheels are named from its folder."""
@@ -116,7 +116,7 @@ def _unpacked(line: str, base: Path, into: Path, known: Mapping[str, Path]) -> d
 def _protocol_of(folder: Path) -> int | None:
     """Return the version of the messages of this project's own wheel; None if it has none."""
     try:
-        text = (folder / "agent/wire/messages.py").read_text(encoding="utf-8")
+        text = (folder / WHEEL_PACKAGE / "agent/wire/messages.py").read_text(encoding="utf-8")
     except OSError:
         return None
     found = re.search(r"^PROTOCOL_VERSION = (\d+)$", text, re.MULTILINE)

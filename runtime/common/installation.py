@@ -3,11 +3,15 @@
 import json
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION: Final = "delegate-farm"
+
+WHEEL_PACKAGE: Final = "delegate_farm"
+"""The package below which a wheel of this project has `agent` and `runtime` (`build_backend.py`)."""
 
 CURRENT: Final = "current"
 """The name of the installed package among the commits that a campaign measures."""
@@ -19,8 +23,12 @@ def commit_of(package_version: str) -> str:
 
 
 def own_commit() -> str:
-    """Return the commit of which the package that this process runs was built; empty if it names none."""
-    return commit_of(version(DISTRIBUTION))
+    """Return the commit of which the package that this process runs was built; empty if it names none, or if
+    the distribution that is found first on the path is not the one whose code runs.
+    """
+    found = distribution(DISTRIBUTION)
+    is_running = Path(__file__).is_relative_to(str(found.locate_file("")))
+    return commit_of(found.version) if is_running else ""
 
 
 def install_command(extra: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import zipfile
 from collections.abc import Callable
-from importlib.metadata import distribution
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import build_backend
 from tests.needs import REPOSITORY
 
 AS_INSTALLED = "from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n"
@@ -30,25 +33,33 @@ def build_wheel(folder: Path, version: str, *, tags: str = "py3-none-any", **fil
     return path
 
 
+@cache
+def own_wheel() -> dict[str, str]:
+    """Return the text of each source in the wheel of this tree, and its metadata, by their names there."""
+    with TemporaryDirectory() as folder:
+        with contextlib.chdir(REPOSITORY):
+            name = build_backend.build_wheel(folder)
+        with zipfile.ZipFile(Path(folder, name)) as wheel:
+            wanted = (
+                n for n in wheel.namelist() if n.startswith(("delegate_farm/", "delegate_farm-0.1.0.dist"))
+            )
+            return {name: wheel.read(name).decode() for name in wanted}
+
+
 def commit_wheel(
     folder: Path, commit: str, change: Callable[[str, str], str] = lambda _name, text: text
 ) -> Path:
-    """Write a wheel of this tree that names a commit. `change` returns a source's text from its name."""
+    """Write a wheel of this tree that names a commit. `change` returns a source's text from its name in the
+    tree and its text in the wheel.
+    """
     version = f"0.1.0+{commit}" if commit else "0.1.0"
     path = folder / f"delegate_farm-{version}-py3-none-any.whl"
-    info = f"delegate_farm-{version}.dist-info"
-    points = distribution("delegate-farm").read_text("entry_points.txt")
-    assert points is not None
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for package in ("agent", "runtime"):
-            for file in sorted((REPOSITORY / package).rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    name = file.relative_to(REPOSITORY).as_posix()
-                    archive.writestr(name, change(name, file.read_text(encoding="utf-8")))
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: delegate-farm\nVersion: {version}\n"
-        )
-        archive.writestr(f"{info}/entry_points.txt", points)
+        for name, text in own_wheel().items():
+            of_metadata = text.replace("Version: 0.1.0\n", f"Version: {version}\n")
+            content = of_metadata if name.endswith("/METADATA") else text
+            place = name.replace("delegate_farm-0.1.0.dist", f"delegate_farm-{version}.dist")
+            archive.writestr(place, change(name.removeprefix("delegate_farm/"), content))
     return path
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.runner.probe.host import sources
 from agent.wire.measurement import Installed
-from runtime.common.installation import DISTRIBUTION
+from runtime.common.installation import DISTRIBUTION, WHEEL_PACKAGE
 from runtime.delegates.registry import delegate_descriptor, delegate_distribution
 
 
@@ -28,7 +28,7 @@ def installed(kind: str, release_of: Callable[[str], Path | None] = lambda _: No
         brings = delegate_distribution(kind)
         if brings is None or brings.name == DISTRIBUTION:
             release = release_of(DISTRIBUTION)
-            root = None if release is None else release / "runtime"
+            root = None if release is None else release / WHEEL_PACKAGE / "runtime"
             own = sum(path.stat().st_size for path in sources(descriptor.executes, root))
         else:
             own = _bytes_of(brings)

@@ -80,7 +80,8 @@ class Children:
             channel.close()
 
         caches = (caches_folder(self.folder),)
-        ended = self._run(kind.name, arguments, environment, caches, listen, (theirs.fileno(),))
+        command = self.attempt.runner_command(RUNNER_COMMAND)
+        ended = self._run(kind.name, command, arguments, environment, caches, listen, (theirs.fileno(),))
         if ended.returncode != 0 or not found:
             return kind(failure=Failure(status=Status.FAILED, reason=self._why(ended, kind.who)))
         return found[0]
@@ -102,7 +103,7 @@ class Children:
         made = _own(self.folder, "reference") / target.name
         arguments = ["--reference", str(self.job_file), kind.value, str(made)]
         try:
-            ended = self._run("reference", arguments, for_runner(), timeout_s=timeout_s)
+            ended = self._run("reference", RUNNER_COMMAND, arguments, for_runner(), timeout_s=timeout_s)
         except subprocess.TimeoutExpired:
             return NotMade(f"{who} took more than {timeout_s:.0f} s", lasting=True)
         if ended.returncode == 0:
@@ -120,6 +121,7 @@ class Children:
     def _run(
         self,
         what: str,
+        command: Sequence[str],
         arguments: Sequence[str],
         environment: Mapping[str, str],
         writable: Sequence[Path] = (),
@@ -133,7 +135,7 @@ class Children:
         """
         own = _own(self.folder, what)
         launch = Launch(
-            [*RUNNER_COMMAND, *arguments],
+            [*command, *arguments],
             {**environment, "TMPDIR": str(own)},
             self.folder,
             inherited=(*inherited, *lease_descriptors()),

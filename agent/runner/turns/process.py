@@ -78,7 +78,7 @@ class MeasuringProcess:
         """Start the process, which imports its modules and then waits for its first turn."""
         ours, theirs = socket.socketpair()
         numbers = [str(index), str(tuning), str(theirs.fileno())]
-        command = [*RUNNER_COMMAND, "--measure", str(job_file), str(folder), *numbers]
+        command = [*attempt.runner_command(RUNNER_COMMAND), "--measure", str(job_file), str(folder), *numbers]
         inherited = (theirs.fileno(), *lease_descriptors())
         killed_before = oom.kills()
         with theirs:

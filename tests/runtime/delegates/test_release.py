@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from agent.runner.advice import explain
@@ -12,6 +14,7 @@ from runtime.delegates.gpu.settings.options import settled
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError
 from runtime.measure.loading import Opener
+from tests.needs import REPOSITORY
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
@@ -44,5 +47,13 @@ def test_a_column_of_gpu_keeps_its_commit_and_reaches_it_through_opencl():
 
 def test_a_version_names_its_commit_behind_the_plus(monkeypatch):
     assert (commit_of("0.1.0+0a1b2c3"), commit_of("0.1.0")) == ("0a1b2c3", "")
-    monkeypatch.setattr(installation, "version", lambda _: "0.1.0+0a1b2c3")
+    found = SimpleNamespace(version="0.1.0+0a1b2c3", locate_file=lambda _: REPOSITORY)
+    monkeypatch.setattr(installation, "distribution", lambda _: found)
     assert installation.own_commit() == "0a1b2c3"
+
+
+def test_a_distribution_whose_code_does_not_run_names_no_commit(monkeypatch, tmp_path):
+    """A wheel is first on the path, and the process runs modules of other names from a clone."""
+    found = SimpleNamespace(version="0.1.0+0a1b2c3", locate_file=lambda _: tmp_path)
+    monkeypatch.setattr(installation, "distribution", lambda _: found)
+    assert installation.own_commit() == ""
