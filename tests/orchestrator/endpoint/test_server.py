@@ -48,16 +48,16 @@ def test_without_descriptors_it_says_so_in_one_line_and_goes_on(caplog: pytest.L
     with (
         EndpointServer(Starlette(), Address("http://127.0.0.1", "127.0.0.1", 0)) as server,
         socket.socket() as first,
-        socket.create_connection(("127.0.0.1", server.port), timeout=20) as second,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as second,
     ):
         second.sendall(b"GET / HTTP/1.1\r\nHost: farm\r\n\r\n")
         assert second.recv(12) == b"HTTP/1.1 404"
-        first.settimeout(20)
+        first.settimeout(60)
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
         try:
             first.connect(("127.0.0.1", server.port))
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while not (said := [r for r in caplog.records if "Too many open files" in r.getMessage()]):
                 assert time.monotonic() < until, caplog.text
                 time.sleep(0.01)
