@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from agent.attached.hosts import attached_devices
 from agent.attempt.lease import lease_folder
 from agent.config import LOG_PREFIX, AgentConfig, memory_limit
 from agent.daemon import serve
@@ -23,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr(LogFormat.TEXT, prefix=LOG_PREFIX, loggers=("agent",))
     try:
         memory_limit_bytes, sandbox = memory_limit(), SandboxSettings.from_environment()
-        wheels = wheel_list()
+        wheels, attached = wheel_list(), attached_devices()
     except ValueError as error:
         parser.error(str(error))
     config = AgentConfig(
@@ -35,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         memory_limit_bytes=memory_limit_bytes,
         sandbox=sandbox,
         wheel_list=wheels,
+        attached=attached,
     )
     return serve(config, given.fd)
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from agent.attached.hosts import attached_devices
 from agent.config import LOG_PREFIX, STATE_VARIABLE, state_folder
-from agent.devices import CheckedDevice, ProbeError, check, probe
+from agent.devices import CheckedDevice, ProbeError, check, probe, with_attached
 from agent.machine.host_tuning import TuningError, Wanted, apply, in_force, restore
 from agent.wire.logs import LogFormat, log_to_stderr
 from agent.wire.messages import PROTOCOL_VERSION
@@ -134,11 +135,14 @@ def start(
 def show_probe() -> None:
     """List this host's devices, and the delegates that it lacks, as JSON.
 
+    Devices that FARM_ATTACHED names are among them; one that does not answer
+    is under `missing`, with the reason.
+
     Example: farm-agent probe
     """
     try:
-        report = probe()
-    except ProbeError as error:
+        report = with_attached(probe(), attached_devices())
+    except (ProbeError, ValueError) as error:
         typer.echo(f"farm-agent: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(report.model_dump_json(indent=2))

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
-from agent.devices import RUNNER_COMMAND, ProbeReport, probe
+from agent.attached.hosts import Attached
+from agent.attached.listing import SSH
+from agent.devices import RUNNER_COMMAND, ProbeReport, probe, with_attached
 from agent.machine.wheels import Wheels, unpack
 from agent.processes.sandbox.boundary import SANDBOXED, SandboxSettings
 from agent.wire.messages import Device
@@ -105,13 +107,20 @@ class AgentConfig:
     resend_s: float | None = None
     wheel_list: Path | None = None
     wheels: Wheels = field(default_factory=Wheels)
+    attached: Sequence[Attached] = ()
 
     def named(self, device: Device) -> Device:
         """Return a device under the name that the farm knows it by, with the facts of the sandbox and of the
-        wheels that were refused.
+        wheels that were refused; an attached one has its own.
         """
-        facts = {**device.facts, **self.sandbox.facts(), **self.wheels.facts()}
+        own = device.api == SSH
+        facts = {**device.facts, **({} if own else {**self.sandbox.facts(), **self.wheels.facts()})}
         return device.model_copy(update={"device_id": self.device_prefix + device.device_id, "facts": facts})
+
+    def attached_as(self, device: Device) -> Attached | None:
+        """Return the settings of a device that is attached; None for one of this host."""
+        names = {self.device_prefix + one.name: one for one in self.attached}
+        return names.get(device.device_id) if device.api == SSH else None
 
     @property
     def lock(self) -> Path:
@@ -143,8 +152,9 @@ class AgentConfig:
         return replace(self, wheels=unpack(self.wheel_list, self.state / "wheels"))
 
     def probed(self) -> ProbeReport:
-        """List the devices. Raises as `agent.devices.probe`."""
-        return probe(self.probe_command, sandbox=self.sandbox, releases=tuple(self.wheels.folders))
+        """List the devices, attached ones too. Raises as `agent.devices.probe`."""
+        listed = probe(self.probe_command, sandbox=self.sandbox, releases=tuple(self.wheels.folders))
+        return with_attached(listed, self.attached)
 
     @property
     def work(self) -> Path:

@@ -18,6 +18,8 @@ from typing import BinaryIO, TypeVar
 
 from pydantic import Field
 
+from agent.attached.hosts import Attached
+from agent.attached.listing import described_each
 from agent.processes.environment import farm_cache, for_runner, own_caches
 from agent.processes.exit_reason import describe_exit, last_line
 from agent.processes.left_files import LOG_FILE
@@ -118,6 +120,21 @@ def probe(
         except ProbeError as error:
             without = (option, f"listing {lost} failed: {error}")
     return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
+
+
+def with_attached(report: ProbeReport, attached: Sequence[Attached]) -> ProbeReport:
+    """Return the report with the attached devices that answer, and why others do not."""
+    if not attached:
+        return report
+    devices, missing = [*report.devices], [*report.missing]
+    own = {device.device_id for device in devices}
+    for one, found in zip(attached, described_each(attached), strict=True):
+        answer = "its name is that of a device of this host" if one.name in own else found
+        if isinstance(answer, str):
+            missing.append(MissingDelegate(kind=f"{one.kind}:{one.name}", reason=answer))
+        else:
+            devices.append(answer)
+    return ProbeReport(devices=tuple(devices), missing=tuple(missing))
 
 
 def probe_limit_s(nodes: Path = Path("/dev")) -> float:

@@ -6,6 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
+from agent.attached.hosts import attached_devices
 from agent.attempt.lease import lease_folder
 from agent.config import AgentConfig, LinkTimes, memory_limit
 from agent.daemon import serve_over
@@ -23,6 +24,7 @@ def serve_lab(state: Path) -> int:
     try:
         times, memory_limit_bytes = LinkTimes.from_environment(), memory_limit()
         sandbox, wheels = SandboxSettings.from_environment(), wheel_list()
+        attached = attached_devices()
         budget_from()  # the link reads it: a mistake in it is reported here, at the start
     except ValueError as error:
         log.error("%s", error)
@@ -48,6 +50,7 @@ def serve_lab(state: Path) -> int:
         memory_limit_bytes=memory_limit_bytes,
         sandbox=sandbox,
         wheel_list=wheels,
+        attached=attached,
     )
     command = [sys.executable, "-P", "-m", "agent.link", "--state", str(state)]
     command += ["--watchdog", f"{times.watchdog_s:g}"]

@@ -85,6 +85,13 @@ def promtool() -> str:
     return found or pytest.skip("no promtool on this machine: apt-get install prometheus")
 
 
+def sshd() -> Path:
+    """Path of OpenSSH's server: the machine's, else the one that `.ci/setup` unpacked, with its library."""
+    folders = os.pathsep.join([*os.get_exec_path(), "/usr/sbin", str(Path(sys.executable).parent / "sshd.d")])
+    found = shutil.which("sshd", path=folders)
+    return Path(found or pytest.skip("no sshd on this machine: apt-get install openssh-server"))
+
+
 def postgres_binaries() -> Path:
     """Folder of `initdb` and `postgres`, the newest of those installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))

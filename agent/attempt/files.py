@@ -25,6 +25,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
+from agent.attached.hosts import Attached
 from agent.devices import COMMIT_RUNNER_COMMAND
 from agent.processes.left_files import LOG_FILE, is_left, mark, open_left
 from agent.wire.advice import Advice
@@ -94,6 +95,7 @@ class AttemptFile(Wire):
     `input_paths`: files with the data of inputs, by the inputs' names.
     `wheels`: folders of releases of packages, by `DISTRIBUTION@VERSION`.
     `writable`: what a measuring process may write beside its own folder; None where the sandbox is off.
+    `attached`: where the device is, if it is attached to this host.
     """
 
     job: JobSpec
@@ -107,6 +109,7 @@ class AttemptFile(Wire):
     wheels: dict[Id, str] = Field(default_factory=dict, max_length=MAX_KINDS)
     usual: tuple[tuple[Count, Count], ...] = ()
     writable: tuple[str, ...] | None = None
+    attached: Attached | None = None
 
     def release_of(self, distribution: str) -> Path | None:
         """Return the folder of the release that the job asks for; None for what is installed."""

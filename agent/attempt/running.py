@@ -42,6 +42,7 @@ from agent.processes.exit_reason import last_line
 from agent.processes.left_files import LOG_FILE, remove_left
 from agent.processes.log_tailer import OutputReader
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundary_for
+from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import Launch, Runner
 from agent.wire.bounded import Wire
@@ -260,8 +261,10 @@ class RunningAttempt:
         temporary = self.folder / TEMPORARY_FOLDER
         temporary.mkdir()
         leased = {LEASE_VARIABLE: ",".join(map(str, lease.held))}
+        attached = self.config.attached_as(self.device) is not None
+        command = [*self.config.runner_command, *(["--attached"] if attached else [])]
         launch = Launch(
-            command=[*self.config.runner_command, str(job_file), str(self.folder)],
+            command=[*command, str(job_file), str(self.folder)],
             environment={**for_runner(), **leased, "TMPDIR": str(temporary)},
             folder=self.folder,
             inherited=lease.held,
@@ -270,7 +273,10 @@ class RunningAttempt:
         self._send_started()
         self._oom_kills = oom.kills()
         try:
-            if self.config.sandbox.on:
+            if attached:
+                # It needs the network and the user's keys, and executes nothing of the model.
+                launch = replace(launch, inner=InnerBoundary(tuple(map(self._folder, self._members))))
+            elif self.config.sandbox.on:
                 launch = replace(launch, boundary=self._boundary(launch))
             self._runner = Runner.start(self.job.attempt_id, launch)
         except (OSError, SubprocessError) as error:
@@ -299,6 +305,7 @@ class RunningAttempt:
             references=str(self._references),
             wheels={name: str(path) for name, path in self.config.wheels.folders.items()},
             writable=tuple(map(str, self.config.sandbox.write)) if self.config.sandbox.on else None,
+            attached=self.config.attached_as(member.device),
             usual=tuple(
                 (past.compute_ns, past.copy_ns)
                 for past in workload.load(self.config.workloads, member.device.device_id)

@@ -1,10 +1,11 @@
-"""The runner's eight modes, each a process of its own.
+"""The runner's nine modes, each a process of its own.
 
 python -m agent.runner --probe [--releases NAME@VERSION,…] [--without-webgpu WHY | --without-opencl WHY]
                                                        this host's devices as JSON
 python -m agent.runner --check [--again]               operators of each OpenCL device against the CPU path
 python -m agent.runner --explain MODEL KIND OPTIONS    the operators that a delegate would run, as JSON
 python -m agent.runner JOB.json FOLDER                 decide: run what follows, judge, write the result
+python -m agent.runner --attached JOB.json FOLDER      the same at a device that is attached to this host
 python -m agent.runner --reference JOB.json KIND FILE
 python -m agent.runner --measure JOB.json FOLDER INDEX TUNING DESCRIPTOR
 python -m agent.runner --pass NAME JOB.json FOLDER DESCRIPTOR   a module of agent/runner/passes
@@ -58,6 +59,8 @@ def main(arguments: list[str]) -> int:
             _imported("agent.runner.passes.telemetry").sensors_process([Path(job) for job in jobs])
         case ["--reference", job, kind, target]:
             _imported("agent.runner.turns.measure").reference_process(Path(job), kind, Path(target))
+        case ["--attached", job, _]:
+            _imported("agent.runner.attached.conduct").run_attached(Path(job))
         case [job, folder] if not job.startswith("-"):
             _imported("agent.runner.decide").run_attempt(Path(job))
         case _:

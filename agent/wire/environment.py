@@ -50,7 +50,7 @@ _ATTEMPT: Final = ("FARM_CACHE_DIR", "FARM_ATTEMPT", "FARM_LEASE_DESCRIPTOR")
 _AGENT: Final = (
     "FARM_LEASES", "FARM_AGENT_STATE", "FARM_FAILPOINT",
     "FARM_RUNNER_MEMORY_BYTES", "FARM_RUNNER_SANDBOX", "FARM_RUNNER_READ", "FARM_RUNNER_WRITE",
-    "FARM_RUNNER_USERS", "FARM_RUNNER_WHEELS",
+    "FARM_RUNNER_USERS", "FARM_RUNNER_WHEELS", "FARM_ATTACHED",
     "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
 )  # fmt: skip
 """Settings of an agent, for the one that a farm of one machine starts: none of them is a secret."""

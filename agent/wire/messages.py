@@ -134,12 +134,12 @@ class Device(Wire):
     `delegate_environments` those that results of one delegate have besides, by its kind, by
     `KIND/INTERFACE` for each interface through which it reaches the device, and by `KIND@VERSION` for each
     release of its package; `facts` is recorded and never hashed. Devices of one `exclusion_group` share
-    silicon.
+    silicon. One whose `api` is `ssh` is another machine, attached to the agent's.
     """
 
     device_id: Id
     kind: Literal["cpu", "gpu"]
-    api: Literal["host", "opencl", "cuda", "webgpu"]
+    api: Literal["host", "opencl", "cuda", "webgpu", "ssh"]
     name: Text
     vendor: Text = ""
     delegates: tuple[Id, ...] = Field(max_length=MAX_KINDS)

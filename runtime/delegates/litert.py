@@ -13,7 +13,8 @@ INTERPRETER_API: Final = "interpreter"
 COMPILED_MODEL_API: Final = "compiled_model"
 
 XNNPACK: Final = "xnnpack"
-RESOLVERS: Final = (XNNPACK, "builtin", "reference")
+REFERENCE: Final = "reference"
+RESOLVERS: Final = (XNNPACK, "builtin", REFERENCE)
 
 
 def litert_version() -> str | None:

@@ -43,6 +43,7 @@ _EPOCHS = itertools.count(1)
 _SERVE = """
 import json, sys
 from pathlib import Path
+from agent.attached.hosts import attached_devices
 from agent.config import AgentConfig
 from agent.daemon import serve
 from agent.processes.sandbox.boundary import SandboxSettings
@@ -54,7 +55,8 @@ paths = {name: Path(given.pop(name)) for name in ("state", "store", "leases")}
 chosen = given.pop("sandbox")
 more = (tuple(map(Path, chosen.get(name, ()))) for name in ("read", "write"))
 sandbox = SandboxSettings(chosen["on"], *more)
-sys.exit(serve(AgentConfig(agent_id="test", sandbox=sandbox, **paths, **given), int(sys.argv[2])))
+given |= {"sandbox": sandbox, "attached": attached_devices()}
+sys.exit(serve(AgentConfig(agent_id="test", **paths, **given), int(sys.argv[2])))
 """
 
 

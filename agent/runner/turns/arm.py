@@ -169,7 +169,7 @@ class Arm:
             process.close()
             self.live = None
         self.took_s[index] = self.clock.used_s - before_s
-        _check_conditions(self.job, report)
+        check_conditions(self.job, report.environment)
         self.reports.append(report)
         # For the processes that follow, which take from it what it chose and its warm-up.
         write_atomically(report_path(self.folder, index), report.model_dump_json().encode())
@@ -215,16 +215,16 @@ class Arm:
         write_atomically(self.folder / RESULT_FILE, self.result.model_dump_json().encode())
 
 
-def _check_conditions(job: JobSpec, report: ProcessReport) -> None:
+def check_conditions(job: JobSpec, environment: dict[str, str]) -> None:
     """Raise `FailedError` where blocks are to be added to those of another environment."""
-    if job.refines is None or environment_id(report.environment) == job.refines.environment_id:
+    if job.refines is None or environment_id(environment) == job.refines.environment_id:
         return
     text = (
         "the machine or its software is not what it was when the earlier blocks were measured; nothing was "
         "added: farm retry measures the cell anew"
     )
     reason = Reason(code=ReasonCode.CONDITIONS_CHANGED, text=text)
-    raise FailedError(Failure(status=Status.FAILED, reason=reason), report.environment)
+    raise FailedError(Failure(status=Status.FAILED, reason=reason), environment)
 
 
 def _check_publishable(attempt: AttemptFile, cpus: Collection[int]) -> None:

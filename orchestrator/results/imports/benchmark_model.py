@@ -1,118 +1,22 @@
-"""Reads the output of `benchmark_model`.
-
-One log may hold several runs. A run is complete with its line `Inference timings in us: ...`; the line of
-statistics before it has the median and the 95th percentile, in releases that print them. Times are in us.
-"""
+"""Takes the runs of a log of `benchmark_model` as results."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import Final
 
 from orchestrator.results.imports.reports import Figures, ImportedResult, NotReadableError
-
-TOOL: Final = "benchmark_model"
-
-_NUMBER: Final = r"([0-9.]+(?:e[+-]?[0-9]+)?)"
-_SUMMARY: Final = re.compile(
-    rf"Inference timings in us: Init: {_NUMBER}, First inference: {_NUMBER}, "
-    rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}$"
-)
-_STATISTICS: Final = re.compile(r"(?:^|(?<=[^)]:)|(?<=[^)]: ))count=(\d+)(?: (.*))?$")
-"""Not `Timings (microseconds): count=...` and `Memory (bytes): count=...`, which are of a profile."""
-
-_GRAPH: Final = re.compile(r"(?:\bGraph: \[(?P<echo>[^\[\]]+)\]|\bLoaded model (?P<loaded>\S.*)$)")
-_THREADS: Final = re.compile(r"\b(?:Num|#) ?threads(?: used for CPU inference)?: \[(\d+)\]", re.IGNORECASE)
-_BEGINS: Final = re.compile(
-    r"STARTING!|Log parameter values|Loaded model |Graph: \[|Running benchmark for at least"
-)
-_APPLIED: Final = re.compile(r"Explicitly applied (\S+) delegate")
-_CREATED: Final = re.compile(r"Created TensorFlow Lite (?:delegate for (\S+?)|(XNNPACK) delegate)")
-_FOOTPRINT: Final = re.compile(
-    r"Memory footprint delta from the start of the tool \(MB\): init=\S+ overall=([0-9.]+)"
-)
-_PEAK: Final = re.compile(r"Overall peak memory footprint \(MB\) via periodic monitoring: ([0-9.]+)")
-_BYTES_PER_MB: Final = 1 << 20
-"""Bytes of an MB in its lines on memory: it divides kB of 1024 bytes by 1024. Another value would be another
-unit."""
+from runtime.common.benchmark_log import TOOL, LogError, read_log
 
 
-def is_log(text: str) -> bool:
-    """Whether a text is a log of the tool, whole or cut off."""
-    return "Inference timings in us" in text or "Log parameter values verbosely" in text or (
-        "Running benchmark for at least" in text
-    )  # fmt: skip
-
-
-def read_log(text: str) -> Iterator[ImportedResult]:
-    """Each run of a log. Raises `NotReadableError` where there is none, or the last is cut off."""
-    run = _Run()
-    found = 0
-    for line in map(str.rstrip, text.splitlines()):
-        # What follows the summary is of the same run, such as its memory, until another one begins.
-        if run.summary is not None and (_BEGINS.search(line) or _STATISTICS.search(line)):
-            yield run.result()
-            found += 1
-            run = _Run(run.model)
-        run.take(line)
-    if run.summary is None:
-        raise NotReadableError(
-            f"{found} whole runs and the beginning of another; a run of benchmark_model ends with 'Inference "
-            "timings in us: Init: ..., Inference (avg): ...'"
-        )
-    yield run.result()
-
-
-class _Run:
-    """The figures of a run in the lines read so far."""
-
-    def __init__(self, model: str | None = None) -> None:
-        self.model = model
-        self.threads: str | None = None
-        self.delegate = "cpu"
-        self.statistics: dict[str, str] = {}
-        self.count = 0
-        self.memory_mb = 0.0
-        self.summary: tuple[float, ...] | None = None
-
-    def take(self, line: str) -> None:
-        """Note what a line says."""
-        if found := _SUMMARY.search(line):
-            self.summary = tuple(float(part) for part in found.groups())
-        elif found := _STATISTICS.search(line):
-            # The last one before the summary is that of the timed runs.
-            self.count = int(found[1])
-            self.statistics = dict(part.split("=", 1) for part in (found[2] or "").split() if "=" in part)
-        elif found := _GRAPH.search(line):
-            self.model = PurePosixPath((found["echo"] or found["loaded"]).replace("\\", "/")).name
-        elif found := _THREADS.search(line):
-            self.threads = found[1]
-        elif found := _APPLIED.search(line) or _CREATED.search(line):
-            self.delegate = next(part for part in found.groups() if part).strip(".").lower()
-        elif found := _PEAK.search(line) or _FOOTPRINT.search(line):
-            self.memory_mb = max(self.memory_mb, float(found[1]))
-
-    def result(self) -> ImportedResult:
-        """Return the run, once it is complete."""
-        assert self.summary is not None
-        init, first, _, mean = (value / 1e3 for value in self.summary)
-        if self.count < 1:
-            raise NotReadableError(
-                "no line of statistics 'count=50 first=... avg=... std=...' before the summary"
-            )
-        settings = {} if self.threads is None else {"threads": self.threads}
-        figures = Figures(
-            self.count, mean, _milliseconds(self.statistics.get("median")),
-            _milliseconds(self.statistics.get("p95")), init=init, first=first,
-            memory_bytes=round(self.memory_mb * _BYTES_PER_MB), settings=settings,
-        )  # fmt: skip
-        return ImportedResult(TOOL, self.model, self.delegate, None, figures.measurement())
-
-
-def _milliseconds(microseconds: str | None) -> float | None:
+def read_runs(text: str) -> Iterator[ImportedResult]:
+    """Yield each run of a log. Raises `NotReadableError` where there is none, or the last is cut off."""
     try:
-        return None if microseconds is None else float(microseconds) / 1e3
-    except ValueError:
-        return None
+        for run in read_log(text):
+            figures = Figures(
+                run.count, run.mean, run.median, run.p95, init=run.init, first=run.first,
+                memory_bytes=run.memory_bytes,
+                settings={} if run.threads is None else {"threads": run.threads},
+            )  # fmt: skip
+            yield ImportedResult(TOOL, run.model, run.delegate, None, figures.measurement())
+    except LogError as error:
+        raise NotReadableError(str(error)) from error

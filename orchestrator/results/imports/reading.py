@@ -19,6 +19,7 @@ from orchestrator.results.imports.reports import (
     NotReadableError,
     read_report,
 )
+from runtime.common.benchmark_log import is_log
 
 _TITLE: Final = "BENCHMARK RESULTS"
 _ROW: Final = re.compile(r"([A-Z][a-z]+(?: (?:\([a-z0-9]+\)|[a-z]+))?):\s+(\S+)(?: ms)?(?: \((\d+) runs\))?")
@@ -101,7 +102,7 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 _FORMS: Final[Sequence[tuple[Callable[[str], bool], Callable[[str], Iterator[ImportedResult]]]]] = (
-    (benchmark_model.is_log, benchmark_model.read_log),
+    (is_log, benchmark_model.read_runs),
     (result_message.is_text_message, result_message.read_text_message),
     (is_printed_block, read_printed_blocks),
     (evaluation_logs.is_log, evaluation_logs.read_log),

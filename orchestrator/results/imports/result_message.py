@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from orchestrator.results.imports.benchmark_model import TOOL
 from orchestrator.results.imports.reports import Figures, ImportedResult, NotReadableError
+from runtime.common.benchmark_log import TOOL
 
 _NAME: Final = 1
 """Number of the field `name`; LiteRT's file benchmark_result.proto gives this and all others."""

@@ -1,0 +1,122 @@
+"""Asks attached devices what they are, and what their sensors say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from agent.attached.hosts import Attached
+from agent.attached.remote import LostError, RefusedError, Remote
+from agent.wire.messages import SANDBOX_FACT, Device
+from runtime.common.benchmark_log import TOOL
+
+SSH: Final = "ssh"
+"""The `api` of a device that is reached through ssh."""
+
+LIST_S: Final = 20.0
+"""Seconds that a device may take to describe itself: twice what a connection may. Larger lets one that hangs
+delay the agent's start by so much."""
+
+_NOT_THERE: Final = 4
+"""Exit code of `_DESCRIBE` where the tool cannot be run."""
+
+_DESCRIBE: Final = """\
+[ -x {tool} ] || {{ echo {tool} is not there, or may not be run; exit 4; }}
+echo "machine=$(uname -m)"
+echo "kernel=$(uname -s) $(uname -r)"
+echo "cpus=$(nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo)"
+echo "cpu=$(sed -n 's/^\\(model name\\|Hardware\\|Model\\)[[:space:]]*: //p' /proc/cpuinfo | head -n 1)"
+echo "board=$(getprop ro.product.model 2>/dev/null || tr -d '\\000' </proc/device-tree/model 2>/dev/null)"
+echo "tool=$( (sha256sum {tool} 2>/dev/null || cksum {tool}) | cut -c 1-12)"
+"""
+"""The tool tells no version of itself: its bytes are its identity. Android has `getprop`, boards of Arm a
+device tree, a PC neither."""
+
+_SENSORS: Final = """\
+for z in /sys/class/thermal/thermal_zone*; do [ -r $z/temp ] && echo "$(cat $z/type): $(cat $z/temp)"; done
+for b in /sys/class/power_supply/*; do
+[ -r $b/capacity ] && echo "battery: $(cat $b/capacity) % $(cat $b/status)"; done; :
+"""
+
+_ZONE: Final = re.compile(r"(.{1,60}): (-?\d{1,6})")
+_BATTERY: Final = re.compile(r"battery: (\d{1,3} %.{0,40})")
+
+_HOTTEST: Final = 150.0
+"""Degrees Celsius above which a zone is no temperature of a device that works: drivers report errors so."""
+
+SANDBOX_TEXT: Final = (
+    "the runner only copies files and reads text: it may connect, read what its agent may, and write its own "
+    "folder; the model runs on the device"
+)
+
+
+def described_each(attached: Sequence[Attached]) -> list[Device | str]:
+    """Return each device, or why it does not answer."""
+    with ThreadPoolExecutor(max_workers=max(1, len(attached))) as pool:
+        return list(pool.map(_described_or_why, attached))
+
+
+def _described_or_why(attached: Attached) -> Device | str:
+    try:
+        return described(Remote(attached), within_s=LIST_S)
+    except (LostError, RefusedError, OSError) as error:
+        return str(error)
+
+
+def described(remote: Remote, within_s: float | None = None) -> Device:
+    """Return the device as it is now. Raises `LostError`, and `RefusedError` where it has no tool."""
+    attached = remote.attached
+    answer = remote.run(_DESCRIBE.format(tool=shlex.quote(attached.benchmark_model)), within_s=within_s)
+    if answer.code == _NOT_THERE:
+        raise RefusedError(f"{attached.what}: {answer.text}")
+    said = dict(line.split("=", 1) for line in answer.text.splitlines() if "=" in line)
+    if answer.code != 0 or not said.get("tool") or not said.get("cpus", "").isdecimal():
+        raise RefusedError(f"{attached.what} does not describe itself: {answer.text[:200]!r}")
+    tool = f"{attached.version or 'of an unknown release'} ({said['tool']})"
+    name = said.get("board") or said.get("cpu") or said["machine"]
+    return Device(
+        device_id=attached.name,
+        kind="cpu",
+        api=SSH,
+        name=name,
+        delegates=attached.delegates,
+        # By the host, not by the name: two farms may call it otherwise.
+        exclusion_group=re.sub(r"[^A-Za-z0-9._@-]", "-", f"{attached.kind}-{attached.host}"),
+        environment={
+            **{key: said.get(key, "") for key in ("machine", "kernel", "cpus", "cpu")},
+            "measuring": TOOL,
+            TOOL: tool,
+        },
+        facts={"tool": TOOL, "tool_path": attached.benchmark_model, SANDBOX_FACT: SANDBOX_TEXT},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sensed:
+    """Temperatures in degrees Celsius by zone, and the batteries' charge and state in words."""
+
+    zones: dict[str, float]
+    batteries: tuple[str, ...]
+
+    @property
+    def hottest(self) -> float | None:
+        """The highest temperature; None without a sensor."""
+        return max(self.zones.values(), default=None)
+
+    def __str__(self) -> str:
+        parts = [f"{name} {value:g} °C" for name, value in self.zones.items()]
+        return ", ".join([*parts, *(f"battery {text}" for text in self.batteries)]) or "none"
+
+
+def sensed(remote: Remote) -> Sensed:
+    """Read the device's temperatures and batteries. Raises `LostError` and `RefusedError`."""
+    text = remote.need(_SENSORS, "reading the sensors")
+    zones = ((m[1], int(m[2]) / 1000.0) for line in text.splitlines() if (m := _ZONE.fullmatch(line)))
+    return Sensed(
+        {name: value for name, value in zones if 0.0 < value < _HOTTEST},
+        tuple(m[1] for line in text.splitlines() if (m := _BATTERY.fullmatch(line))),
+    )

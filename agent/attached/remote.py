@@ -1,0 +1,148 @@
+"""Runs commands on an attached device through the system's `ssh`: one connection for each command.
+
+Each command ends with a line of its own that has its exit code. Without that line the connection was lost,
+whatever `ssh` ended with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from agent.attached.hosts import Attached
+from agent.processes.environment import for_runner
+from agent.processes.exit_reason import last_line
+
+MOST_OUTPUT: Final = 4 << 20
+"""Bytes of a command's output that are read. A log of `benchmark_model` has some 4 kB, with a profile of a
+large model 1 MB; more would fill the memory."""
+
+_CONNECT_S: Final = 10
+_PROBE_S: Final = 5
+_PROBES: Final = 3
+"""A device that does not answer `_PROBES` probes in `_PROBE_S` seconds each has gone: chosen for wireless
+links, which lose some seconds without harm."""
+
+_OPTIONS: Final = (
+    "BatchMode=yes", f"ConnectTimeout={_CONNECT_S}", f"ServerAliveInterval={_PROBE_S}",
+    f"ServerAliveCountMax={_PROBES}", "ClearAllForwardings=yes", "PermitLocalCommand=no", "RequestTTY=no",
+    # A shared connection would outlive the attempt, and write outside of its folder.
+    "ControlMaster=no", "ControlPath=none",
+)  # fmt: skip
+
+_END: Final = "delegate-farm: ended with"
+_ENDED: Final = re.compile(rf"^{_END} (\d+)$", re.MULTILINE)
+
+_GUARD: Final = """\
+exec 3<&0
+{command} </dev/null 3<&- & tool=$!
+{{ cat <&3 >/dev/null; kill -9 $tool; }} >/dev/null 2>&1 & guard=$!
+wait $tool; code=$?
+kill $guard 2>/dev/null
+exit $code
+"""
+"""The connection's end is that of its input, which `cat` waits for: a device that has no terminal goes on
+with a command whose connection was lost."""
+
+
+class LostError(Exception):
+    """The device cannot be reached, or could not any more; the text says why."""
+
+
+class RefusedError(Exception):
+    """A command ended with an error on the device; the text says which and how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The exit code and the output of a command, its errors included, without the line of its end."""
+
+    code: int
+    text: str
+
+
+@dataclass(slots=True)
+class Remote:
+    """An attached device. One command runs at a time."""
+
+    attached: Attached
+    environment: Mapping[str, str] = field(default_factory=for_runner)
+    _live: subprocess.Popen[bytes] | None = None
+
+    def run(self, script: str, given: BinaryIO | None = None, within_s: float | None = None) -> Answer:
+        """Run a script of the POSIX shell, with a file as its input. `within_s`: after so many seconds the
+        connection counts as lost; None: only its own probes tell.
+
+        Raises `LostError`, and `RefusedError` for more output than is read.
+        """
+        process = self._started(f"(\n{script}\n) 2>&1; printf '\\n{_END} %d\\n' $?")
+        assert process.stdin is not None
+        assert process.stdout is not None
+        limit = threading.Timer(within_s or 0.0, process.kill)
+        if within_s is not None:
+            limit.start()
+        with process, contextlib.closing(process.stdout):
+            self._live = process
+            if given is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    shutil.copyfileobj(given, process.stdin)
+                self.hang_up()
+            read = process.stdout.read(MOST_OUTPUT + 1)
+            self.hang_up()
+        limit.cancel()
+        if len(read) > MOST_OUTPUT:
+            raise RefusedError(f"{self.attached.what}: a command wrote more than {MOST_OUTPUT >> 20} MiB")
+        text = read.decode(errors="replace")
+        ends = list(_ENDED.finditer(text))
+        if not ends:
+            raise LostError(f"{self.attached.what}: {last_line(text) or 'the connection ended'}")
+        return Answer(int(ends[-1][1]), text[: ends[-1].start()].strip())
+
+    def run_guarded(self, command: Sequence[str]) -> Answer:
+        """Run a program that ends when the connection does. Raises `LostError`."""
+        return self.run(_GUARD.format(command=shlex.join(command)))
+
+    def need(self, script: str, what: str, given: BinaryIO | None = None) -> str:
+        """Run a script that must succeed; return its output. Raises `LostError`, and `RefusedError`."""
+        answer = self.run(script, given)
+        if answer.code != 0:
+            raise RefusedError(f"{self.attached.what}: {what} failed: {last_line(answer.text)}")
+        return answer.text
+
+    def put(self, file: Path, target: str) -> None:
+        """Copy a file to the device. Raises `LostError`, `RefusedError` and `OSError`."""
+        to, size = shlex.quote(target), file.stat().st_size
+        # What ends the input is the file's end or a loss.
+        script = f'cat >{to} && test "$(wc -c <{to})" -eq {size} || {{ echo "not {size} bytes"; exit 1; }}'
+        with file.open("rb") as opened:
+            self.need(script, f"copying {file.name}", opened)
+
+    def hang_up(self) -> None:
+        """End the input of the command that runs; a guarded one ends with it."""
+        if self._live is not None and self._live.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._live.stdin.close()
+
+    def _started(self, script: str) -> subprocess.Popen[bytes]:
+        ssh = shutil.which("ssh", path=self.environment.get("PATH"))
+        if ssh is None:
+            raise LostError(f"{self.attached.what}: this host has no ssh: apt-get install openssh-client")
+        config = [] if self.attached.ssh_config is None else ["-F", self.attached.ssh_config]
+        options = [word for option in _OPTIONS for word in ("-o", option)]
+        # Whatever the user's shell is there, the POSIX one reads the script.
+        told = ["--", self.attached.host, f"exec sh -c {shlex.quote(script)}"]
+        return subprocess.Popen(  # noqa: S603  # the operator chose the host
+            [ssh, *config, *options, *told],
+            env=dict(self.environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )

@@ -1,0 +1,201 @@
+"""One arm of an attempt at an attached device: its runs of the tool, and how it ends."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.attached.remote import LostError, RefusedError, Remote
+from agent.attempt.files import (
+    RESULT_FILE,
+    TURN_TEXT,
+    AttemptFile,
+    Failure,
+    RunnerResult,
+    is_cancelled,
+    mark_left,
+    write_progress,
+)
+from agent.processes.exit_reason import last_line
+from agent.runner.attached.figures import measurement_of, quality_of, why_not_counted
+from agent.runner.attached.flags import ToolCall, tool_call
+from agent.runner.failures import failure_of
+from agent.runner.judge.blocks import added, paired_ratio, ratio_units, time_units
+from agent.runner.judge.stopping import Stopped
+from agent.runner.judge.verdict import not_measured
+from agent.runner.turns.arm import check_conditions
+from agent.runner.turns.ending import CancelledError, FailedError
+from agent.wire.measurement import BlockFigure
+from agent.wire.messages import Device, JobSpec, Reason, ReasonCode, Status
+from runtime.common.benchmark_log import TOOL, LogError, LoggedRun, read_log
+from runtime.common.durable import write_atomically
+from runtime.errors import FarmRuntimeError
+
+
+@dataclass(slots=True, eq=False)
+class ToolArm:
+    """One arm. `runs`: what the tool printed, by block. `place`: the attempt's folder on the device. `over`:
+    it has ended; `cancelled`: it takes no further step.
+    """
+
+    attempt: AttemptFile
+    folder: Path
+    remote: Remote
+    alone: bool
+    call: ToolCall = field(default_factory=lambda: ToolCall({}))
+    environment: dict[str, str] = field(default_factory=dict)
+    place: str = ""
+    runs: dict[int, LoggedRun] = field(default_factory=dict)
+    stopped: Stopped | None = None
+    took_s: float = 0.0
+    cancelled: bool = False
+    over: bool = False
+
+    @classmethod
+    def read(cls, job_file: Path, remote: Remote, *, alone: bool) -> ToolArm:
+        """Read the arm's job. `alone`: it has no other arms."""
+        attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+        return cls(attempt, job_file.parent, remote, alone)
+
+    @property
+    def job(self) -> JobSpec:
+        """The job of its attempt."""
+        return self.attempt.job
+
+    @property
+    def name(self) -> str:
+        """`delegate@device`, by which the arms are told apart."""
+        return f"{self.job.delegate}@{self.job.device_id}"
+
+    @property
+    def earlier(self) -> tuple[BlockFigure, ...]:
+        """The blocks of the result to which its own are added."""
+        return () if self.job.refines is None else self.job.refines.blocks
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether it has finished a block of its own."""
+        return bool(self.runs)
+
+    def do(self, step: Callable[[], None]) -> None:
+        """Take a step; a failure in it ends this arm alone, and so does a cancel."""
+        if self.over or self.cancelled:
+            return
+        began_s = time.monotonic()
+        try:
+            if is_cancelled(self.folder):
+                raise CancelledError
+            step()
+        except (CancelledError, LostError) as error:
+            # The signal that ends an attempt ends the connection, too.
+            if isinstance(error, LostError) and not is_cancelled(self.folder):
+                raise
+            self.cancelled, self.stopped = True, self.stopped or "cancelled"
+        except FailedError as error:
+            self.fail(error.failure)
+        except RefusedError as error:
+            self.fail(_failed(str(error)))
+        except FarmRuntimeError as error:
+            self.fail(failure_of(error, self.attempt))
+        self.took_s += time.monotonic() - began_s
+        if not self.alone and not self.over:
+            write_progress(self.folder, TURN_TEXT)
+
+    def prepare(self, device: Device, folder: str) -> None:
+        """Decide how the tool is called. Raises `FailedError` and the runtime's errors."""
+        self.environment, self.place = dict(device.environment), folder
+        check_conditions(self.job, self.environment)
+        asked = "publish" if self.job.plan.level == "publish" else ""
+        asked = asked or ("labelled data" if self.job.plan.labelled is not None else "")
+        if asked:
+            # Not a failure of the model: `no_device` is not reused, as where a machine may not publish.
+            text = f"{asked}: an attached device gives times alone, and nobody watches its state"
+            reason = Reason(code=ReasonCode.NO_DEVICE, text=text)
+            raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason))
+        self.call = tool_call(self.attempt, int(device.environment["cpus"]))
+
+    def put_inputs(self) -> None:
+        """Copy the inputs that are given. Raises `LostError` and `RefusedError`."""
+        for number, content in enumerate(self.call.input_bytes.values()):
+            with tempfile.NamedTemporaryFile(dir=self.folder) as file:
+                file.write(content)
+                file.flush()
+                self.remote.put(Path(file.name), f"{self.place}/input-{number}")
+
+    def run_block(self, number: int) -> None:
+        """Run the tool once. Raises `LostError`, `RefusedError`, `FailedError` and `CancelledError`."""
+        write_progress(self.folder, f"block {number}: {TOOL}")
+        files = {name: f"{self.place}/input-{k}" for k, name in enumerate(self.call.input_bytes)}
+        tool = self.remote.attached.benchmark_model
+        answer = self.remote.run_guarded(self.call.words(tool, f"{self.place}/model.tflite", files))
+        sys.stderr.write(answer.text + "\n")
+        if is_cancelled(self.folder):
+            raise CancelledError
+        if answer.code != 0:
+            ended = f"exit code {answer.code} of {TOOL} on the device"
+            raise FailedError(_failed(f"{last_line(answer.text) or 'it printed nothing'} ({ended})"))
+        try:
+            *_, run = read_log(answer.text)
+        except LogError as error:
+            text = f"what the device's {tool} printed is none of {TOOL}'s results: {error}"
+            raise FailedError(_failed(text)) from error
+        if (why := why_not_counted(run, self.job.delegate_kind)) is not None:
+            raise FailedError(why)
+        self.runs[number] = run
+
+    def kill_if_cancelled(self) -> None:
+        """End the tool's run where the agent has cancelled the arm."""
+        if is_cancelled(self.folder):
+            self.remote.hang_up()
+
+    def blocks(self, base: ToolArm | None = None) -> list[BlockFigure]:
+        """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""
+        theirs = {} if base is None else base.runs
+        own = [_block(run, theirs.get(number)) for number, run in self.runs.items()]
+        return added(self.earlier, own)
+
+    def units(self, base: ToolArm | None) -> tuple[Sequence[float], Sequence[float]]:
+        """Return the logarithms of its times, and of its ratios over a baseline that is not itself."""
+        blocks = self.blocks(None if base is self else base)
+        return time_units(blocks), () if base in (None, self) else ratio_units(blocks)
+
+    def conclude(self, base: ToolArm | None, facts: Mapping[str, str], notes: Sequence[str]) -> None:
+        """Write the result of what it has finished, with its ratio over `base`."""
+        if self.over:
+            return
+        if not self.runs:
+            self.over = True
+            mark_left(self.folder)
+            return
+        blocks = self.blocks(base)
+        measured = measurement_of(self.attempt, self.call, self.environment, list(self.runs.values()), blocks)
+        ratio = None if base is None else paired_ratio(blocks, base.job, self.job.seed)
+        quality = quality_of(len(blocks), self.stopped or "", notes)
+        measured = measured.model_copy(update={"ratio": ratio, "quality": quality})
+        self._end(RunnerResult(status=Status.DONE, reason=None, measurement=measured, facts=dict(facts)))
+
+    def fail(self, failure: Failure) -> None:
+        """End with a failure, unless it has ended."""
+        if not self.over:
+            self._end(not_measured(failure))
+
+    def _end(self, result: RunnerResult) -> None:
+        self.over = True
+        busy_ns = None if self.alone else int(1e9 * self.took_s)
+        told = result.model_copy(update={"busy_ns": busy_ns, "environment": self.environment})
+        write_atomically(self.folder / RESULT_FILE, told.model_dump_json().encode())
+
+
+def _failed(text: str) -> Failure:
+    return Failure(status=Status.FAILED, reason=Reason(code=ReasonCode.RUNNER_ERROR, text=text))
+
+
+def _block(run: LoggedRun, base: LoggedRun | None) -> BlockFigure:
+    assert run.median is not None
+    log_ratio = None if base is None or base.median is None else math.log(base.median / run.median)
+    return BlockFigure(p50_ns=run.median * 1e6, log_ratio=log_ratio, rounds=1)

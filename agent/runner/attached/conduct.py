@@ -1,0 +1,185 @@
+"""Conducts an attempt at an attached device: copies the model there, runs the tool once for each block and
+arm, and sums up. Nothing of the model is executed on this host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from agent.attached.listing import Sensed, described, sensed
+from agent.attached.remote import LostError, RefusedError, Remote
+from agent.attempt.files import AttemptFile, Failure, is_cancelled, write_progress
+from agent.runner.attached.arm import ToolArm
+from agent.runner.judge.blocks import drawn_order
+from agent.runner.judge.stopping import ArmState, Spent, after_block
+from agent.runner.turns.cancelling import ended_when_asked
+from agent.wire.messages import Device, Reason, ReasonCode, Status
+
+FOLDER: Final = "delegate-farm-attempt"
+"""The folder on the device. What an attempt that was killed left is removed by the next one."""
+
+WARMER_C: Final = 5.0
+"""Degrees Celsius above its first reading at which a device rests before its next block."""
+
+REST_SHARE: Final = 0.2
+"""Share of an attempt's time limit that a device may rest, all blocks together."""
+
+_LOOK_S: Final = 2.0
+
+_TIME_MARGIN: Final = 1.5
+"""How many times as long as the longest block so far another one may take: it is begun while the attempt has
+that much time."""
+
+
+def run_attached(job_file: Path) -> None:
+    """Run the attempt of `job_file` and its arms on their device; write `result.json` beside each job."""
+    lead = AttemptFile.model_validate_json(job_file.read_bytes())
+    assert lead.attached is not None
+    remote = Remote(lead.attached)
+    files = [job_file, *map(Path, lead.arms)]
+    arms = [ToolArm.read(file, remote, alone=len(files) == 1) for file in files]
+    session = _Session(remote, lead, arms, time.monotonic())
+    with ended_when_asked(arms):
+        try:
+            with session.prepared():
+                session.run()
+        except LostError as error:
+            # The signal that ends an attempt ends the connection, too.
+            if not session.is_cancelled:
+                session.fail(Status.FAILED, ReasonCode.DEVICE_LOST, f"lost while it was measured: {error}")
+        except RefusedError as error:
+            session.fail(Status.FAILED, ReasonCode.RUNNER_ERROR, str(error))
+        session.conclude()
+
+
+@dataclass(slots=True)
+class _Session:
+    remote: Remote
+    lead: AttemptFile
+    arms: Sequence[ToolArm]
+    began_s: float
+    longest_s: float = 0.0
+    rested_s: float = 0.0
+    senses: list[Sensed] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def alive(self) -> list[ToolArm]:
+        """The arms that go on; none where no attempt is left: a baseline alone serves nobody."""
+        alive = [arm for arm in self.arms if not arm.over and not arm.cancelled]
+        return alive if any(arm.attempt.reported for arm in alive) else []
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for a result of more blocks."""
+        return all(arm.over or is_cancelled(arm.folder) for arm in self.arms)
+
+    @property
+    def baseline(self) -> ToolArm | None:
+        """The arm over which the ratios of the others are taken."""
+        return next((arm for arm in self.arms if arm.job.attempt_id == self.lead.job.baseline), None)
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Within the block the device has the model in a folder of the attempt's. Raises `LostError`, and
+        `RefusedError` for a device that has no room.
+        """
+        try:
+            device = described(self.remote)
+        except RefusedError as error:
+            self.fail(Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING, str(error))
+            yield
+            return
+        folder = f"{self.remote.attached.folder.rstrip('/')}/{FOLDER}"
+        quoted = shlex.quote(folder)
+        self.remote.need(f"rm -rf {quoted} && mkdir -m 700 {quoted}", f"making {folder}")
+        try:
+            self._put(device, folder)
+            yield
+        finally:
+            with contextlib.suppress(LostError, RefusedError):
+                self.remote.need(f"rm -rf {quoted}", f"removing {folder}")
+
+    def _put(self, device: Device, folder: str) -> None:
+        for arm in self.arms:
+            arm.do(partial(arm.prepare, device, folder))
+        if self.alive:
+            write_progress(self.lead_folder, "copies the model to the device")
+            self.remote.put(Path(self.lead.model_path), f"{folder}/model.tflite")
+            # Model and inputs are the same for all arms.
+            self.alive[0].put_inputs()
+
+    @property
+    def lead_folder(self) -> Path:
+        """The folder of the attempt that carries the others."""
+        return self.arms[0].folder
+
+    def run(self) -> None:
+        """Run blocks until each arm's answer is known. Raises `LostError` and `RefusedError`."""
+        plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
+        for number in range(1, max(1, plan.max_blocks - earlier) + 1):
+            going = {arm.name: arm for arm in self.alive if arm.stopped is None}
+            if not going:
+                break
+            began_s = time.monotonic()
+            self._rest()
+            for name in drawn_order(going, self.lead.job.seed, number):
+                going[name].do(partial(going[name].run_block, number))
+            self.longest_s = max(self.longest_s, time.monotonic() - began_s)
+            self._stop_those_that_are_known(earlier + number)
+        if self.senses:
+            self._sense()
+
+    def _stop_those_that_are_known(self, number: int) -> None:
+        base = None if self.baseline is None or self.baseline not in self.alive else self.baseline
+        states = {}
+        for arm in self.alive:
+            times, ratios = arm.units(base)
+            until_decided = arm.job.refines is None or arm.job.refines.until_decided
+            states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided)
+        name = None if base is None else base.name
+        stops = after_block(self.lead.job.plan, number, states, name, spent=self._spent())
+        for arm in self.alive:
+            arm.stopped = stops[arm.name]
+
+    def _spent(self) -> Spent | None:
+        limit_s = sum(arm.job.soft_limit_s for arm in self.arms)
+        return "time" if time.monotonic() - self.began_s + _TIME_MARGIN * self.longest_s > limit_s else None
+
+    def _sense(self) -> Sensed:
+        found = sensed(self.remote)
+        self.senses.append(found)
+        return found
+
+    def _rest(self) -> None:
+        """Wait until the device is about as cool as before its first block, or has rested long enough."""
+        now = self._sense()
+        first, limit_s = self.senses[0].hottest, REST_SHARE * self.lead.job.soft_limit_s
+        while first is not None and now.hottest is not None and now.hottest > first + WARMER_C:
+            if self.rested_s >= limit_s or self.is_cancelled:
+                self.notes.append(f"a block began at {now.hottest:g} °C, the first one at {first:g}")
+                return
+            write_progress(self.lead_folder, f"the device cools down from {now.hottest:g} °C")
+            time.sleep(_LOOK_S)
+            self.rested_s += _LOOK_S
+            now = sensed(self.remote)
+
+    def conclude(self) -> None:
+        """Write the results of the arms that have blocks, the baseline's first; others end without one."""
+        ends = zip(("sensors_before", "sensors_after"), (self.senses[:1], self.senses[-1:]), strict=True)
+        facts = {name: str(sense) for name, senses in ends for sense in senses}
+        base = self.baseline
+        for arm in sorted(self.arms, key=lambda arm: arm is not base):
+            arm.conclude(None if arm is base else base, facts, self.notes)
+
+    def fail(self, status: Status, code: ReasonCode, text: str) -> None:
+        """End all arms that have not ended."""
+        for arm in self.arms:
+            arm.fail(Failure(status=status, reason=Reason(code=code, text=text)))

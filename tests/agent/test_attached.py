@@ -1,0 +1,269 @@
+"""Devices behind ssh: a real `sshd` on this machine, with this project's `benchmark_model` as their tool."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent.attached.hosts import attached_devices
+from agent.attempt.files import AttemptFile
+from agent.runner.attached.figures import why_not_counted
+from agent.runner.attached.flags import tool_call
+from agent.wire.messages import CancelJob, Device, Heartbeat, JobResult, JobStarted
+from agent.wire.plan import InputData, InputSpec
+from runtime.common.benchmark_log import read_log
+from runtime.errors import NoDeviceError
+from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, alive, eventually, job, put_model
+from tests.services.sshd import Sshd, sshd, tool_of_this_project
+
+DEVICE = Device(
+    device_id="board", kind="cpu", api="ssh", name="", delegates=(), exclusion_group="x", environment={}
+)
+
+ENTRY = '[[attached]]\nkind = "ssh"\nname = "{name}"\nhost = "board"\nssh_config = "{config}"\n'
+
+PRINTS = """\
+Loaded model m.tflite
+count=50 first=9 curr=9 min=9 max=900 avg=100.5 std=3 p5=9 median=100 p95=110
+Inference timings in us: Init: 1000, First inference: 300, Warmup (avg): 120, Inference (avg): 100.5
+"""
+PARTIAL = (
+    "Explicitly applied GPU delegate, and the model graph will be partially executed by the delegate w/ 2 "
+    "delegate kernels.\n"
+)
+BLOCKS = BRIEF.model_copy(update={"min_blocks": 3, "max_blocks": 3})
+
+
+@dataclass
+class Board:
+    """An agent with the devices `real`, of this project's tool, and `board`, of one that a test writes."""
+
+    agent: EmbeddedAgent
+    server: Sshd
+    folder: Path
+    model: tuple[str, int]
+
+    def tool(self, text: str) -> None:
+        """Make a script the device's tool."""
+        path = self.folder / "tool"
+        path.with_suffix(".part").write_text(f"#!/bin/sh\n{text}\n")
+        path.with_suffix(".part").chmod(0o755)
+        path.with_suffix(".part").replace(path)
+
+    def says(self, text: str) -> None:
+        """Have the tool print a text, whatever it is asked for."""
+        (self.folder / "text").write_text(text)
+        self.tool(f"cat {self.folder}/text")
+
+    @property
+    def left(self) -> list[str]:
+        return [path.name for path in (self.folder / "on board").iterdir()]
+
+    def in_second_block(self) -> int:
+        """Start an attempt; return the id of its second run of the tool, which goes on for ever."""
+        one, two = (self.folder / f"{name}-{uuid.uuid4().hex}" for name in ("one", "two"))
+        (self.folder / "text").write_text(PRINTS)
+        goes_on = f"echo $$ >{two}.part; mv {two}.part {two}; exec sleep 600"
+        self.tool(f"[ -e {one} ] && {{ {goes_on}; }}\n: >{one}; cat {self.folder}/text")
+        self.agent.send(job(self.model, device="board", plan=BLOCKS))
+        self.agent.expect(JobStarted)
+        eventually(two.exists, "the second block does not begin")
+        return int(two.read_text())
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory, probed, tiny) -> Iterator[Board]:
+    folder = tmp_path_factory.mktemp("board")
+    with sshd(tmp_path_factory.mktemp("sshd")) as server, pytest.MonkeyPatch.context() as patch:
+        (folder / "on board").mkdir()
+        place = f'folder = "{folder}/on board"\ndelegates = ["litert", "litert-gpu"]\n'
+        entries = [
+            f'{ENTRY.format(name=name, config=server.config)}benchmark_model = "{folder}/{tool}"\n{place}'
+            for name, tool in (("board", "tool"), ("toolless", "no tool"), ("real", "benchmark_model"))
+        ]
+        tool_of_this_project(folder)
+        entries.append('version = "2.3.0"\n')
+        entries.append(entries[0].replace('"board"', '"away"', 1).replace('"board"', '"nobody@board"'))
+        (folder / "attached.toml").write_text("".join(entries))
+        patch.setenv("FARM_ATTACHED", str(folder / "attached.toml"))
+        found = Board(None, server, folder, put_model(folder / "store", tiny))  # type: ignore[arg-type]
+        found.says(PRINTS)
+        found.agent = EmbeddedAgent(folder, probe_command=probed)
+        yield found
+        found.agent.close()
+
+
+def test_a_device_behind_ssh_is_measured_by_its_own_tool(board):
+    device = next(device for device in board.agent.hello.devices if device.device_id == "real")
+    assert (device.api, device.delegates) == ("ssh", ("litert", "litert-gpu"))
+    assert device.exclusion_group == "ssh-board"
+    assert re.fullmatch(r"2\.3\.0 \([0-9a-f]{12}\)", device.environment["benchmark_model"])
+    inputs = {"image": InputSpec(shape=(1, 4, 4, 16))}
+    result = board.agent.run(job(board.model, device="real", delegate_options={"threads": 1}, inputs=inputs))
+    assert result.reason is None
+    m = result.measurement
+    assert m is not None
+    assert m.latency_ms.p50 is not None
+    assert m.latency_ms.p50 > 0.0
+    assert m.latency_ms.p90 is None
+    assert "no single times" in m.latency_ms.missing["p90"]
+    assert m.samples >= BRIEF.rounds * BRIEF.slice_runs
+    assert (m.accuracy.verdict, m.ratio) == (None, None)
+    assert m.quality is not None
+    assert m.quality.doubts
+    assert m.settings["tool"] == "benchmark_model"
+    assert m.settings["tool_version"] == device.environment["benchmark_model"]
+    assert "--num_threads=1 --use_xnnpack=true" in m.settings["flags"]
+    assert "--input_layer=image --input_layer_shape=1,4,4,16" in m.settings["flags"]
+    assert result.environment == device.environment
+    assert "no capabilities" not in result.facts["sandbox"]
+    assert board.left == []
+
+
+def test_devices_that_do_not_answer_or_have_no_tool_are_missing_with_the_reason(board):
+    reasons = {one.kind: one.reason for one in board.agent.hello.missing}
+    assert "no tool is not there" in reasons["ssh:toolless"]
+    assert "Permission denied" in reasons["ssh:away"]
+
+
+def test_arms_take_turns_on_the_device_and_have_a_paired_ratio(board):
+    text = board.folder / "text"
+    board.says(PRINTS)
+    board.tool(f"case $* in *use_xnnpack=true*) sed 's/=100 /=50 /' {text};; *) cat {text};; esac")
+    builtin = {"delegate_kind": "litert", "delegate_options": {"resolver": "builtin"}, "plan": BLOCKS}
+    base = job(board.model, delegate="builtin", device="board", **builtin)
+    names = ("attempt_no", "epoch", "device_id", "delegate_kind")
+    arm = {name: getattr(base, name) for name in names}
+    arm |= {"attempt_id": "arm", "cell_id": "other", "delegate": "litert"}
+    both = type(base).model_validate(base.model_dump() | {"arms": [arm], "baseline": base.attempt_id})
+    board.agent.send(both)
+    results = {r.attempt_id: r for r in (board.agent.expect(JobResult), board.agent.expect(JobResult))}
+    ours, theirs = results["arm"].measurement, results[base.attempt_id].measurement
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.latency_ms.p50, theirs.latency_ms.p50) == pytest.approx((0.05, 0.1))
+    assert theirs.ratio is None
+    assert ours.ratio is not None
+    assert (ours.ratio.median, ours.ratio.blocks) == (pytest.approx(2.0), 3)
+
+
+def test_a_device_that_is_unplugged_in_a_block_is_lost_and_nothing_runs_on(board):
+    pid = board.in_second_block()
+    board.server.unplug()
+    result = board.agent.expect(JobResult)
+    assert result.reason is not None
+    assert (result.status, result.reason.code) == ("failed", "device_lost")
+    assert "board (ssh board)" in result.reason.text
+    eventually(lambda: not alive(pid), "the tool runs on without its connection")
+
+
+def test_a_cancelled_attempt_ends_its_tool_and_keeps_its_block(board):
+    pid = board.in_second_block()
+    board.agent.send(CancelJob(attempt_id=board.agent.expect(Heartbeat).attempt_id))
+    result = board.agent.expect(JobResult)
+    assert result.measurement is not None
+    assert result.measurement.quality is not None
+    assert (result.measurement.quality.stopped, len(result.measurement.blocks)) == ("cancelled", 1)
+    eventually(lambda: not alive(pid), "the tool runs on although nobody waits for it")
+    assert board.left == []
+
+
+def test_a_tool_that_prints_something_else_or_goes_away_ends_its_own_cell_alone(board):
+    board.says("Segmentation fault")
+    result = board.agent.run(job(board.model, device="board"))
+    assert result.reason is not None
+    assert (result.status, result.reason.code) == ("failed", "runner_error")
+    assert "is none of benchmark_model's results" in result.reason.text
+    (board.folder / "tool").unlink()
+    result = board.agent.run(job(board.model, device="board"))
+    assert result.reason is not None
+    assert (result.status, result.reason.code) == ("unsupported", "delegate_missing")
+    board.says(PRINTS)
+    assert board.agent.run(job(board.model, device="board")).status == "done"
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind", "text"),
+    [
+        (PRINTS, "litert", None),
+        (PRINTS.replace("median=100 ", ""), "litert", "prints no median"),
+        (PRINTS.replace("median=100 ", "median=0 "), "litert", "below the microsecond"),
+        (f"WARN: Unconsumed cmdline flags: --use_xnnpack\n{PRINTS}", "litert", "does not know --use_xnnpack"),
+        (PRINTS, "litert-gpu", "nothing of the model on its GPU"),
+        (PARTIAL + PRINTS, "litert-gpu", None),
+    ],
+)
+def test_a_run_counts_that_is_the_delegates_and_has_a_median(printed, kind, text):
+    (run,) = read_log(printed)
+    why = why_not_counted(run, kind)
+    assert (why is None) if text is None else (why is not None and text in why.reason.text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("litert", {}, {"num_threads": "4", "use_xnnpack": "true"}),
+        ("litert", {"resolver": "builtin", "threads": 2}, {"num_threads": "2", "use_xnnpack": "false"}),
+        ("litert-gpu", {"precision": "fp16"}, {"use_gpu": "true", "gpu_precision_loss_allowed": "true"}),
+        ("litert-gpu", {"require_full_delegation": True}, {"require_full_delegation": "true"}),
+        ("litert", {"resolver": "reference"}, "no reference kernels"),
+        ("litert", {"version": "2.2.0"}, "that of the tool there"),
+        ("litert", {"api": "compiled_model"}, "no such flag"),
+        ("litert", {"threads": 5}, "the device has 4 CPUs"),
+    ],
+)
+def test_options_of_a_cell_become_flags_or_are_refused(tiny, kind, options, said):
+    spec = job(("0" * 64, 1), delegate=kind, delegate_options=options, device="board")
+    attempt = AttemptFile(job=spec, device=DEVICE, model_path=str(tiny), references="")
+    if isinstance(said, str):
+        with pytest.raises(NoDeviceError, match=said):
+            tool_call(attempt, 4)
+    else:
+        flags = tool_call(attempt, 4).flags
+        assert said.items() <= flags.items()
+        assert (flags["num_runs"], flags["min_secs"], flags["warmup_runs"]) == ("12", "0", "1")
+
+
+def test_values_that_are_given_go_to_the_device_as_bytes(tiny, tmp_path):
+    values = np.arange(2 * 8 * 8 * 16, dtype=np.float32).reshape(2, 1, 8, 8, 16)
+    np.save(tmp_path / "values.npy", values)
+    data = InputData(sha256="0" * 64, size_bytes=1)
+    spec = job(("0" * 64, 1), device="board", inputs={"image": InputSpec(data=data)})
+    paths = {"image": str(tmp_path / "values.npy")}
+    attempt = AttemptFile(job=spec, device=DEVICE, model_path=str(tiny), references="", input_paths=paths)
+    call = tool_call(attempt, 4)
+    assert call.input_bytes == {"image": values[0].tobytes()}
+    words = call.words("/tool", "/m.tflite", {"image": "/at:1"})
+    assert words[:2] == ["/tool", "--graph=/m.tflite"]
+    assert words[-1] == "--input_layer_value_files=image:/at::1"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("attached = 3", "attached"),
+        ('[[attached]]\nkind = "adb"\nname = "p"\nserial = "1"', "attached.0.kind: Input should be 'ssh'"),
+        (ENTRY.format(name="a b", config="/c") + 'benchmark_model = "/b"', "attached.0.name"),
+        (ENTRY.format(name="a", config="/c").replace("board", "-oProxyCommand=x") + 'benchmark_model = "/b"',
+         "attached.0.host"),
+        ((ENTRY.format(name="a", config="/c") + 'benchmark_model = "/b"\n') * 2, "names a twice"),
+        ("[[attached", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_list_with_a_mistake_names_file_and_key(tmp_path, text, says):
+    file = tmp_path / "attached.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="FARM_ATTACHED") as caught:
+        attached_devices({"FARM_ATTACHED": str(file)})
+    assert str(file) in str(caught.value)
+    assert says in str(caught.value)
+    assert attached_devices({}) == ()
+    with pytest.raises(ValueError, match="absolute path"):
+        attached_devices({"FARM_ATTACHED": json.dumps(text)})
