@@ -25,15 +25,11 @@ MOST_OUTPUT: Final = 4 << 20
 """Bytes of a command's output that are read. A log of `benchmark_model` has some 4 kB, with a profile of a
 large model 1 MB; more would fill the memory."""
 
-_CONNECT_S: Final = 10
-_PROBE_S: Final = 5
-_PROBES: Final = 3
-"""A device that does not answer `_PROBES` probes in `_PROBE_S` seconds each has gone: chosen for wireless
-links, which lose some seconds without harm."""
-
 _OPTIONS: Final = (
-    "BatchMode=yes", f"ConnectTimeout={_CONNECT_S}", f"ServerAliveInterval={_PROBE_S}",
-    f"ServerAliveCountMax={_PROBES}", "ClearAllForwardings=yes", "PermitLocalCommand=no", "RequestTTY=no",
+    "BatchMode=yes", "ConnectTimeout=10",
+    # Chosen for wireless links, which lose some seconds without harm: after 15 the device has gone.
+    "ServerAliveInterval=5", "ServerAliveCountMax=3",
+    "ClearAllForwardings=yes", "PermitLocalCommand=no", "RequestTTY=no",
     # A shared connection would outlive the attempt, and write outside of its folder.
     "ControlMaster=no", "ControlPath=none",
 )  # fmt: skip

@@ -32,6 +32,7 @@ REST_SHARE: Final = 0.2
 """Share of an attempt's time limit that a device may rest, all blocks together."""
 
 _LOOK_S: Final = 2.0
+"""Seconds between two looks at a device that rests. Each connects anew, which warms the device a bit."""
 
 _TIME_MARGIN: Final = 1.5
 """How many times as long as the longest block so far another one may take: it is begun while the attempt has

@@ -37,7 +37,7 @@ def why_not_counted(run: LoggedRun, kind: str) -> Failure | None:
         text = f"the device's {TOOL} ran nothing of the model on its GPU; its log says why: farm show --logs"
         return _failure(Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED, text)
     if run.median is None:
-        text = f"the device's {TOOL} prints no median, as releases before 2024: it needs a newer one"
+        text = f"the device's {TOOL} prints no median: it needs a newer release"
         return _failure(Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING, text)
     if run.median <= 0.0:
         text = f"the median is below the microsecond that {TOOL} counts in"
