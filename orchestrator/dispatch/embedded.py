@@ -104,6 +104,10 @@ class EmbeddedDispatcher:
             self._restart(found)
         return found
 
+    def hear_again(self, events: Sequence[DispatchEvent]) -> None:
+        """Have the next `events` return these first, which it has returned already."""
+        self._pending[:0] = events
+
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
         """Send `Shutdown`, receive until the agent has ended or `grace_s` has passed, then kill it."""
         try:

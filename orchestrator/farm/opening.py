@@ -34,6 +34,7 @@ class Farm:
         self.home = home
         self.lab = lab
         self.database = database
+        self._machine = machine
         self.devices = PresentDevices(lab, database, machine)
         self.running = Running(lab, database, machine)
         self.reading = Reading(home, lab, database)
@@ -102,8 +103,11 @@ class Farm:
         return examine(self.home, self.database, self.devices.hello, self.lab)
 
     def close(self) -> None:
-        """Close the database."""
-        self.database.close()
+        """End what was kept for a campaign that did not come, and close the database."""
+        try:
+            self._machine.close()
+        finally:
+            self.database.close()
 
     def __enter__(self) -> Farm:
         return self

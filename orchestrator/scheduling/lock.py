@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,10 +26,11 @@ class LockHolder:
 
 @dataclass(slots=True)
 class SchedulerLock:
-    """A held lock. Leaving the `with` block frees it."""
+    """A held lock. Leaving the `with` block frees it. `since_at`: UTC seconds."""
 
     file: BinaryIO
     advisory: AdvisoryLock | None = None
+    since_at: float = field(default_factory=time.time)
 
     @classmethod
     def acquire(
@@ -55,10 +56,16 @@ class SchedulerLock:
             if advisory is None:
                 file.close()
                 return None
-        holder = {"pid": os.getpid(), "since_at": time.time(), "campaign_no": campaign_no}
-        file.truncate(0)
-        file.write(json.dumps(holder).encode())
-        return cls(file, advisory)
+        held = cls(file, advisory)
+        held.name(campaign_no)
+        return held
+
+    def name(self, campaign_no: int | None) -> None:
+        """Record which campaign the holder waits for."""
+        holder = {"pid": os.getpid(), "since_at": self.since_at, "campaign_no": campaign_no}
+        self.file.seek(0)
+        self.file.truncate()
+        self.file.write(json.dumps(holder).encode())
 
     def renew(self, database: Database) -> bool:
         """Check that this process still has the database's lock; take it anew after a lost connection.

@@ -136,7 +136,8 @@ def test_the_field_that_changed_is_named_before_a_cell_runs_again(lab):
 def test_a_device_that_went_away_does_not_hold_a_campaign_up(lab):
     with lab.open() as farm:
         submitted = lab.submit(farm, "m", delegates={"cpu": {}, "gpu": {}})
-        lab.plug(CPU)
+    lab.plug(CPU)
+    with lab.open() as farm:
         farm.running.run(submitted, lambda _: None)
         cpu, gpu = farm.reading.cells(submitted.campaign_id)
     assert cpu.status == "done"

@@ -75,7 +75,7 @@ class Refinements:
             raise UsageError("there is no time for more blocks: give more than 0 seconds")
         with self.database.read() as session:  # before an agent is started for nothing
             self._refinable(session, ref)
-        present = self.devices.hello()
+        present = self.devices.hello(keep=True)
         with self.database.write() as turn:
             campaign, found = self._refinable(turn, ref)
             vague, beyond = vague_cells(found, campaign.baseline_delegate, target, cells)

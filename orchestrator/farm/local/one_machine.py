@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,13 +27,19 @@ from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OneMachine:
-    """The lock and the agent of a farm of one machine. `command` starts the embedded agent."""
+    """The lock and the agent of a farm of one machine. `command` starts the embedded agent.
+
+    An agent that was asked for its devices may be kept, with the lock, for the scheduling that follows: it
+    has listed them, which takes seconds.
+    """
 
     home: FarmHome
     database: Database
     command: Sequence[str]
+    _kept_lock: SchedulerLock | None = field(default=None, init=False)
+    _kept_agent: EmbeddedDispatcher | None = field(default=None, init=False)
 
     @property
     def agent_log(self) -> Path:
@@ -40,7 +47,14 @@ class OneMachine:
         return self.home.agent / "agent.log"
 
     def lock(self, campaign_no: int | None = None) -> SchedulerLock | None:
-        """Take the right to schedule; None while another process has it. Raises `UnreachableError`."""
+        """Take the right to schedule, or what of it was kept; None while another process has it.
+
+        Raises `UnreachableError`.
+        """
+        if self._kept_lock is not None:
+            kept, self._kept_lock = self._kept_lock, None
+            kept.name(campaign_no)
+            return kept
         try:
             return SchedulerLock.acquire(self.home.scheduler_lock, campaign_no, self.database)
         except OSError as error:
@@ -49,8 +63,27 @@ class OneMachine:
             ) from error
 
     def start_agent(self) -> EmbeddedDispatcher:
-        """Start the agent; only the holder of the lock may. Raises `UnreachableError`."""
+        """Start the agent, or go on with the one that was kept; only the holder of the lock may.
+
+        Raises `UnreachableError`.
+        """
+        if self._kept_agent is not None:
+            kept, self._kept_agent = self._kept_agent, None
+            return kept
         return EmbeddedDispatcher(self.command, self.agent_log)
+
+    def keep(self, lock: SchedulerLock, agent: EmbeddedDispatcher) -> None:
+        """Keep an agent that has no job, and the lock, for this process's `lock` and `start_agent`."""
+        self._kept_lock, self._kept_agent = lock, agent
+
+    def close(self) -> None:
+        """End an agent that was kept and not needed, then let another process schedule."""
+        if self._kept_agent is not None:
+            kept, self._kept_agent = self._kept_agent, None
+            kept.close(grace_s=_ASKED_GRACE_S)
+        if self._kept_lock is not None:
+            self._kept_lock.release()
+            self._kept_lock = None
 
     def recover(self) -> None:
         """End the attempts that a killed scheduler left open; does nothing while a scheduler is alive."""
@@ -83,6 +116,9 @@ each (`agent.devices.PROBE_TIMEOUT_S`), the rest is for a loaded host. Less refu
 delays the error about a stuck agent.
 """
 
+_ASKED_GRACE_S: Final = 5.0
+"""Seconds that an agent without a job has to end. Less kills one on a loaded host, which loses nothing."""
+
 _LISTEN_S: Final = 1.0
 """Seconds of one wait for the agent's messages. A message ends it: it only bounds how late the limit acts."""
 
@@ -99,11 +135,12 @@ class PresentDevices:
         self._machine = machine
         self._hello: AgentHello | None = None
 
-    def hello(self) -> AgentHello:
+    def hello(self, *, keep: bool = False) -> AgentHello:
         """Return the agent and its devices; in a lab the devices of every agent together, asked anew each
         time.
 
-        Raises `UnreachableError` where no agent can be reached.
+        `keep`: this process is about to schedule, with the agent that it asks. Raises `UnreachableError`
+        where no agent can be reached.
         """
         if self._lab.is_lab:
             return self._lab_hello()
@@ -111,8 +148,7 @@ class PresentDevices:
         while self._hello is None:
             lock = self._machine.lock()
             if lock is not None:
-                with lock:
-                    self._hello = self._ask_agent()
+                self._hello = self._ask_agent(lock, keep=keep)
                 break
             self._hello = self._recorded_by_holder()
             if self._hello is None and time.monotonic() > until:
@@ -133,21 +169,25 @@ class PresentDevices:
             )
         return hello
 
-    def _ask_agent(self) -> AgentHello:
-        dispatcher = self._machine.start_agent()
-        try:
+    def _ask_agent(self, lock: SchedulerLock, *, keep: bool) -> AgentHello:
+        machine = self._machine
+        with ExitStack() as opened:
+            opened.enter_context(lock)
+            agent = machine.start_agent()
+            opened.callback(agent.close, grace_s=_ASKED_GRACE_S)
             until = time.monotonic() + HELLO_LIMIT_S
             while time.monotonic() < until:
-                for event in dispatcher.events(_LISTEN_S):
+                events = agent.events(_LISTEN_S)
+                for event in events:
                     if isinstance(event, MessageReceived) and isinstance(event.message, AgentHello):
                         with self._database.write() as turn:
                             devices.record_hello(turn, event.message, utc_now(), sole=True)
+                        if keep:
+                            opened.pop_all()
+                            agent.hear_again(events)
+                            machine.keep(lock, agent)
                         return event.message
-        finally:
-            dispatcher.close(grace_s=5.0)
-        raise UnreachableError(
-            f"the agent did not report for {HELLO_LIMIT_S:.0f} s; see {self._machine.agent_log}"
-        )
+        raise UnreachableError(f"the agent did not report for {HELLO_LIMIT_S:.0f} s; see {machine.agent_log}")
 
     def _recorded_by_holder(self) -> AgentHello | None:
         """Return the record of the process that schedules now; None until it has made one."""

@@ -96,7 +96,7 @@ class Submission:
         `force`: no earlier result is reused. Raises `UsageError`, and `UnreachableError` where no agent
         can be reached.
         """
-        hello = self.devices.hello()
+        hello = self.devices.hello(keep=True)
         environments = Environments(hello.devices)
         files = list(models)
         with self.database.read() as session:

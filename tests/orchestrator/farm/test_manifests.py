@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a farm whose campaigns wait, and two models."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(PresentDevices, "hello", lambda _: HELLO)
+    monkeypatch.setattr(PresentDevices, "hello", lambda *_, **__: HELLO)
     monkeypatch.setattr(Running, "run", lambda *_: None)
     for name in ("m.tflite", "m2.tflite"):
         (tmp_path / name).write_bytes(unary_model())
@@ -83,7 +83,7 @@ def test_models_of_the_command_line_have_the_file_that_asks_for_the_same(
 
 
 def test_a_file_goes_with_its_campaign(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PresentDevices, "hello", lambda _: HELLO)
+    monkeypatch.setattr(PresentDevices, "hello", lambda *_, **__: HELLO)
     report_devices(database)
     submissions = Submission(database, PresentDevices.__new__(PresentDevices))
     written = replace(asked(name="with"), written=Written("version: 1\n", "a.yaml", devices=("pocl",)))

@@ -59,7 +59,7 @@ class Present:
     def __init__(self, *devices, missing=()):
         self.devices, self.missing = devices, missing
 
-    def hello(self):
+    def hello(self, *, keep):
         return AgentHello(
             agent_id="embedded", host="h", version="0", devices=self.devices, missing=self.missing
         )

@@ -49,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[
 @pytest.fixture
 def submissions(database: Database, monkeypatch: pytest.MonkeyPatch) -> Submission:
     """Submissions to a farm whose one agent has a CPU and PoCL."""
-    monkeypatch.setattr(PresentDevices, "hello", lambda _: HELLO)
+    monkeypatch.setattr(PresentDevices, "hello", lambda *_, **__: HELLO)
     report_devices(database)
     return Submission(database, PresentDevices.__new__(PresentDevices))
 
@@ -76,7 +76,7 @@ def test_what_farm_submit_shows_is_the_object_that_is_stored(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(PresentDevices, "hello", lambda _: HELLO)
+    monkeypatch.setattr(PresentDevices, "hello", lambda *_, **__: HELLO)
     monkeypatch.setattr(Running, "run", lambda *_: None)
     checked = calls(monkeypatch, import_module("orchestrator.sources.resolve"), "check_file")
     shown = calls(monkeypatch, import_module("orchestrator.cli.submit"), "_summary")
