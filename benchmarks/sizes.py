@@ -1,4 +1,4 @@
-"""What a larger batch, a larger image and a second thread cost: `gpu` beside XNNPACK, as a table and a plot.
+"""Measures what a larger batch, a larger image and a second thread cost, and draws it: `gpu` beside XNNPACK.
 
     python -m benchmarks.sizes [--threads 1 2] [--out JSON] [option of `farm submit` ...]
 
