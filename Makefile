@@ -5,13 +5,14 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-kernels check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
+.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
 	@echo "make test             ruff, mypy, import-linter, pytest"
 	@echo "make test-all         every suite below in turn, but the benchmarks; goes on where it was stopped (hours)"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
+	@echo "make test-site        the site in a real browser: pages, five questions in five clicks, axe on every kind of page"
 	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
 	@echo "make check-gpu-static every kernel for GPUs, compiled for NVIDIA and AMD without one (2 minutes); writes benchmarks/results/gpu_static.md"
 	@echo "make first-contact    what a machine with a GPU can do, in 10 minutes; writes benchmarks/results/first_contact.md"
@@ -72,6 +73,10 @@ test-exhaustive:
 	GUARD_ZONES=1 $(BIN)/pytest tests/runtime/ops -k opencl
 	GUARD_ZONES=1 $(BIN)/pytest tests/runtime/ops -k groups -m exhaustive
 	$(BIN)/pytest -m exhaustive
+
+test-site:
+	@bash .ci/setup test
+	$(BIN)/pytest tests/end_to_end -k test_site -m "exhaustive or not exhaustive"
 
 test-kernels:
 	@bash .ci/setup test

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from agent.wire.measurement import ProcessSamples
+from orchestrator.config.collector import collector_paused
 from orchestrator.errors import FarmError
 from orchestrator.results import export
 from orchestrator.results import format as text
@@ -61,8 +62,9 @@ def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> P
     complete; parts of it whose content is the same are taken from it. Raises `UsageError` where `out_dir` is
     something other than a site, `FarmError` where the farm cannot be read.
     """
-    archive = Archive(farm)
-    parts = Parts.of(out_dir)
+    with collector_paused():
+        archive = Archive(farm)
+        parts = Parts.of(out_dir)
     with replaced_folder(out_dir, links.MANIFEST) as folder:
         _Writer(farm, archive, folder, parts, notes or Notes()).write()
     return out_dir / links.INDEX
@@ -98,7 +100,8 @@ class _Writer:
         for model in dict.fromkeys(model for own in self._archive.groups.values() for model in own):
             digest = model_digest(self._archive, model, self._notes, self._files_published)
             models.append(self._part(f"model {model}", digest, partial(self._history, model)))
-        self._over_all_campaigns(campaigns, models)
+        with collector_paused():
+            self._over_all_campaigns(campaigns, models)
         for name, path in _ASSETS.items():
             self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
         summaries = written_views(self._parts.summaries)

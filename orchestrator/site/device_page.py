@@ -1,4 +1,4 @@
-"""Builds the page of a device: how far equal things differ there, its environments, and what ran on it."""
+"""Builds the page of a device: its noise and environments, what ran there, and what did not."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from agent.wire.messages import environment_id
 from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.records import ComparedCell
 from orchestrator.site.archive import utc
+from orchestrator.site.failures_page import causes_of, failures_page
 from orchestrator.site.series import Series
 
 
@@ -60,7 +61,7 @@ def on_devices(own: Iterable[Series]) -> list[View]:
     return [View(device=one.key[4], delegate=one.key[2], has_result=one.has_result) for one in own]
 
 
-def device_page(device: str, campaigns: Sequence[View], models: Iterable[View]) -> dict[str, Any]:
+def device_page(device: str, campaigns: Sequence[View], models: Sequence[View]) -> dict[str, Any]:
     """Gather the page of a device: of what each campaign has on it, the newest first, and of all models."""
     by_model = [[one for one in model.devices if one.device == device] for model in models]
     own = [one for found in by_model for one in found]
@@ -75,6 +76,9 @@ def device_page(device: str, campaigns: Sequence[View], models: Iterable[View]) 
         "results": sum(one.has_result for one in own),
         "failed": sum(not one.has_result for one in own),
         "delegates": sorted(Counter(one.delegate for one in own).items()),
+        "causes": failures_page(
+            causes_of(one for model in models for one in model.failures if one.device == device)
+        )["causes"],
     }
 
 

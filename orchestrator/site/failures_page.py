@@ -52,6 +52,7 @@ def failures_of(archive: Archive, own: Sequence[Series]) -> list[View]:
                     reason=reason,
                     status=cell_status(cell),
                     model=cell.model,
+                    device=cell.device,
                     column=column,
                     href=archive.address(cell),
                     text=f"{text.short_name(cell.model)} on {column}",
