@@ -50,6 +50,8 @@ _BARE: Final = re.compile(
 """What stands before a string that names a whole package: `agent` alone is also a word."""
 _COMMAND: Final = re.compile(rf"-m (?={_NAME}\b)")
 """A command line inside a longer text."""
+_MADE: Final = re.compile(rf"""\b[rR]?[fF]["'](?P<name>{_NAME}(?:\.\w+)+)\.\{{""")
+"""The name of a module that only running completes."""
 _STRINGS: Final = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 _LONGEST_BEFORE: Final = 80
 """Characters before a string in which `_BARE` looks; a line of this tree has at most 110."""
@@ -60,7 +62,7 @@ def build_wheel(
     config_settings: dict[str, Any] | None = None,
     metadata_directory: str | None = None,
 ) -> str:
-    """Write the wheel into a folder and return its name. Raises ValueError for an import that cannot move."""
+    """Write the wheel into a folder and return its name. Raises ValueError for a name that cannot move."""
     name: str = hatchling.build.build_wheel(wheel_directory, config_settings, metadata_directory)
     path = Path(wheel_directory, name)
     with zipfile.ZipFile(path) as wheel:
@@ -103,8 +105,13 @@ def rewritten(source: str, modules: set[str], where: str = "<source>") -> str:
     """Return a module's source with `delegate_farm.` in front of the names of `modules`.
 
     `where` names the file in errors. Raises ValueError for an import that binds the name of a package for the
-    use of what lies in it (`import runtime.model`): only its uses would show what to rewrite.
+    use of what lies in it (`import runtime.model`), of which only its uses would show what to rewrite, and
+    for the name of a module that is put together from one of `modules`.
     """
+    for made in _MADE.finditer(source):
+        if made["name"] in modules:
+            line = source.count("\n", 0, made.start()) + 1
+            raise ValueError(f"{where}:{line}: put the name together from `__package__` or `__name__`")
     rows = io.StringIO(source).readlines()
     starts = [0, *accumulate(map(len, rows))]
     insertions = {**_imports(source, starts, where), **_names(source, starts, modules)}

@@ -37,6 +37,11 @@ KEPT = (
 REFUSED = ("import runtime.api", "import runtime, agent", "import os, runtime.api as api")
 
 
+def test_a_name_that_only_running_completes_stops_the_build_with_its_place():
+    with pytest.raises(ValueError, match=r"^agent/x\.py:2: put the name together from `__package__`"):
+        rewritten('\nimport_module(f"agent.runner.{name}")\n', MODULES, "agent/x.py")
+
+
 @pytest.mark.parametrize("source", MOVED)
 def test_what_names_a_module_gets_the_name_of_the_package(source):
     assert rewritten(source + "\n", MODULES) == MOVED[source] + "\n"
