@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
-from agent.attached.hosts import Attached
-from agent.attached.listing import SSH
+from agent.attached.hosts import SSH, Attached
 from agent.devices import RUNNER_COMMAND, ProbeReport, probe, with_attached
 from agent.machine.wheels import Wheels, unpack
 from agent.processes.sandbox.boundary import SANDBOXED, SandboxSettings

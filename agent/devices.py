@@ -19,7 +19,6 @@ from typing import BinaryIO, TypeVar
 from pydantic import Field
 
 from agent.attached.hosts import Attached
-from agent.attached.listing import described_each
 from agent.processes.environment import farm_cache, for_runner, own_caches
 from agent.processes.exit_reason import describe_exit, last_line
 from agent.processes.left_files import LOG_FILE
@@ -126,6 +125,8 @@ def with_attached(report: ProbeReport, attached: Sequence[Attached]) -> ProbeRep
     """Return the report with the attached devices that answer, and why others do not."""
     if not attached:
         return report
+    from agent.attached.listing import described_each  # noqa: PLC0415  # most hosts have none
+
     devices, missing = [*report.devices], [*report.missing]
     own = {device.device_id for device in devices}
     for one, found in zip(attached, described_each(attached), strict=True):

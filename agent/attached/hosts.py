@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -14,6 +13,9 @@ from agent.wire.bounded import Text, Wire
 
 ATTACHED_VARIABLE: Final = "FARM_ATTACHED"
 """The list of attached devices, the absolute path of a TOML file."""
+
+SSH: Final = "ssh"
+"""The kind of a device that is reached through ssh, and its `api`."""
 
 MOST_ATTACHED: Final = 64
 """Chosen: more than the ports of a rack of phones; each is asked for its description at every start."""
@@ -56,6 +58,8 @@ def attached_devices(environment: Mapping[str, str] = os.environ) -> tuple[Attac
     file = Path(text)
     if not file.is_absolute() or not file.is_file():
         raise ValueError(f"{ATTACHED_VARIABLE}: {text!r} is not the absolute path of a file; see docs/lab.md")
+    import tomllib  # noqa: PLC0415  # every process of an attempt imports this module
+
     try:
         listed = _File.model_validate(tomllib.loads(file.read_text("utf-8"))).attached
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -9,13 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from agent.attached.hosts import Attached
+from agent.attached.hosts import SSH, Attached
 from agent.attached.remote import LostError, RefusedError, Remote
 from agent.wire.messages import SANDBOX_FACT, Device
 from runtime.common.benchmark_log import TOOL
-
-SSH: Final = "ssh"
-"""The `api` of a device that is reached through ssh."""
 
 LIST_S: Final = 20.0
 """Seconds that a device may take to describe itself: twice what a connection may. Larger lets one that hangs
@@ -114,9 +111,7 @@ class Sensed:
 
 def sensed(remote: Remote) -> Sensed:
     """Read the device's temperatures and batteries. Raises `LostError` and `RefusedError`."""
-    text = remote.need(_SENSORS, "reading the sensors")
-    zones = ((m[1], int(m[2]) / 1000.0) for line in text.splitlines() if (m := _ZONE.fullmatch(line)))
-    return Sensed(
-        {name: value for name, value in zones if 0.0 < value < _HOTTEST},
-        tuple(m[1] for line in text.splitlines() if (m := _BATTERY.fullmatch(line))),
-    )
+    lines = remote.need(_SENSORS, "reading the sensors").splitlines()
+    zones = ((m[1], int(m[2]) / 1000.0) for line in lines if (m := _ZONE.fullmatch(line)))
+    batteries = tuple(m[1] for line in lines if (m := _BATTERY.fullmatch(line)))
+    return Sensed({name: value for name, value in zones if 0.0 < value < _HOTTEST}, batteries)

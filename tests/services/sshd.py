@@ -47,9 +47,11 @@ mount -t tmpfs none /run
 mkdir -m 755 /run/sshd
 {{ cat /etc/passwd; echo sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin; }} >{folder}/passwd
 mount --bind {folder}/passwd /etc/passwd
+for kind in thermal power_supply; do mount --bind {folder}/$kind /sys/class/$kind; done
 exec {command}
 """
-"""Of root, sshd wants a user and a folder of its own: it has them in a view of files of its own."""
+"""Of root, sshd wants a user and a folder of its own: it has them in a view of files of its own, with sensors
+that a test writes."""
 
 
 class Sshd:
@@ -67,7 +69,10 @@ class Sshd:
         user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
         self.config.write_text(_CLIENT.format(port=port, folder=folder, user=user))
         command = [str(program), "-D", "-e", "-f", str(folder / "sshd_config")]
-        if os.geteuid() == 0:
+        self.has_sensors = os.geteuid() == 0
+        if self.has_sensors:
+            for kind in ("thermal", "power_supply"):
+                (folder / kind).mkdir()
             script = _AS_ROOT.format(folder=shlex.quote(str(folder)), command=shlex.join(command))
             command = ["unshare", "--mount", "sh", "-c", script]
         libraries = {"LD_LIBRARY_PATH": str(program.parent)}
@@ -78,6 +83,15 @@ class Sshd:
             if "mount" in (folder / "sshd.log").read_text():
                 pytest.skip("sshd of root needs mounts of its own, which this machine forbids")
             raise
+
+    def sense(self, kind: str, name: str, **values: str) -> None:
+        """Write the files of a sensor, as the kernel has them below /sys/class."""
+        if not self.has_sensors:
+            pytest.skip("sensors that a test writes need root: they lie where the kernel's do")
+        sensor = self.config.parent / kind / name
+        sensor.mkdir(exist_ok=True)
+        for file, value in values.items():
+            (sensor / file).write_text(f"{value}\n")
 
     def unplug(self) -> None:
         """End every connection at once, without a word to either side; what runs there is not told."""
