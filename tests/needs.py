@@ -87,7 +87,9 @@ def promtool() -> str:
 
 def sshd() -> Path:
     """Path of OpenSSH's server: the machine's, else the one that `.ci/setup` unpacked, with its library."""
-    folders = os.pathsep.join([*os.get_exec_path(), "/usr/sbin", str(Path(sys.executable).parent / "sshd.d")])
+    # By a package, not by the interpreter: a copy of the tree that is tested has an environment of its own.
+    unpacked = Path(pytest.__file__).parents[4] / "bin" / "sshd.d"
+    folders = os.pathsep.join([*os.get_exec_path(), "/usr/sbin", str(unpacked)])
     found = shutil.which("sshd", path=folders)
     return Path(found or pytest.skip("no sshd on this machine: apt-get install openssh-server"))
 
