@@ -279,7 +279,9 @@ class SchedulerLoop:
                 code=ReasonCode.AGENT_LOST, text="the agent died and knows nothing of this attempt"
             )
             with self._database.write() as turn:
-                ingest.give_up(turn, attempt_id, reason, utc_now())
+                now = utc_now()
+                ingest.give_up(turn, attempt_id, reason, now)
+                assignments.fail_left_behind(turn, attempt_id, now)
 
     def _give_up_all(self, reason: Reason) -> None:
         with self._database.write() as turn:

@@ -147,6 +147,17 @@ def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datet
     return len(cells) + _fail_classes(turn, why, now)
 
 
+def fail_left_behind(turn: Turn, attempt_id: str, now: datetime) -> int:
+    """End the queued cells of the device of an attempt that was given up, if its agent does not name it now.
+
+    The agent's hello could not: the attempt was in doubt then, and its cell was not queued. Returns how many.
+    """
+    attempt = turn.find_attempt(attempt_id)
+    if attempt is None or turn.device(attempt.device_id).present:
+        return 0
+    return fail_unplaceable(turn, [attempt.device_id], "its agent does not name it any more", now)
+
+
 def _fail_classes(turn: Turn, why: str, now: datetime) -> int:
     """End the queued cells of classes of which no present device of a willing agent is left."""
     willing = turn.exec(

@@ -9,7 +9,7 @@ import pytest
 from sqlmodel import select
 
 from agent.wire.envelope import SigningKey
-from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, Receipt, Shutdown
+from agent.wire.messages import AgentHello, CancelJob, ForAgent, JobSpec, JobStarted, Receipt, Shutdown
 from orchestrator.config.lab import LabTimes
 from orchestrator.db import tables
 from orchestrator.db.devices import agents, credentials
@@ -124,6 +124,19 @@ def test_an_attempt_that_is_silent_for_too_long_is_lost_and_its_cell_waits_again
     with database.read() as session:
         first = session.exec(select(tables.Attempt).order_by(tables.Attempt.attempt_no)).first()
         assert (first.state, first.reason_code) == ("failed", "agent_lost")
+
+
+def test_a_cell_whose_agent_died_and_came_back_without_the_device_does_not_wait_for_ever(database, broker):
+    loop = loop_of(database, broker)
+    loop.listen(0.2)
+    ((job, _),) = broker.of(JobSpec)
+    broker.arrived.append(MessageReceived("rack", JobStarted(attempt_id=job.attempt_id, epoch=job.epoch)))
+    loop.listen(0.2)
+    broker.arrived.append(MessageReceived("rack", HELLO.message.model_copy(update={"devices": ()})))
+    loop.listen(0.2)
+    (cell,) = cells(database)
+    assert (cell.state, cell.reason_code) == ("unsupported", "no_device")
+    assert "rack.gpu-0 is gone" in cell.reason_text
 
 
 def test_a_cell_that_waited_as_long_as_its_file_allows_fails_though_nothing_else_happens(database, broker):
