@@ -35,6 +35,7 @@ WRITERS = {
     "sizes": "benchmarks/campaign.py",
     "soak": "tests/faults/soak.py",
     "statistics": "benchmarks/statistics.py",
+    "version_axis": "benchmarks/version_axis.py",
     "zoo_vs_xnnpack": "benchmarks/campaign.py",
 }
 """Report in Markdown of `benchmarks/results/` -> module that writes it."""

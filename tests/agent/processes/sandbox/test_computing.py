@@ -26,8 +26,8 @@ interpreter.allocate_tensors()
 interpreter.invoke()
 """
 CPU = """
-import runtime
-interpreter = runtime.Interpreter(model_path=sys.argv[1], num_threads=2)
+import delegate_farm
+interpreter = delegate_farm.Interpreter(model_path=sys.argv[1], num_threads=2)
 interpreter.allocate_tensors()
 interpreter.invoke()
 """
@@ -44,9 +44,9 @@ cl.enqueue_copy(queue, found, held)
 assert (found == 2 * array).all()
 """
 GPU = """
-import runtime
-delegate = runtime.load_delegate('gpu')
-interpreter = runtime.Interpreter(model_path=sys.argv[1], experimental_delegates=[delegate])
+import delegate_farm
+delegate = delegate_farm.load_delegate('gpu')
+interpreter = delegate_farm.Interpreter(model_path=sys.argv[1], experimental_delegates=[delegate])
 interpreter.allocate_tensors()
 interpreter.invoke()
 """
