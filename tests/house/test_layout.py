@@ -48,7 +48,7 @@ def test_every_operator_is_named_by_a_test():
 
 
 def test_top_level_holds_the_named_folders_only():
-    listed = {p.name for p in REPOSITORY.iterdir() if p.is_dir() and not p.name.startswith(".")}
+    listed = {p.name for p in REPOSITORY.iterdir() if p.is_dir() and not p.name.startswith((".", "__"))}
     assert listed <= {
         *PACKAGES, "delegate_farm", "templates", "tests", "ansible", "benchmarks", "examples", "docs",
         "requirements",
