@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
 SCHEDULER_LOCK: Final = 0x4641524D
 """Key of the lock that the one scheduling process of a lab holds: "FARM" in ASCII. The key is chosen and has
@@ -55,8 +55,9 @@ class AdvisoryLock:
         """Free the lock and end the connection. A second call does nothing."""
         if self.connection.closed:
             return
-        # The server sees the end of a connection some time later, and refuses the next holder until then.
-        with suppress(DatabaseError):
+        # The server sees the end of a connection some time later, and refuses the next holder until then. An
+        # error is that of a connection that was lost, which SQLAlchemy refuses to use as well.
+        with suppress(SQLAlchemyError):
             self.connection.exec_driver_sql("SELECT pg_advisory_unlock_all()")
         self.connection.invalidate()  # it must not return to the pool with the lock
         self.connection.close()

@@ -87,3 +87,16 @@ def test_a_freed_lock_is_free_before_the_server_sees_the_end_of_its_connection(
         monkeypatch.undo()
         assert next_holder is not None
         next_holder.release()
+
+
+def test_a_holder_whose_connection_was_lost_takes_the_lock_anew(tmp_path, postgres_url):
+    with (
+        closing(Database.connect(postgres_url, tmp_path)) as here,
+        closing(Database.connect(postgres_url, tmp_path)) as there,
+        SchedulerLock.acquire(tmp_path / "here.lock", database=here) as lock,
+    ):
+        backend = lock.advisory.connection.connection.dbapi_connection.info.backend_pid
+        with there.engine.connect() as connection:
+            connection.exec_driver_sql(f"SELECT pg_terminate_backend({backend}, 10000)")
+        assert lock.renew(here)
+        assert there.hold_scheduler_lock() is None
