@@ -202,6 +202,7 @@ class Inbox:
             case JobRefused():
                 freed = self._free(turn, message.attempt_id)
                 ingest.refuse(turn, message, now)
+                assignments.fail_left_behind(turn, message.attempt_id, now, sole=self.sole)
                 return FollowUp(freed=freed, news=True)
             case JobResult():
                 return self._on_result(turn, agent_id, message, now)
@@ -326,6 +327,7 @@ class Inbox:
             agents.note_dropped(turn, agent_id, now)
         elif outcome != "duplicate":
             references.claim(turn, agent_id, message, now, trusted=self.sole)
+            assignments.fail_left_behind(turn, message.attempt_id, now, sole=self.sole)
         receipt = Receipt(attempt_id=message.attempt_id)
         return FollowUp(((agent_id, receipt),), freed, news=True)
 

@@ -281,7 +281,7 @@ class SchedulerLoop:
             with self._database.write() as turn:
                 now = utc_now()
                 ingest.give_up(turn, attempt_id, reason, now)
-                assignments.fail_left_behind(turn, attempt_id, now)
+                assignments.fail_left_behind(turn, attempt_id, now, sole=self._sole)
 
     def _give_up_all(self, reason: Reason) -> None:
         with self._database.write() as turn:

@@ -147,14 +147,18 @@ def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datet
     return len(cells) + _fail_classes(turn, why, now)
 
 
-def fail_left_behind(turn: Turn, attempt_id: str, now: datetime) -> int:
-    """End the queued cells of the device of an attempt that was given up, if its agent does not name it now.
+def fail_left_behind(turn: Turn, attempt_id: str, now: datetime, *, sole: bool) -> int:
+    """End the queued cells of the device of an attempt that has ended, if its agent does not name it now.
 
-    The agent's hello could not: the attempt was in doubt then, and its cell was not queued. Returns how many.
+    The agent's hello could not: the attempt was open then, and its cell was not queued. `sole`: there is no
+    other agent; the cells of parked campaigns wait on, as they do after its hello. Returns how many.
     """
     attempt = turn.find_attempt(attempt_id)
     if attempt is None or turn.device(attempt.device_id).present:
         return 0
+    if sole:
+        present = turn.exec(select(tables.Device.device_id).where(col(tables.Device.present))).all()
+        return fail_vanished(turn, present, {}, now)
     return fail_unplaceable(turn, [attempt.device_id], "its agent does not name it any more", now)
 
 

@@ -12,9 +12,12 @@ from agent.wire.messages import (
     AgentHello,
     CancelJob,
     Heartbeat,
+    JobRefused,
     JobStarted,
+    ReasonCode,
     Receipt,
     Shutdown,
+    Status,
     Upgrade,
 )
 from orchestrator.db import tables
@@ -120,6 +123,29 @@ def test_a_clock_is_stored_where_it_moved_against_the_servers(database, inbox, j
         with database.read() as session:
             (rack,) = (agent for agent in states(session) if agent.agent_id == "rack")
         assert abs(rack.clock_ahead_s - ahead_s) < 30.0
+
+
+@pytest.mark.parametrize("told", ["result", "refusal"])
+def test_a_cell_that_waits_again_after_its_device_went_ends_as_no_device(database, inbox, job, told):
+    gone = HELLO.message.model_copy(update={"devices": (), "live": (job.attempt_id,)})
+    apply(database, inbox, MessageReceived("rack", gone))
+    assert cells(database)[0].state == "running"
+    ended = result(job, Status.FAILED, ReasonCode.INTERRUPTED)
+    if told == "refusal":
+        ended = JobRefused(attempt_id=job.attempt_id, epoch=job.epoch, reason=ended.reason)
+    apply(database, inbox, MessageReceived("rack", ended))
+    assert (cells(database)[0].state, cells(database)[0].reason_code) == ("unsupported", "no_device")
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_where_the_only_agent_lost_its_device_a_parked_campaign_waits_on(database, job, parked):
+    inbox = Inbox(AvailableDevices(silence_s=None), sole=True, patience_s=30.0, heartbeat_s=5.0)
+    with database.write() as turn:
+        turn.campaign(turn.cell(job.cell_id).campaign_no).parked = parked
+    gone = HELLO.message.model_copy(update={"devices": ()})
+    ended = result(job, Status.FAILED, ReasonCode.INTERRUPTED)
+    apply(database, inbox, MessageReceived("rack", gone), MessageReceived("rack", ended))
+    assert cells(database)[0].state == ("queued" if parked else "unsupported")
 
 
 def test_an_attempt_of_another_agent_is_left_alone(database, inbox, job):
