@@ -152,7 +152,7 @@ class AgentConfig:
 
     def probed(self) -> ProbeReport:
         """List the devices, attached ones too. Raises as `agent.devices.probe`."""
-        listed = probe(self.probe_command, sandbox=self.sandbox, releases=tuple(self.wheels.folders))
+        listed = probe(self.probe_command, sandbox=self.sandbox, releases=self.wheels.releases())
         return with_attached(listed, self.attached)
 
     @property

@@ -107,7 +107,7 @@ def probe(
     its devices too, none the CPU.
 
     `sandbox`: None for what the environment says. `timeout_s`: None for what the host's GPUs need.
-    `releases`: of packages beside the installed ones, as `DISTRIBUTION@VERSION`.
+    `releases`: of packages beside the installed ones, as `Wheels.releases` names them.
     Raises `ProbeError` where not even the CPU can be described.
     """
     timeout_s = probe_limit_s() if timeout_s is None else timeout_s

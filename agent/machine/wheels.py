@@ -7,6 +7,7 @@ folder named by its hash, which a measuring process finds before what is install
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import logging
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.wire.messages import PROTOCOL_VERSION, RELEASES_REFUSED_FACT, release_name
-from runtime.common.installation import DISTRIBUTION, WHEEL_PACKAGE, commit_of
+from runtime.common.installation import CURRENT, DISTRIBUTION, WHEEL_PACKAGE, build_name, commit_of
 
 WHEELS_VARIABLE: Final = "FARM_RUNNER_WHEELS"
 """The list of allowed wheels, an absolute path. Wheels are named from its folder."""
@@ -48,6 +49,13 @@ class Wheels:
 
     folders: Mapping[str, Path] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+
+    def releases(self) -> tuple[str, ...]:
+        """Return the names of `folders`, those of this project with the hash that its results have."""
+        return tuple(
+            build_name(name, folder.name) if name.startswith(release_name(DISTRIBUTION, "")) else name
+            for name, folder in self.folders.items()
+        )
 
     def facts(self) -> dict[str, str]:
         """Return what the host's devices say of the wheels that were refused."""
@@ -97,6 +105,8 @@ def _unpacked(line: str, base: Path, into: Path, known: Mapping[str, Path]) -> d
     is_own = distribution == DISTRIBUTION
     if is_own and not commit_of(version):
         raise _RefusedError(f"{wheel.name} names no commit: its version must be like 0.1.0+abc1234")
+    if is_own and commit_of(version) == CURRENT:
+        raise _RefusedError(f"{wheel.name}: {CURRENT!r} is the installed farm; name the wheel's commit")
     name = release_name(distribution, commit_of(version) if is_own else version)
     if (why := _unfit(*tags)) is not None:
         raise _RefusedError(f"{wheel.name} is {why}")
@@ -147,6 +157,9 @@ def _unpack_verified(wheel: Path, sha256: str, target: Path) -> None:
                     archive.extractall(own)
                 if (data := next(_data_folders(own), None)) is not None:
                     raise _RefusedError(f"{wheel.name} puts files outside of its package ({data.name})")
+                # Runners may not write here, and a start that compiles is slower than one of what is
+                # installed, where pip compiles. What cannot be compiled stays a source, as with pip.
+                compileall.compile_dir(own, quiet=2, stripdir=str(own), prependdir=str(target))
                 own.rename(target)
             except BaseException:
                 shutil.rmtree(own, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""Tells how an extra of this package is installed here, and of which commit the running package is."""
+"""Tells how an extra of this package is installed here, and which wheel of it runs, if one does."""
 
 import json
+import re
 import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
@@ -22,13 +23,25 @@ def commit_of(package_version: str) -> str:
     return package_version.partition("+")[2]
 
 
-def own_commit() -> str:
-    """Return the commit of which the package that this process runs was built; empty if it names none, or if
-    the distribution that is found first on the path is not the one whose code runs.
+def build_name(commit: str, sha256: str) -> str:
+    """Return the name of the code in a wheel: wheels of one commit may be of different code."""
+    return f"{commit}+{sha256[:10]}"
+
+
+def own_build() -> str:
+    """Return `build_name` of the unpacked wheel whose code this process runs; empty for an installed package,
+    or if the distribution that is found first on the path is not the one whose code runs.
     """
     found = distribution(DISTRIBUTION)
-    is_running = Path(__file__).is_relative_to(str(found.locate_file("")))
-    return commit_of(found.version) if is_running else ""
+    folder = Path(str(found.locate_file("")))
+    # The agent names the folder of an unpacked wheel by the wheel's SHA-256.
+    is_running = Path(__file__).is_relative_to(folder) and re.fullmatch(r"[0-9a-f]{64}", folder.name)
+    return build_name(commit_of(found.version), folder.name) if is_running else ""
+
+
+def own_commit() -> str:
+    """Return the commit that names the wheel of `own_build`; empty where that is empty."""
+    return own_build().rpartition("+")[0]
 
 
 def install_command(extra: str) -> str:

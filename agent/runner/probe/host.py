@@ -18,7 +18,7 @@ from agent.machine.host_tuning import in_force
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import HOST_TUNING_FACT
 from agent.wire.provenance import RESERVED
-from runtime.common.installation import own_commit
+from runtime.common.installation import own_build
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.processor import processor
 from runtime.errors import DelegateError
@@ -125,10 +125,10 @@ def package_version(name: str) -> str:
 @functools.cache
 def runtime_identity(executes: tuple[str, ...]) -> str:
     """Version of the runtime and a hash of these files and folders of it: an edit is another version of the
-    results that execute it, and of no other. Of a package that names its commit, this commit.
+    results that execute it, and of no other. Of a wheel's process, the commit and a part of the wheel's hash.
     """
-    if commit := own_commit():
-        return commit
+    if build := own_build():
+        return build
     digest = hashlib.sha256()
     root = Path(str(files("runtime")))
     for path in sources(executes):

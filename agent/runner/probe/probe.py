@@ -131,11 +131,11 @@ def _releases(descriptor: DelegateDescriptor, releases: Sequence[str]) -> dict[s
         return {}
     distribution, field_name = descriptor.release
     parts = (name.partition("@") for name in releases)
-    others = (version for its_name, _, version in parts if its_name == distribution)
-    installed = package_version(distribution)
-    # The installed commit has the fields of a run that asks for none.
-    own = {CURRENT: {}} if distribution == DISTRIBUTION else {installed: {field_name: installed}}
-    return own | {version: {field_name: version} for version in others}
+    others = [version for its_name, _, version in parts if its_name == distribution]
+    if distribution == DISTRIBUTION:
+        # The installed commit has the fields of a run that asks for none.
+        return {CURRENT: {}} | {build.rpartition("+")[0]: {field_name: build} for build in others}
+    return {version: {field_name: version} for version in (package_version(distribution), *others)}
 
 
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:

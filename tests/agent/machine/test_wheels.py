@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
-from agent.machine.wheels import MOST_WHEELS, unpack, wheel_list
+from agent.machine.wheels import MOST_WHEELS, Wheels, unpack, wheel_list
 from agent.wire.messages import RELEASES_REFUSED_FACT
 from tests.orchestrator.asked import CPU
-from tests.services.wheels import build_wheel, listed
+from tests.services.wheels import build_wheel, commit_wheel, listed
 
 
 def unpacked(folder, *lines):
@@ -32,6 +35,13 @@ def test_a_release_is_found_before_the_installed_one_by_its_content(tmp_path):
         [sys.executable, "-P", "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "0.0.1"
+
+
+def test_what_is_unpacked_is_compiled_as_it_lies_there_since_no_runner_may_write(tmp_path):
+    (folder,) = unpacked(tmp_path, listed(build_wheel(tmp_path, "0.0.1", broken="def"))).folders.values()
+    source = folder / "ai_edge_litert/__init__.py"
+    code = marshal.loads(Path(importlib.util.cache_from_source(str(source))).read_bytes()[16:])
+    assert code.co_filename == str(source)
 
 
 def test_what_is_unpacked_stays_although_its_file_goes(tmp_path):
@@ -88,6 +98,17 @@ def test_lines_that_name_no_release_of_their_own_are_refused_one_by_one(tmp_path
     ):
         assert said in why
     assert [folder.name for folder in (tmp_path / "into").iterdir()] == [listed(first).split()[0]]
+
+
+def test_a_wheel_that_takes_the_name_of_the_installed_farm_is_refused(tmp_path):
+    found = unpacked(tmp_path, listed(commit_wheel(tmp_path, "current")))
+    assert found.folders == {}
+    assert "'current' is the installed farm; name the wheel's commit" in found.refused[0]
+
+
+def test_a_commits_results_are_known_by_the_wheels_hash_those_of_litert_by_their_version():
+    folders = {"delegate-farm@0a1b2c3": Path("/w", "ab" * 32), "ai-edge-litert@2.2.0": Path("/w", "cd" * 32)}
+    assert Wheels(folders).releases() == ("delegate-farm@0a1b2c3+ababababab", "ai-edge-litert@2.2.0")
 
 
 def test_a_list_that_is_too_long_says_what_is_not_used(tmp_path):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agent.runner.advice import explain
+from agent.runner.probe.host import runtime_identity
 from runtime.common import installation
 from runtime.common.installation import commit_of
 from runtime.delegates import release
@@ -45,15 +48,35 @@ def test_a_column_of_gpu_keeps_its_commit_and_reaches_it_through_opencl():
     assert "leave out backend 'vulkan'" in settled({"version": "current", "backend": "vulkan"})
 
 
-def test_a_version_names_its_commit_behind_the_plus(monkeypatch):
+def test_a_version_names_its_commit_behind_the_plus():
     assert (commit_of("0.1.0+0a1b2c3"), commit_of("0.1.0")) == ("0a1b2c3", "")
-    found = SimpleNamespace(version="0.1.0+0a1b2c3", locate_file=lambda _: REPOSITORY)
+
+
+def found_in(monkeypatch, folder):
+    found = SimpleNamespace(version="0.1.0+0a1b2c3", locate_file=lambda _: folder)
     monkeypatch.setattr(installation, "distribution", lambda _: found)
-    assert installation.own_commit() == "0a1b2c3"
+
+
+def runs_from(monkeypatch, folder):
+    monkeypatch.setattr(installation, "__file__", str(folder / "delegate_farm/runtime/common/installation.py"))
+    found_in(monkeypatch, folder)
+
+
+def test_a_wheels_process_names_its_commit_and_its_bytes_since_one_name_may_have_several(monkeypatch):
+    runs_from(monkeypatch, Path("/state/wheels", "ab" * 32))
+    assert (installation.own_build(), installation.own_commit()) == ("0a1b2c3+ababababab", "0a1b2c3")
+    runs_from(monkeypatch, Path("/state/wheels", "cd" * 32))
+    assert (installation.own_build(), installation.own_commit()) == ("0a1b2c3+cdcdcdcdcd", "0a1b2c3")
+
+
+def test_an_installed_package_has_the_hash_of_its_sources_though_its_version_names_a_commit(monkeypatch):
+    found_in(monkeypatch, REPOSITORY)
+    assert (installation.own_build(), installation.own_commit()) == ("", "")
+    identity = runtime_identity.__wrapped__(delegate_descriptor("cpu").executes)
+    assert re.fullmatch(r"0\.1\.0\+[0-9a-f]{10}", identity)
 
 
 def test_a_distribution_whose_code_does_not_run_names_no_commit(monkeypatch, tmp_path):
     """A wheel is first on the path, and the process runs modules of other names from a clone."""
-    found = SimpleNamespace(version="0.1.0+0a1b2c3", locate_file=lambda _: tmp_path)
-    monkeypatch.setattr(installation, "distribution", lambda _: found)
+    found_in(monkeypatch, tmp_path / ("ab" * 32))
     assert installation.own_commit() == ""
