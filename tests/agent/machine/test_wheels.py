@@ -15,7 +15,7 @@ import pytest
 from agent.machine.wheels import MOST_WHEELS, Wheels, unpack, wheel_list
 from agent.wire.messages import RELEASES_REFUSED_FACT
 from tests.orchestrator.asked import CPU
-from tests.services.wheels import build_wheel, commit_wheel, listed
+from tests.services.wheels import build_wheel, listed
 
 
 def unpacked(folder, *lines):
@@ -101,7 +101,9 @@ def test_lines_that_name_no_release_of_their_own_are_refused_one_by_one(tmp_path
 
 
 def test_a_wheel_that_takes_the_name_of_the_installed_farm_is_refused(tmp_path):
-    found = unpacked(tmp_path, listed(commit_wheel(tmp_path, "current")))
+    wheel = tmp_path / "delegate_farm-0.1.0+current-py3-none-any.whl"
+    wheel.touch()
+    found = unpacked(tmp_path, listed(wheel))
     assert found.folders == {}
     assert "'current' is the installed farm; name the wheel's commit" in found.refused[0]
 
