@@ -58,7 +58,8 @@ def found_in(monkeypatch, folder):
 
 
 def runs_from(monkeypatch, folder):
-    monkeypatch.setattr(installation, "__file__", str(folder / "delegate_farm/runtime/common/installation.py"))
+    module = folder / "delegate_farm/runtime/common/installation.py"
+    monkeypatch.setattr(installation, "__file__", str(module))
     found_in(monkeypatch, folder)
 
 
