@@ -50,8 +50,13 @@ _BARE: Final = re.compile(
 """What stands before a string that names a whole package: `agent` alone is also a word."""
 _COMMAND: Final = re.compile(rf"-m (?={_NAME}\b)")
 """A command line inside a longer text."""
-_MADE: Final = re.compile(rf"""\b[rR]?[fF]["'](?P<name>{_NAME}(?:\.\w+)+)\.\{{""")
+_MADE: Final = re.compile(rf"""["'](?P<name>{_NAME}(?:\.\w+)+)\.[{{%"']""")
 """The name of a module that only running completes."""
+_MADE_THERE: Final = re.compile(
+    rf"""\b(?:files|import_module|find_spec|__import__)\(\s*[rRuUfF]*["'](?P<name>{_NAME})"""
+    r"""\.(?:[\w.]*[{%]|(?:\w+\.)*["'])"""
+)
+"""The same where a module is expected: elsewhere `agent.` begins the name of a queue, too."""
 _STRINGS: Final = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 _LONGEST_BEFORE: Final = 80
 """Characters before a string in which `_BARE` looks; a line of this tree has at most 110."""
@@ -108,9 +113,9 @@ def rewritten(source: str, modules: set[str], where: str = "<source>") -> str:
     use of what lies in it (`import runtime.model`), of which only its uses would show what to rewrite, and
     for the name of a module that is put together from one of `modules`.
     """
-    for made in _MADE.finditer(source):
+    for made in (*_MADE.finditer(source), *_MADE_THERE.finditer(source)):
         if made["name"] in modules:
-            line = source.count("\n", 0, made.start()) + 1
+            line = source.count("\n", 0, made.start("name")) + 1
             raise ValueError(f"{where}:{line}: put the name together from `__package__` or `__name__`")
     rows = io.StringIO(source).readlines()
     starts = [0, *accumulate(map(len, rows))]

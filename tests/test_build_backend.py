@@ -30,16 +30,32 @@ KEPT = (
     'lock = "agent.lock"',
     'said = "the runtime.api of agent.runner"',
     'queue = f"agent.{name}"',
+    'queue = "agent." + name',
+    'queue = "agent.%s" % name',
+    'import_module("agents." + name)',
+    'import_module(f"{__package__}.{name}")',
     "runtime.api.interpreter = agent",
     "yield_from = lambda: (yield from runtime)",
     "# from runtime import api",
 )
 REFUSED = ("import runtime.api", "import runtime, agent", "import os, runtime.api as api")
+COMPLETED = (
+    'import_module(f"agent.runner.{name}")',
+    'home = f"agent.runner.{name}"',
+    'import_module("runtime.api." + name)',
+    'import_module(f"runtime.{name}")',
+    'import_module("runtime." + name)',
+    'import_module("agent.runner.%s" % name)',
+    'import_module("agent.%s" % name)',
+    'find_spec("runtime.{}".format(name))',
+    'files(f"runtime.delegates.g{name}")',
+)
 
 
-def test_a_name_that_only_running_completes_stops_the_build_with_its_place():
+@pytest.mark.parametrize("source", COMPLETED)
+def test_a_name_that_only_running_completes_stops_the_build_with_its_place(source):
     with pytest.raises(ValueError, match=r"^agent/x\.py:2: put the name together from `__package__`"):
-        rewritten('\nimport_module(f"agent.runner.{name}")\n', MODULES, "agent/x.py")
+        rewritten(f"\n{source}\n", MODULES, "agent/x.py")
 
 
 @pytest.mark.parametrize("source", MOVED)
