@@ -183,6 +183,13 @@ def test_a_foreign_delegate_that_no_device_hosts_is_missing_and_costs_no_other(
     assert missing.reason.startswith(reason)
 
 
+def test_results_of_a_commit_are_looked_for_under_the_bytes_of_its_wheel():
+    """Two wheels of one commit may be of different code: neither's results are reused for the other."""
+    releases = ("delegate-farm@0a1b2c3+ababababab", "ai-edge-litert@0.0.1")
+    found = runner_probe.hosted_by("cpu", (runner_probe.host_cpu(),), "", releases)
+    assert found.releases == {"current": {}, "0a1b2c3": {"runtime": "0a1b2c3+ababababab"}}
+
+
 def test_a_platform_that_lists_no_device_is_told_from_one_that_is_not_there(monkeypatch):
     """PoCL lists none where it can make no folder for its kernels, such as for a service without a home."""
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR"):
