@@ -153,6 +153,7 @@ ELSEWHERE = {
     "agent/attempt/running.py": "scenario 24b",
     "agent/runner/decide.py": "the runner ends as any that raises: tests/agent/processes/test_supervision.py",
     "agent/runner/turns/arm.py": "as above",
+    "agent/runner/attached/arm.py": "as above",
     "runtime/delegates/gpu/layout/packed_file.py": "tests/runtime/delegates/gpu/test_packed_file.py",
 }
 """Writers that need an attempt or a model, and where their disk is full."""
