@@ -30,8 +30,8 @@ _SLOTS: Final = 2
 """Runs that are started: one computes, and the next one's inputs are copied in behind it."""
 
 _PAIRS: Final = 8
-"""Stretches of each way. Chosen: of the 10 s that are the default, each has 0.6 s, within which a machine's
-state hardly changes."""
+"""Stretches of each way, at most. Chosen: of the 10 s that are the default, each has 0.6 s, within which a
+machine's state hardly changes."""
 
 _FEWEST: Final = 4
 """Frames of a stretch, at least, of a model that takes longer than the stretch."""
@@ -102,9 +102,14 @@ def pipeline(
         ways.append(slots)
         why_not, alone = "", Alone.of(opened, path, InputPool(tuple(map(feed.prepare, feed.raw)), ""))
     found = [Frames()] * len(ways)
+    until = 0
     with collector_off():
         # The first stretch of each warms up.
         for turn in range(-1, _PAIRS):
+            if turn == 0:
+                until = clock() + int(1e9 * seconds)
+            elif turn > 0 and clock() >= until:
+                break  # so slow a model has few frames: more of them would take minutes
             for way in range(len(ways))[:: -1 if turn % 2 else 1]:
                 length_s = seconds / (2 * _PAIRS) if turn >= 0 else 0.0
                 frames, number, outputs = _stretch(ways[way], feed, length_s, clock)
