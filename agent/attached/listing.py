@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Sequence
@@ -28,10 +29,14 @@ echo "kernel=$(uname -s) $(uname -r)"
 echo "cpus=$(nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo)"
 echo "cpu=$(sed -n 's/^\\(model name\\|Hardware\\|Model\\)[[:space:]]*: //p' /proc/cpuinfo | head -n 1)"
 echo "board=$(getprop ro.product.model 2>/dev/null || tr -d '\\000' </proc/device-tree/model 2>/dev/null)"
+echo "system=$(getprop ro.build.fingerprint 2>/dev/null ||
+sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d '"')"
 echo "tool=$( (sha256sum {tool} 2>/dev/null || cksum {tool}) | cut -c 1-12)"
 """
 """The tool tells no version of itself: its bytes are its identity. Android has `getprop`, boards of Arm a
 device tree, a PC neither."""
+
+_CPUS: Final = re.compile(r"[1-9][0-9]{0,3}")
 
 _SENSORS: Final = """\
 for z in /sys/class/thermal/thermal_zone*; do [ -r $z/temp ] && echo "$(cat $z/type): $(cat $z/temp)"; done
@@ -71,7 +76,8 @@ def described(remote: Remote, within_s: float | None = None) -> Device:
     if answer.code == _NOT_THERE:
         raise RefusedError(f"{attached.what}: {answer.text}")
     said = dict(line.split("=", 1) for line in answer.text.splitlines() if "=" in line)
-    if answer.code != 0 or not said.get("tool") or not said.get("cpus", "").isdecimal():
+    told = said.get("tool") and said.get("machine") and _CPUS.fullmatch(said.get("cpus", ""))
+    if answer.code != 0 or not told:
         raise RefusedError(f"{attached.what} does not describe itself: {answer.text[:200]!r}")
     tool = f"{attached.version or 'of an unknown release'} ({said['tool']})"
     name = said.get("board") or said.get("cpu") or said["machine"]
@@ -81,15 +87,23 @@ def described(remote: Remote, within_s: float | None = None) -> Device:
         api=SSH,
         name=name,
         delegates=attached.delegates,
-        # By the host, not by the name: two farms may call it otherwise.
-        exclusion_group=re.sub(r"[^A-Za-z0-9._@-]", "-", f"{attached.kind}-{attached.host}"),
+        exclusion_group=_group(attached),
         environment={
-            **{key: said.get(key, "") for key in ("machine", "kernel", "cpus", "cpu")},
+            **{key: said.get(key, "") for key in ("machine", "kernel", "system", "cpus", "cpu", "board")},
             "measuring": TOOL,
             TOOL: tool,
         },
         facts={"tool": TOOL, "tool_path": attached.benchmark_model, SANDBOX_FACT: SANDBOX_TEXT},
     )
+
+
+def _group(attached: Attached) -> str:
+    """Return a path for the host, not for the name, which two farms may choose otherwise. What a host is
+    called means another one in another `ssh_config`.
+    """
+    digest = hashlib.sha256(f"{attached.host}\0{attached.ssh_config or ''}".encode()).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9._@-]", "-", attached.host)[:100]
+    return f"{attached.kind}-{readable}-{digest[:12]}"
 
 
 @dataclass(frozen=True, slots=True)

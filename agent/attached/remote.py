@@ -30,12 +30,14 @@ _OPTIONS: Final = (
     # Chosen for wireless links, which lose some seconds without harm: after 15 the device has gone.
     "ServerAliveInterval=5", "ServerAliveCountMax=3",
     "ClearAllForwardings=yes", "PermitLocalCommand=no", "RequestTTY=no",
+    # Whatever the user's own configuration says: the device gets none of the agent's keys and networks.
+    "ForwardAgent=no", "ForwardX11=no", "Tunnel=no",
     # A shared connection would outlive the attempt, and write outside of its folder.
     "ControlMaster=no", "ControlPath=none",
 )  # fmt: skip
 
 _END: Final = "delegate-farm: ended with"
-_ENDED: Final = re.compile(rf"^{_END} (\d+)$", re.MULTILINE)
+_ENDED: Final = re.compile(rf"^{_END} (\d{{1,3}})$", re.MULTILINE)
 
 _GUARD: Final = """\
 exec 3<&0
@@ -124,7 +126,8 @@ class Remote:
     def hang_up(self) -> None:
         """End the input of the command that runs; a guarded one ends with it."""
         if self._live is not None and self._live.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
+            # A signal may interrupt this very closing, and then close a second time: a RuntimeError.
+            with contextlib.suppress(OSError, ValueError, RuntimeError):
                 self._live.stdin.close()
 
     def _started(self, script: str) -> subprocess.Popen[bytes]:

@@ -16,12 +16,14 @@ TOOL: Final = "benchmark_model"
 
 Extent = Literal["completely", "partially", "not"]
 
-_NUMBER: Final = r"([0-9.]+(?:e[+-]?[0-9]+)?)"
+_NUMBER: Final = r"([0-9]{1,18}(?:\.[0-9]*)?(?:e[+-]?[0-9]{1,2})?)"
+"""Bounded: any of them is a finite float."""
+_MEGABYTES: Final = r"([0-9]+(?:\.[0-9]*)?)"
 _SUMMARY: Final = re.compile(
     rf"Inference timings in us: Init: {_NUMBER}, First inference: {_NUMBER}, "
     rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}$"
 )
-_STATISTICS: Final = re.compile(r"(?:^|(?<=[^)]:)|(?<=[^)]: ))count=(\d+)(?: (.*))?$")
+_STATISTICS: Final = re.compile(r"(?:^|(?<=[^)]:)|(?<=[^)]: ))count=(\d{1,15})(?: (.*))?$")
 """Not `Timings (microseconds): count=...` and `Memory (bytes): count=...`, which are of a profile."""
 
 _SAME: Final = "(all same)"
@@ -39,12 +41,15 @@ _EXTENT: Final = re.compile(
 _CREATED: Final = re.compile(r"Created TensorFlow Lite (?:delegate for (\S+?)|(XNNPACK) delegate)")
 _UNKNOWN_FLAGS: Final = re.compile(r"Unconsumed cmdline flags: (.*)$")
 _FOOTPRINT: Final = re.compile(
-    r"Memory footprint delta from the start of the tool \(MB\): init=\S+ overall=([0-9.]+)"
+    rf"Memory footprint delta from the start of the tool \(MB\): init=\S+ overall={_MEGABYTES}"
 )
-_PEAK: Final = re.compile(r"Overall peak memory footprint \(MB\) via periodic monitoring: ([0-9.]+)")
+_PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: {_MEGABYTES}")
 _BYTES_PER_MB: Final = 1 << 20
 """Bytes of an MB in its lines on memory: it divides kB of 1024 bytes by 1024. Another value would be another
 unit."""
+
+_MOST_MB: Final = 1e9
+"""MB, a petabyte: chosen above any machine's memory. More bytes would be no whole number of 64 bits."""
 
 
 class LogError(ValueError):
@@ -144,6 +149,8 @@ class _Run:
         init, first, _, mean = (value / 1e3 for value in self.summary)
         if self.count < 1:
             raise LogError("no line of statistics 'count=50 first=... avg=... std=...' before the summary")
+        if self.memory_mb > _MOST_MB:
+            raise LogError(f"a memory footprint of {self.memory_mb:g} MB, which no machine has")
         return LoggedRun(
             model=self.model,
             threads=self.threads,
@@ -166,7 +173,5 @@ def _statistics(text: str) -> dict[str, str]:
 
 
 def _milliseconds(microseconds: str | None) -> float | None:
-    try:
-        return None if microseconds is None else float(microseconds) / 1e3
-    except ValueError:
-        return None
+    number = re.fullmatch(_NUMBER, microseconds or "")
+    return None if number is None else float(number[1]) / 1e3

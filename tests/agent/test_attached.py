@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +15,17 @@ import numpy as np
 import pytest
 
 from agent.attached.hosts import Attached, attached_devices
-from agent.attempt.files import AttemptFile
+from agent.attached.listing import described
+from agent.attached.remote import _OPTIONS, Answer, RefusedError, Remote
+from agent.attempt.files import AttemptFile, mark_cancelled
 from agent.config import AgentConfig
+from agent.runner.attached.arm import ToolArm
 from agent.runner.attached.figures import why_not_counted
 from agent.runner.attached.flags import tool_call
+from agent.runner.turns.ending import CancelledError
 from agent.wire.messages import CancelJob, Device, Heartbeat, JobResult, JobStarted
 from agent.wire.plan import InputData, InputSpec
-from runtime.common.benchmark_log import read_log
+from runtime.common.benchmark_log import LogError, read_log
 from runtime.errors import NoDeviceError
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, alive, eventually, job, put_model
 from tests.services.sshd import Sshd, sshd, tool_of_this_project
@@ -63,6 +69,17 @@ class Board:
         (self.folder / "text").write_text(text)
         self.tool(f"cat {self.folder}/text")
 
+    def arms(self, device: str, plan: object) -> dict[str, JobResult]:
+        """Measure a baseline with the built-in kernels on `board`, and XNNPACK's on a device, by turns."""
+        base = job(self.model, delegate="builtin", device="board", delegate_kind="litert",
+                   delegate_options={"resolver": "builtin"}, plan=plan)  # fmt: skip
+        arm = {name: getattr(base, name) for name in ("attempt_no", "epoch", "delegate_kind")}
+        arm |= {"attempt_id": uuid.uuid4().hex, "cell_id": "other", "delegate": "litert", "device_id": device}
+        both = base.model_dump() | {"arms": [arm], "baseline": base.attempt_id}
+        self.agent.send(type(base).model_validate(both))
+        results = {r.attempt_id: r for r in (self.agent.expect(JobResult), self.agent.expect(JobResult))}
+        return {"base": results[base.attempt_id], "arm": results[arm["attempt_id"]]}
+
     @property
     def left(self) -> list[str]:
         return [path.name for path in (self.folder / "on board").iterdir()]
@@ -104,7 +121,8 @@ def board(tmp_path_factory, probed, tiny) -> Iterator[Board]:
 def test_a_device_behind_ssh_is_measured_by_its_own_tool(board):
     device = next(device for device in board.agent.hello.devices if device.device_id == "real")
     assert (device.api, device.delegates) == ("ssh", ("litert", "litert-gpu"))
-    assert device.exclusion_group == "ssh-board"
+    assert re.fullmatch(r"ssh-board-[0-9a-f]{12}", device.exclusion_group)
+    assert device.environment["system"]
     assert re.fullmatch(r"2\.3\.0 \([0-9a-f]{12}\)", device.environment["benchmark_model"])
     inputs = {"image": InputSpec(shape=(1, 4, 4, 16))}
     result = board.agent.run(job(board.model, device="real", delegate_options={"threads": 1}, inputs=inputs))
@@ -138,21 +156,123 @@ def test_arms_take_turns_on_the_device_and_have_a_paired_ratio(board):
     text = board.folder / "text"
     board.says(PRINTS)
     board.tool(f"case $* in *use_xnnpack=true*) sed 's/=100 /=50 /' {text};; *) cat {text};; esac")
-    builtin = {"delegate_kind": "litert", "delegate_options": {"resolver": "builtin"}, "plan": BLOCKS}
-    base = job(board.model, delegate="builtin", device="board", **builtin)
-    names = ("attempt_no", "epoch", "device_id", "delegate_kind")
-    arm = {name: getattr(base, name) for name in names}
-    arm |= {"attempt_id": "arm", "cell_id": "other", "delegate": "litert"}
-    both = type(base).model_validate(base.model_dump() | {"arms": [arm], "baseline": base.attempt_id})
-    board.agent.send(both)
-    results = {r.attempt_id: r for r in (board.agent.expect(JobResult), board.agent.expect(JobResult))}
-    ours, theirs = results["arm"].measurement, results[base.attempt_id].measurement
+    results = board.arms("board", BLOCKS)
+    ours, theirs = results["arm"].measurement, results["base"].measurement
     assert ours is not None
     assert theirs is not None
     assert (ours.latency_ms.p50, theirs.latency_ms.p50) == pytest.approx((0.05, 0.1))
     assert theirs.ratio is None
     assert ours.ratio is not None
     assert (ours.ratio.median, ours.ratio.blocks) == (pytest.approx(2.0), 2)
+
+
+def test_a_ratio_is_over_a_baseline_that_has_not_failed_in_a_later_block(board):
+    board.says(PRINTS)
+    fails = f"c={board.folder}/blocks; echo >>$c; [ $(wc -l <$c) -lt 3 ] || exit 1"
+    board.tool(f"case $* in *use_xnnpack=false*) {fails};; esac; cat {board.folder}/text")
+    results = board.arms("board", BRIEF.model_copy(update={"min_blocks": 3, "max_blocks": 3}))
+    assert results["base"].status == "failed"
+    ours = results["arm"].measurement
+    assert ours is not None
+    assert (len(ours.blocks), ours.ratio) == (3, None)
+
+
+def test_entries_of_one_host_are_measured_by_their_own_tools_in_one_attempt(board):
+    (board.folder / "tool").unlink()
+    results = board.arms("real", BRIEF)
+    base, ours = results["base"], results["arm"]
+    assert base.reason is not None
+    assert (base.status, base.reason.code) == ("unsupported", "delegate_missing")
+    assert ours.measurement is not None
+    assert ours.measurement.settings["tool_version"].startswith("2.3.0 (")
+    assert ours.environment["benchmark_model"] == ours.measurement.settings["tool_version"]
+
+
+def test_blocks_stand_although_the_sensors_cannot_be_read_behind_them(board):
+    board.says(PRINTS)
+    known = board.server.config.parent / "known"
+    board.tool(f"mv {known} {known}.off; cat {board.folder}/text")
+    result = board.agent.run(job(board.model, device="board"))
+    known.with_suffix(".off").rename(known)
+    assert result.reason is None
+    assert "sensors_before" in result.facts
+    assert "sensors_after" not in result.facts
+
+
+def test_a_tool_that_outlived_its_attempt_ends_before_the_next_one(board):
+    board.says(PRINTS)
+    graph = f"--graph={board.folder}/on board/delegate-farm-attempt/model.tflite"
+    ours, others = (
+        subprocess.Popen(["sh", "-c", "read line", "tool", word], stdin=subprocess.PIPE)
+        for word in (graph, f"{graph}2")
+    )
+    with ours, others:
+        assert board.agent.run(job(board.model, device="board")).reason is None
+        ended = ours.poll(), others.poll()
+        ours.kill()
+        others.kill()
+    assert ended == (-9, None)
+
+
+def test_a_cancel_ends_the_arms_own_run_of_the_tool_and_nothing_else(tmp_path, tiny):
+    class Line(Remote):
+        ends = 0
+
+        def hang_up(self):
+            Line.ends += 1
+
+        def put(self, file, target):
+            arm.kill_if_cancelled()
+            assert Line.ends == 0, "a copy is not cut off"
+
+        def run_guarded(self, command):
+            other.kill_if_cancelled()
+            assert Line.ends == 0, "it is another arm's run"
+            arm.kill_if_cancelled()
+            return Answer(0, PRINTS)
+
+    one = Attached(kind="ssh", name="board", host="board", benchmark_model="/tool")
+    line = Line(one)
+    attempt = AttemptFile(
+        job=job(("0" * 64, 1)), device=DEVICE, model_path=str(tiny), references="", attached=one
+    )
+    arm, other = (ToolArm(attempt, tmp_path / name, line, alone=False) for name in ("arm", "other"))
+    for folder in (arm.folder, other.folder):
+        folder.mkdir()
+        mark_cancelled(folder)
+    line.put(tiny, "/m")
+    arm.do(lambda: None)
+    assert arm.cancelled
+    with pytest.raises(CancelledError):
+        arm.run_block(1)
+    assert Line.ends == 1
+
+
+@pytest.mark.parametrize("lacks", ["machine=", "cpus="])
+def test_a_device_that_says_nothing_of_itself_is_refused(lacks):
+    class Said(Remote):
+        def run(self, script, given=None, within_s=None):
+            said = ["machine=x", "cpus=4", "tool=0"]
+            return Answer(0, "\n".join(line for line in said if not line.startswith(lacks)))
+
+    one = Attached(kind="ssh", name="board", host="u@" + 200 * "b", benchmark_model="/tool")
+    with pytest.raises(RefusedError, match="does not describe itself"):
+        described(Said(one))
+    lacks = "nothing"
+    groups = {
+        described(Said(one.model_copy(update={"ssh_config": file}))).exclusion_group
+        for file in (None, "/a", "/b")
+    }
+    assert len(groups) == 3
+
+
+def test_no_key_and_no_network_of_the_agents_reaches_a_device(tmp_path):
+    (tmp_path / "config").write_text("ForwardAgent yes\nForwardX11 yes\nTunnel yes\n")
+    ssh = shutil.which("ssh") or pytest.skip("no ssh")
+    options = [word for option in _OPTIONS for word in ("-o", option)]
+    command = [ssh, "-G", "-F", str(tmp_path / "config"), *options, "board"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert {"forwardagent no", "forwardx11 no", "tunnel false"} <= set(said)
 
 
 def test_a_device_that_is_unplugged_in_a_block_is_lost_and_nothing_runs_on(board):
@@ -223,6 +343,8 @@ def test_a_tool_that_prints_something_else_or_goes_away_ends_its_own_cell_alone(
         (PRINTS, "litert", None),
         (PRINTS.replace("median=100 ", ""), "litert", "prints no median"),
         (PRINTS.replace("median=100 ", "median=0 "), "litert", "below the microsecond"),
+        (PRINTS.replace("median=100 ", "median=nan "), "litert", "prints no median"),
+        (PRINTS.replace("median=100 ", "median=1e99 "), "litert", "above days"),
         (f"WARN: Unconsumed cmdline flags: --use_xnnpack\n{PRINTS}", "litert", "does not know --use_xnnpack"),
         (PRINTS, "litert-gpu", "nothing of the model on its GPU"),
         (PARTIAL + PRINTS, "litert-gpu", None),
@@ -232,6 +354,21 @@ def test_a_run_counts_that_is_the_delegates_and_has_a_median(printed, kind, text
     (run,) = read_log(printed)
     why = why_not_counted(run, kind)
     assert (why is None) if text is None else (why is not None and text in why.reason.text)
+
+
+@pytest.mark.parametrize("number", ["1.2.3", "1e999", "nan", "inf", "9" * 400])
+def test_a_log_with_a_number_that_is_none_is_no_log(number):
+    with pytest.raises(LogError):
+        list(read_log(PRINTS.replace("Init: 1000", f"Init: {number}")))
+    with pytest.raises(LogError):
+        list(read_log(PRINTS.replace("count=50", f"count={number}")))
+
+
+def test_a_log_with_more_memory_than_a_machine_has_is_no_log():
+    footprint = "Memory footprint delta from the start of the tool (MB): init=1 overall="
+    assert [run.memory_bytes for run in read_log(f"{PRINTS}{footprint}2.5")] == [int(2.5 * 2**20)]
+    with pytest.raises(LogError, match="no machine has"):
+        list(read_log(f"{PRINTS}{footprint}{'9' * 400}"))
 
 
 @pytest.mark.parametrize(

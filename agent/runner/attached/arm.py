@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.attached.hosts import Attached
+from agent.attached.listing import described
 from agent.attached.remote import LostError, RefusedError, Remote
 from agent.attempt.files import (
     RESULT_FILE,
@@ -40,7 +42,7 @@ from runtime.errors import FarmRuntimeError
 @dataclass(slots=True, eq=False)
 class ToolArm:
     """One arm. `runs`: what the tool printed, by block. `place`: the attempt's folder on the device. `over`:
-    it has ended; `cancelled`: it takes no further step.
+    it has ended; `cancelled`: it takes no further step; `running`: its own run of the tool goes on.
     """
 
     attempt: AttemptFile
@@ -55,12 +57,14 @@ class ToolArm:
     took_s: float = 0.0
     cancelled: bool = False
     over: bool = False
+    running: bool = False
 
     @classmethod
-    def read(cls, job_file: Path, remote: Remote, *, alone: bool) -> ToolArm:
+    def read(cls, job_file: Path, *, alone: bool) -> ToolArm:
         """Read the arm's job. `alone`: it has no other arms."""
         attempt = AttemptFile.model_validate_json(job_file.read_bytes())
-        return cls(attempt, job_file.parent, remote, alone)
+        assert attempt.attached is not None
+        return cls(attempt, job_file.parent, Remote(attempt.attached), alone)
 
     @property
     def job(self) -> JobSpec:
@@ -106,8 +110,17 @@ class ToolArm:
         if not self.alone and not self.over:
             write_progress(self.folder, TURN_TEXT)
 
-    def prepare(self, device: Device, folder: str) -> None:
-        """Decide how the tool is called. Raises `FailedError` and the runtime's errors."""
+    def prepare(self, known: dict[Attached, Device], folder: str) -> None:
+        """Ask the device what it is, unless that is known of its entry, and decide how the tool is called.
+
+        Raises `LostError`, `FailedError` and the runtime's errors.
+        """
+        try:
+            device = known.get(self.remote.attached) or described(self.remote)
+        except RefusedError as error:
+            reason = Reason(code=ReasonCode.DELEGATE_MISSING, text=str(error))
+            raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason)) from error
+        known[self.remote.attached] = device
         self.environment, self.place = dict(device.environment), folder
         check_conditions(self.job, self.environment)
         asked = "publish" if self.job.plan.level == "publish" else ""
@@ -132,7 +145,12 @@ class ToolArm:
         write_progress(self.folder, f"block {number}: {TOOL}")
         files = {name: f"{self.place}/input-{k}" for k, name in enumerate(self.call.input_bytes)}
         tool = self.remote.attached.benchmark_model
-        answer = self.remote.run_guarded(self.call.words(tool, f"{self.place}/model.tflite", files))
+        words = self.call.words(tool, f"{self.place}/model.tflite", files)
+        self.running = True
+        try:
+            answer = self.remote.run_guarded(words)
+        finally:
+            self.running = False
         sys.stderr.write(answer.text + "\n")
         if is_cancelled(self.folder):
             raise CancelledError
@@ -150,7 +168,7 @@ class ToolArm:
 
     def kill_if_cancelled(self) -> None:
         """End the tool's run where the agent has cancelled the arm."""
-        if is_cancelled(self.folder):
+        if self.running and is_cancelled(self.folder):
             self.remote.hang_up()
 
     def blocks(self, base: ToolArm | None = None) -> list[BlockFigure]:

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from agent.attached.listing import Sensed, described, sensed
+from agent.attached.hosts import Attached
+from agent.attached.listing import Sensed, sensed
 from agent.attached.remote import LostError, RefusedError, Remote
 from agent.attempt.files import AttemptFile, Failure, is_cancelled, write_progress
 from agent.runner.attached.arm import ToolArm
@@ -31,6 +32,14 @@ WARMER_C: Final = 5.0
 REST_SHARE: Final = 0.2
 """Share of an attempt's time limit that a device may rest, all blocks together."""
 
+_CLEAR: Final = """\
+for f in $(grep -lF -e {graph} /proc/[0-9]*/cmdline 2>/dev/null); do
+tr '\\000' '\\n' <$f 2>/dev/null | grep -qxF -e {graph} && p=${{f%/cmdline}} && kill -9 ${{p#/proc/}}
+done
+rm -rf {folder}"""
+"""Ends the tools of an attempt, too, that outlived it, such as below a wrapper script whose end does not end
+them: they would be measured as a neighbour."""
+
 _LOOK_S: Final = 2.0
 """Seconds between two looks at a device that rests. Each connects anew, which warms the device a bit."""
 
@@ -42,11 +51,9 @@ that much time."""
 def run_attached(job_file: Path) -> None:
     """Run the attempt of `job_file` and its arms on their device; write `result.json` beside each job."""
     lead = AttemptFile.model_validate_json(job_file.read_bytes())
-    assert lead.attached is not None
-    remote = Remote(lead.attached)
     files = [job_file, *map(Path, lead.arms)]
-    arms = [ToolArm.read(file, remote, alone=len(files) == 1) for file in files]
-    session = _Session(remote, lead, arms, time.monotonic())
+    arms = [ToolArm.read(file, alone=len(files) == 1) for file in files]
+    session = _Session(arms[0].remote, lead, arms, time.monotonic())
     with ended_when_asked(arms):
         try:
             with session.prepared():
@@ -68,7 +75,8 @@ class _Session:
     began_s: float
     longest_s: float = 0.0
     rested_s: float = 0.0
-    senses: list[Sensed] = field(default_factory=list)
+    before: Sensed | None = None
+    after: Sensed | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -92,30 +100,25 @@ class _Session:
         """Within the block the device has the model in a folder of the attempt's. Raises `LostError`, and
         `RefusedError` for a device that has no room.
         """
-        try:
-            device = described(self.remote)
-        except RefusedError as error:
-            self.fail(Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING, str(error))
+        folder = f"{self.remote.attached.folder.rstrip('/')}/{FOLDER}"
+        known: dict[Attached, Device] = {}
+        for arm in self.arms:
+            arm.do(partial(arm.prepare, known, folder))
+        if not self.alive:
             yield
             return
-        folder = f"{self.remote.attached.folder.rstrip('/')}/{FOLDER}"
-        quoted = shlex.quote(folder)
-        self.remote.need(f"rm -rf {quoted} && mkdir -m 700 {quoted}", f"making {folder}")
+        model, quoted = f"{folder}/model.tflite", shlex.quote(folder)
+        clear = _CLEAR.format(graph=shlex.quote(f"--graph={model}"), folder=quoted)
+        self.remote.need(f"{clear} && mkdir -m 700 {quoted}", f"making {folder}")
         try:
-            self._put(device, folder)
+            write_progress(self.lead_folder, "copies the model to the device")
+            self.remote.put(Path(self.lead.model_path), model)
+            # Model and inputs are the same for all arms.
+            self.alive[0].put_inputs()
             yield
         finally:
             with contextlib.suppress(LostError, RefusedError):
-                self.remote.need(f"rm -rf {quoted}", f"removing {folder}")
-
-    def _put(self, device: Device, folder: str) -> None:
-        for arm in self.arms:
-            arm.do(partial(arm.prepare, device, folder))
-        if self.alive:
-            write_progress(self.lead_folder, "copies the model to the device")
-            self.remote.put(Path(self.lead.model_path), f"{folder}/model.tflite")
-            # Model and inputs are the same for all arms.
-            self.alive[0].put_inputs()
+                self.remote.need(clear, f"removing {folder}")
 
     @property
     def lead_folder(self) -> Path:
@@ -135,8 +138,10 @@ class _Session:
                 going[name].do(partial(going[name].run_block, number))
             self.longest_s = max(self.longest_s, time.monotonic() - began_s)
             self._stop_those_that_are_known(earlier + number)
-        if self.senses:
-            self._sense()
+        if self.before is not None:
+            # What has been measured stands without it.
+            with contextlib.suppress(LostError, RefusedError):
+                self.after = sensed(self.remote)
 
     def _stop_those_that_are_known(self, number: int) -> None:
         base = None if self.baseline is None or self.baseline not in self.alive else self.baseline
@@ -154,15 +159,11 @@ class _Session:
         limit_s = sum(arm.job.soft_limit_s for arm in self.arms)
         return "time" if time.monotonic() - self.began_s + _TIME_MARGIN * self.longest_s > limit_s else None
 
-    def _sense(self) -> Sensed:
-        found = sensed(self.remote)
-        self.senses.append(found)
-        return found
-
     def _rest(self) -> None:
         """Wait until the device is about as cool as before its first block, or has rested long enough."""
-        now = self._sense()
-        first, limit_s = self.senses[0].hottest, REST_SHARE * self.lead.job.soft_limit_s
+        now = sensed(self.remote)
+        self.before = self.before or now
+        first, limit_s = self.before.hottest, REST_SHARE * self.lead.job.soft_limit_s
         while first is not None and now.hottest is not None and now.hottest > first + WARMER_C:
             if self.rested_s >= limit_s or self.is_cancelled:
                 self.notes.append(f"a block began at {now.hottest:g} °C, the first one at {first:g}")
@@ -174,9 +175,10 @@ class _Session:
 
     def conclude(self) -> None:
         """Write the results of the arms that have blocks, the baseline's first; others end without one."""
-        ends = zip(("sensors_before", "sensors_after"), (self.senses[:1], self.senses[-1:]), strict=True)
-        facts = {name: str(sense) for name, senses in ends for sense in senses}
-        base = self.baseline
+        ends = {"sensors_before": self.before, "sensors_after": self.after}
+        facts = {name: str(sense) for name, sense in ends.items() if sense is not None}
+        # A baseline that failed, in a later block too, is none.
+        base = None if self.baseline is None or self.baseline.over else self.baseline
         for arm in sorted(self.arms, key=lambda arm: arm is not base):
             arm.conclude(None if arm is base else base, facts, self.notes)
 

@@ -27,6 +27,13 @@ _MISSING: Final = {
 }
 _UNSEEN: Final = ("the device's CPU time and neighbours: nothing of the farm runs there",)
 
+_SHORTEST_MS: Final = 1e-6
+"""Milliseconds, a thousandth of the microsecond that the tool counts in: a shorter median is no run's."""
+
+_LONGEST_MS: Final = 1e9
+"""Milliseconds, eleven days: chosen above any run. With a larger one, the interval of two blocks could be
+above the largest float."""
+
 
 def why_not_counted(run: LoggedRun, kind: str) -> Failure | None:
     """Return why a run is none of the delegate that was asked for, or has no median; None where it counts."""
@@ -39,8 +46,8 @@ def why_not_counted(run: LoggedRun, kind: str) -> Failure | None:
     if run.median is None:
         text = f"the device's {TOOL} prints no median: it needs a newer release"
         return _failure(Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING, text)
-    if run.median <= 0.0:
-        text = f"the median is below the microsecond that {TOOL} counts in"
+    if not _SHORTEST_MS <= run.median <= _LONGEST_MS:
+        text = f"a median of {run.median:g} ms: below the microsecond that {TOOL} counts in, or above days"
         return _failure(Status.FAILED, ReasonCode.IMPLAUSIBLE, text)
     return None
 
