@@ -183,6 +183,7 @@ def submit(
         before = changes.earlier_of(farm, campaign)
         with planned(farm, campaign, checked, output.note, force=force) as plan:
             if dry_run:
+                farm.close()  # with what it keeps for a campaign: the explanations take minutes
                 asked = campaign.delegates if explain else ()
                 found = explanations(farm.home.store, plan.models, asked, output.note)
                 return _show_plan(plan.preview, found, as_json)

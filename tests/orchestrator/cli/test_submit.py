@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.home import FarmHome
 from orchestrator.manifest.load import parse_manifest
+from orchestrator.scheduling.lock import lock_holder
 from tests.orchestrator.cli.conftest import FARM, Shell
 from tests.orchestrator.cli.models import unary_model
 
@@ -148,7 +150,14 @@ def test_a_dry_run_explains_how_many_operators_a_delegate_takes(measured: Shell)
     assert "good on gpu: 1 of 1 operators\n  suits the GPU; 0% of the products on the CPU" in ran.out
     assert "good on whole: it runs whole models; only a run shows" in " ".join(ran.out.split())
     asked = ("submit", "explained.yaml", "--dry-run", "--explain", "--json", "--model-id", "good")
-    cells = measured.farm(*asked).json()
+    with subprocess.Popen(
+        [*FARM, *asked], cwd=measured.folder, env=measured.environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as explaining:  # fmt: skip
+        assert explaining.stderr is not None
+        assert "planning good\n" in iter(explaining.stderr.readline, "")
+        assert lock_holder(FarmHome(measured.home).scheduler_lock) is None, "another submit need not wait"
+        cells = json.loads(explaining.communicate()[0])
     taken = {cell["delegate"]: cell["explained"]["delegated_ops"] for cell in cells}
     assert taken == {"cpu": 1, "gpu": 1, "whole": 0, "litert": 0}
     refused = measured.farm("submit", "explained.yaml", "--explain")
