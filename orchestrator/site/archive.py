@@ -99,15 +99,22 @@ class Archive:
             for cell in self._source.compared(campaign_id):
                 by_model.setdefault(cell.model, []).append(cell)
             for model in models:
-                self._keep(campaign_id, model, by_model[model])
+                if (campaign_id, model) not in self._cells:
+                    self._keep(campaign_id, model, by_model[model])
         return [cell for model in models for cell in self._cells[campaign_id, model]]
 
     def of_model(self, campaign_id: str, model: str) -> tuple[ComparedCell, ...]:
-        """Return the cells of a model in a campaign; none where it has none."""
+        """Return the cells of a model in a campaign; none where it has none.
+
+        The second model asked of a campaign reads it whole: each question may cost as much (over HTTP).
+        """
         if model not in self.groups[campaign_id]:
             return ()
         if (campaign_id, model) not in self._cells:
-            self._keep(campaign_id, model, self._source.compared(campaign_id, model))
+            if any((campaign_id, other) in self._cells for other in self.groups[campaign_id]):
+                self.cells(campaign_id)
+            else:
+                self._keep(campaign_id, model, self._source.compared(campaign_id, model))
         return self._cells[campaign_id, model]
 
     def _keep(self, campaign_id: str, model: str, cells: Sequence[ComparedCell]) -> None:

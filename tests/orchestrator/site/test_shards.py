@@ -113,6 +113,17 @@ class Asked(HandMadeFarm):
 READ: list[tuple[str, str | None]] = []
 
 
+def test_a_campaign_is_read_whole_as_soon_as_a_second_model_of_it_is_asked_for():
+    READ.clear()
+    asked = archive.Archive(Asked(**vars(FARM)))
+    models = dict.fromkeys(cell.model for cell in OLD_CELLS)
+    for model in models:
+        expected = tuple(cell for cell in OLD_CELLS if cell.model == model)
+        assert asked.of_model(OLDER.campaign_id, model) == expected
+    assert len(models) > 2
+    assert [(OLDER.campaign_id, next(iter(models))), (OLDER.campaign_id, None)] == READ
+
+
 def test_one_more_result_reads_the_cells_of_its_campaign_and_its_model_alone(tmp_path, site, monkeypatch):
     monkeypatch.setattr(archive, "IN_FULL", ROOM + 1)
     old = OLD_CELLS[0]
