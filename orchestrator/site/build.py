@@ -213,6 +213,7 @@ class _Writer:
         try:
             processes = self._farm.samples(cell)
         except FarmError as error:
+            self._parts.mark_lacking()
             return (), f"The raw samples cannot be read: {error}"
         return processes, "" if processes else "No raw samples are stored."
 

@@ -20,7 +20,9 @@ from typing import Any
 
 import orchestrator
 import templates
+from agent import wire
 from orchestrator.site import links
+from runtime import common, model
 
 
 class Parts:
@@ -34,6 +36,7 @@ class Parts:
         self.new: dict[str, dict[str, Any]] = {}
         self.summaries: dict[str, View] = {}
         self._open: list[str] | None = None
+        self._lacks = False
 
     @classmethod
     def of(cls, site: Path) -> Parts:
@@ -75,14 +78,18 @@ class Parts:
     @contextmanager
     def written(self, name: str, digest: str) -> Iterator[None]:
         """Collect the files that are written meanwhile as those of a part."""
-        self._open = []
+        self._open, self._lacks = [], False
         yield
-        self.new[name] = {"content": digest, "files": self._open}
+        self.new[name] = {"content": None if self._lacks else digest, "files": self._open}
         self._open = None
 
     def keep(self, name: str, summary: View) -> None:
         """Keep the summary of a part that was written, as a later build will read it."""
         self.summaries[name] = read_views(written_views(summary))
+
+    def mark_lacking(self) -> None:
+        """Mark the part that is being written: something could not be read, and a later build tries again."""
+        self._lacks = True
 
     def note(self, path: str) -> None:
         """Note a file that was written."""
@@ -121,7 +128,8 @@ def digest_of(content: object) -> str:
 @cache
 def _program() -> str:
     found = hashlib.sha256()
-    for package in (orchestrator, templates):
+    # Of agent and runtime, what the orchestrator may import.
+    for package in (orchestrator, templates, wire, common, model):
         root = Path(package.__file__ or "").parent
         for path in sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":

@@ -16,7 +16,7 @@ from agent.wire.measurement import Latency
 from orchestrator.errors import FarmError
 from orchestrator.results.export import result_json
 from orchestrator.results.format import visible
-from orchestrator.site import links
+from orchestrator.site import links, parts
 from orchestrator.site.build import build_site
 from orchestrator.site.shards import read_shard
 from runtime.common.statistics import MIN_UNITS
@@ -370,6 +370,9 @@ def test_unreadable_samples_cost_one_drawing_not_the_site(tmp_path):
     page = read_page(site / links.cell_page(cell.cell_id))
     assert "12 bytes are missing" in page.text
     assert "166/166" in page.text
+    build_site(HandMadeFarm(farm.campaign_list, farm.cell_lists), site)
+    healed = (site / links.cell_page(cell.cell_id)).read_text(encoding="utf-8")
+    assert "12 bytes are missing" not in healed, "the next build reads them again"
 
 
 def test_newest_campaign_is_found_whatever_the_order_and_zone(tmp_path):
@@ -391,6 +394,13 @@ def test_build_is_a_function_of_its_input(tmp_path):
     files = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
     assert files == sorted(p.relative_to(second) for p in second.rglob("*") if p.is_file())
     assert all((first / f).read_bytes() == (second / f).read_bytes() for f in files)
+
+
+@pytest.mark.parametrize("package", ["wire", "common", "model"])
+def test_a_part_is_another_one_where_what_pages_import_is(tmp_path, monkeypatch, package):
+    before = parts._program.__wrapped__()
+    monkeypatch.setattr(getattr(parts, package), "__file__", str(tmp_path / "__init__.py"))
+    assert parts._program.__wrapped__() != before
 
 
 def test_a_second_build_takes_over_what_is_unchanged_and_has_the_same_bytes(tmp_path):
