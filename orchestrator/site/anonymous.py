@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from agent.wire.measurement import ProcessSamples
+from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results.records import (
     CampaignRecord,
     CellGroup,
@@ -35,11 +36,14 @@ class AnonymousSource:
         self._source = source
         campaigns = source.campaigns()
         users, hosts = set(), set()
+        self._tries: dict[str, int] = {}
         for one in campaigns:
             account, _, host = one.submitted_by.partition("@")
             users.add(account)
             hosts.add(host)
             for cell in source.cells(one.campaign_id):
+                if cell.state in OPEN:
+                    self._tries[cell.cell_id] = len(cell.attempts)
                 # A lab's devices are called AGENT.DEVICE. What a host calls itself is in whole records alone.
                 hosts |= {cell.device.rpartition(".")[0], cell.facts.get("hostname", "")}
         self._names = {name: f"user-{n}" for n, name in enumerate(sorted(users - {""}), 1)}
@@ -57,7 +61,8 @@ class AnonymousSource:
 
     def groups(self) -> Sequence[CellGroup]:
         """Return the cells of all campaigns by model."""
-        return groups_of(cell for one in self._source.campaigns() for cell in self.compared(one.campaign_id))
+        cells = (cell for one in self._source.campaigns() for cell in self.compared(one.campaign_id))
+        return groups_of(cells, self._tries)
 
     def compared(self, campaign_id: str, model: str | None = None) -> Sequence[ComparedCell]:
         """Return the same cells, or those of a model, with the compared fields at least."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.results.records import CampaignRecord, CellGroup, ComparedCell
 from orchestrator.site.archive import Archive
@@ -62,8 +62,10 @@ def _full(archive: Archive, names: Iterable[str]) -> list[str]:
     return sorted(archive.in_full.intersection(names))
 
 
-def groups_of(cells: Iterable[ComparedCell]) -> list[CellGroup]:
-    """Return the cells of all campaigns by model, from the cells themselves."""
+def groups_of(cells: Iterable[ComparedCell], tries: Mapping[str, int] | None = None) -> list[CellGroup]:
+    """Return the cells of all campaigns by model, from the cells themselves; `tries`: how many attempts there
+    are at those that have not ended.
+    """
     grouped: dict[tuple[str, str], list[ComparedCell]] = {}
     places: dict[str, tuple[str, str]] = {}
     for cell in cells:
@@ -75,7 +77,7 @@ def groups_of(cells: Iterable[ComparedCell]) -> list[CellGroup]:
             model=model,
             model_sha256=max(cell.model_sha256 for cell in own),
             count=len(own),
-            content=digest_of([_stamp(cell) for cell in own]),
+            content=digest_of([(*_stamp(cell), (tries or {}).get(cell.cell_id)) for cell in own]),
             columns=tuple(dict.fromkeys((cell.delegate, cell.device, cell.level) for cell in own)),
             origins=tuple(sorted({places[c.reused_from] for c in own if c.reused_from in places})),
         )

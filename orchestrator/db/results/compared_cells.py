@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 import sqlalchemy
-from sqlalchemy import Text, cast, func
+from sqlalchemy import Text, case, cast, func
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
@@ -98,13 +98,17 @@ _END, _NEXT = "\x1f", "\x1e"
 def cell_groups(session: Session) -> list[CellGroup]:
     """Return the cells of every campaign by model, in matrix order, digested from texts of the database.
 
-    A result is never changed, so its id stands for it; a device's name and noise are a part of the digest.
+    A result is never changed, so its id stands for it; a device's name and noise are a part of the digest. Of
+    a cell that has not ended the number of its attempts is one: it may wait again after a failed one.
     """
+    tried = select(func.max(tables.Attempt.attempt_no)).where(col(tables.Attempt.cell_id) == _CELL.cell_id)
+    tries = case((tables.IS_OPEN, tried.correlate(_CELL).scalar_subquery()))
     device = func.coalesce(col(_CELL.device_id), col(_CELL.target))
     columns = _joined(col(_CELL.delegate), device, col(_CELL.level))
     changing = _joined(
         col(_CELL.cell_id), device, col(_CELL.state), col(_CELL.model_sha256), col(_CELL.shown_attempt_id),
         col(_CELL.reused_from), cast(_CELL.ended_at, Text), col(_CELL.reason_code), col(_CELL.reason_text),
+        cast(tries, Text),
     )  # fmt: skip
     rows = session.execute(
         sqlalchemy.select(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Quality, Ratio, Variation
-from agent.wire.messages import Status
+from agent.wire.messages import ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.campaigns import imports, steering_requests
 from orchestrator.db.engine.sessions import Database
@@ -118,6 +118,11 @@ def test_a_group_is_another_one_as_soon_as_a_cell_of_it_changes(database: Databa
     attempt = dispatch(database, waiting.cell_id)
     assert changed(first) == {("test", "b")}, "it runs"
     running = groups()
+    with database.write() as turn:
+        failed = result(attempt, Status.FAILED, ReasonCode.INTERRUPTED)
+        assert ingest.apply(turn, failed, datetime.now(UTC)) == "superseded"
+    assert changed(first) == {("test", "b")}, "it waits again, and its page lists the attempt"
+    attempt = dispatch(database, waiting.cell_id)
     with database.write() as turn:
         assert ingest.apply(turn, result(attempt), datetime.now(UTC)) == "counted"
     assert changed(running) == {("test", "b")}, "it has a result"

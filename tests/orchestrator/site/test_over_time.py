@@ -30,6 +30,7 @@ from tests.orchestrator.site.records import (
     NIGHT,
     POCL,
     HandMadeFarm,
+    attempt,
     campaign,
     cell,
     demo_farm,
@@ -210,6 +211,16 @@ def test_an_anonymous_site_names_no_user_no_host_and_no_folder(tmp_path):
     assert "user-1@host-1" in everything
     assert "host-3.host-cpu" in everything
     assert "open …/face.tflite: host-3 and host-2 are busy" in everything
+
+
+def test_a_public_part_is_another_one_where_a_cell_that_waits_was_tried_again():
+    waiting = replace(cell("nightly", MODEL, "litert", "cpu"), status="queued", measurement=None)
+    record = campaign("nightly", NIGHT, (MODEL,), ("litert",), None)
+    found = set()
+    for tried in ((), (attempt(waiting, 1, reason("interrupted", "the agent died")),)):
+        farm = HandMadeFarm((record,), {record.campaign_id: (replace(waiting, attempts=tried),)})
+        found |= {group.content for group in AnonymousSource(farm).groups()}
+    assert len(found) == 2
 
 
 def test_budgets_of_the_newest_campaign_are_judged_on_the_home_page(tmp_path):
