@@ -92,9 +92,9 @@ def test_what_is_compared_is_what_the_records_say(database: Database) -> None:
     assert [cell.imported is None for cell in (light[0][0], light[1][0])] == [True, False]
 
 
-def test_a_group_is_another_one_as_soon_as_a_cell_of_it_changes(database: Database) -> None:
+def test_a_group_is_another_one_as_soon_as_a_cell_of_it_changes(any_database: Database) -> None:
     def groups() -> dict[tuple[str, str], CellGroup]:
-        with database.read() as session:
+        with any_database.read() as session:
             found = compared_cells.cell_groups(session)
             names = {row.campaign_id: row.name for row in session.exec(tables.Campaign.__table__.select())}
         return {(names[one.campaign_id], one.model): one for one in found}
@@ -103,33 +103,33 @@ def test_a_group_is_another_one_as_soon_as_a_cell_of_it_changes(database: Databa
         now = groups()
         return {key for key, one in now.items() if key not in before or before[key].content != one.content}
 
-    fill(database)
+    fill(any_database)
     first = groups()
     counts = {key: one.count for key, one in first.items()}
     assert counts == {("test", "a"): 2, ("test", "b"): 2, ("imported", "a"): 1}
     assert first["test", "a"].columns == (("cpu", "host-cpu", "quick"), ("gpu", "pocl-0", "quick"))
     assert changed(first) == set(), "the same digests again"
-    with database.read() as session:
+    with any_database.read() as session:
         numbers = {row.name: row.no for row in session.exec(tables.Campaign.__table__.select())}
         for (name, model), group in first.items():
             own = compared_cells.compared_cells(session, numbers[name], model)
             assert [cell.model for cell in own] == [model] * group.count
-    waiting = next(row for row in cells(database) if row.state == "queued")
-    attempt = dispatch(database, waiting.cell_id)
+    waiting = next(row for row in cells(any_database) if row.state == "queued")
+    attempt = dispatch(any_database, waiting.cell_id)
     assert changed(first) == {("test", "b")}, "it runs"
     running = groups()
-    with database.write() as turn:
+    with any_database.write() as turn:
         failed = result(attempt, Status.FAILED, ReasonCode.INTERRUPTED)
         assert ingest.apply(turn, failed, datetime.now(UTC)) == "superseded"
     assert changed(first) == {("test", "b")}, "it waits again, and its page lists the attempt"
-    attempt = dispatch(database, waiting.cell_id)
-    with database.write() as turn:
+    attempt = dispatch(any_database, waiting.cell_id)
+    with any_database.write() as turn:
         assert ingest.apply(turn, result(attempt), datetime.now(UTC)) == "counted"
     assert changed(running) == {("test", "b")}, "it has a result"
-    stock(database, asked(("a",), {"cpu": {"threads": 2}}, name="later"))
+    stock(any_database, asked(("a",), {"cpu": {"threads": 2}}, name="later"))
     queued = groups()
-    shown, new = cells(database)[0], next(row for row in cells(database) if row.state == "queued")
-    with database.write() as turn:
+    shown, new = cells(any_database)[0], next(row for row in cells(any_database) if row.state == "queued")
+    with any_database.write() as turn:
         cell = turn.cell(new.cell_id)
         cell.reused_from, cell.shown_attempt_id = shown.cell_id, shown.shown_attempt_id
     assert changed(queued) == {("later", "a")}
@@ -137,7 +137,7 @@ def test_a_group_is_another_one_as_soon_as_a_cell_of_it_changes(database: Databa
     campaign_id = first["test", "a"].campaign_id
     assert later.origins == ((campaign_id, "a"),), "its cell shows the result of the first campaign"
     done = groups()
-    with database.write() as turn:
+    with any_database.write() as turn:
         noise = DeviceNoise(0.09, 0.1, 5, "cpu", "2026-04-01T12:00:00+00:00")
         steering_requests.record_noise(turn, "host-cpu", noise)
     assert changed(done) == {("test", "a"), ("test", "b"), ("later", "a")}, "what ran on that device"
