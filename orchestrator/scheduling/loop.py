@@ -367,3 +367,4 @@ class SchedulerLoop:
                 reason = Reason(code=ReasonCode.TIMEOUT, text="the agent did not end it at its time limit")
                 with self._database.write() as turn:
                     ingest.lose(turn, attempt.attempt_id, reason, now)
+                    assignments.fail_left_behind(turn, attempt.attempt_id, now, sole=self._sole)

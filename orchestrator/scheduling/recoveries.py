@@ -23,7 +23,7 @@ from orchestrator.db.cells import jobs, running_attempts
 from orchestrator.db.devices import quarantine
 from orchestrator.db.devices.quarantine import LostDevice
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.scheduling import ingest
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.results.events import RecoveryOutcome
 
 MOST_AT_ONCE: Final = 4
@@ -183,3 +183,4 @@ class Reaper:
             with self.database.write() as turn:
                 reason = Reason(code=ReasonCode.AGENT_LOST, text=text)
                 ingest.lose(turn, attempt.attempt_id, reason, now)
+                assignments.fail_left_behind(turn, attempt.attempt_id, now, sole=False)

@@ -126,14 +126,16 @@ def test_an_attempt_that_is_silent_for_too_long_is_lost_and_its_cell_waits_again
         assert (first.state, first.reason_code) == ("failed", "agent_lost")
 
 
-def test_a_cell_whose_agent_died_and_came_back_without_the_device_does_not_wait_for_ever(database, broker):
-    loop = loop_of(database, broker)
-    loop.listen(0.2)
+@pytest.mark.parametrize("end", ["died", "silent"])
+def test_a_cell_whose_agent_came_back_without_the_device_does_not_wait_for_ever(database, broker, end):
+    loop_of(database, broker).listen(0.2)
     ((job, _),) = broker.of(JobSpec)
-    broker.arrived.append(MessageReceived("rack", JobStarted(attempt_id=job.attempt_id, epoch=job.epoch)))
-    loop.listen(0.2)
-    broker.arrived.append(MessageReceived("rack", HELLO.message.model_copy(update={"devices": ()})))
-    loop.listen(0.2)
+    live = (job.attempt_id,) if end == "silent" else ()
+    hello = HELLO.message.model_copy(update={"devices": (), "live": live})
+    started = JobStarted(attempt_id=job.attempt_id, epoch=job.epoch)
+    broker.arrived += [MessageReceived("rack", started), MessageReceived("rack", hello)]
+    times = {"lost_s": 0.0, "resend_s": 3600.0} if end == "silent" else {}
+    loop_of(database, broker, **times).listen(0.2)
     (cell,) = cells(database)
     assert (cell.state, cell.reason_code) == ("unsupported", "no_device")
     assert "rack.gpu-0 is gone" in cell.reason_text
