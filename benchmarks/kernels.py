@@ -62,9 +62,10 @@ def main() -> int:
             profiles[name] = in_a_process("kernels", "--one", name, *given)
         except FailedError as error:
             failed[name] = str(error)
-    rows = work_list(profiles)
-    lines = page(len(profiles), best_peaks(profiles), failed, rows)
-    write_report(args.out, {"failed": failed, "kernels": rows}, lines, began, status=1 if failed else 0)
+    rows, models = work_list(profiles), by_model(profiles)
+    lines = page(models, best_peaks(profiles), failed, rows)
+    report = {"failed": failed, "models": models, "kernels": rows}
+    write_report(args.out, report, lines, began, status=1 if failed else 0)
     print("\n".join(lines))
     return 1 if failed else 0
 
@@ -101,6 +102,20 @@ def work_list(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: -row["lost_us"])
 
 
+def by_model(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the kernels of each model take in microseconds, and would at the roofline; the smallest
+    share of it first.
+    """
+    peaks, found = best_peaks(profiles), []
+    for model, profile in profiles.items():
+        rows = profile["rows"]
+        least = sum(min(row["time_ns"], least_ns(row, peaks)) for row in rows)
+        whole = sum(row["time_ns"] for row in rows)
+        if whole:
+            found.append({"model": model, "us": whole / 1e3, "least_us": least / 1e3})
+    return sorted(found, key=lambda row: row["least_us"] / row["us"])
+
+
 def best_peaks(profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, float] | None:
     """Return the highest peaks that a process measured; None where none did."""
     known = [profile["peaks"] for profile in profiles.values() if profile["peaks"]]
@@ -119,7 +134,10 @@ def least_ns(row: Mapping[str, Any], peaks: Mapping[str, float] | None) -> float
 
 
 def page(
-    models: int, peaks: Mapping[str, float] | None, failed: Mapping[str, str], rows: list[dict[str, Any]]
+    models: list[dict[str, Any]],
+    peaks: Mapping[str, float] | None,
+    failed: Mapping[str, str],
+    rows: list[dict[str, Any]],
 ) -> list[str]:
     """Return the lines of a page in Markdown."""
     whole, lost = sum(row["us"] for row in rows), sum(row["lost_us"] for row in rows)
@@ -127,7 +145,7 @@ def page(
     return [
         "# Kernels by the time that they lose",
         "",
-        f"{models} models; peaks in fp32 and of memory: {told}.",
+        f"{len(models)} models; peaks in fp32 and of memory: {told}.",
         f"All kernels take {whole / 1e3:.1f} ms, of which {lost / 1e3:.1f} ms are beyond the roofline.",
         f"Traffic up to {CACHED_BYTES >> 20} MiB counts as free: a cache holds it.",
         "Written by `python -m benchmarks.kernels`.",
@@ -139,6 +157,17 @@ def page(
                 (f"`{row['function']}`", row["launches"], f"{row['us']:.0f}", f"{row['lost_us']:.0f}",
                  f"{row['worst'][0]}, {row['worst'][1]:.0f} us")
                 for row in rows[:SHOWN]
+            ),
+        ),
+        "",
+        "The models, by the share of their time that the roofline explains:",
+        "",
+        *table(
+            ("model", "us", "at the roofline", "share"),
+            (
+                (one["model"], f"{one['us']:.0f}", f"{one['least_us']:.0f}",
+                 f"{one['least_us'] / one['us']:.0%}")
+                for one in models
             ),
         ),
     ]  # fmt: skip

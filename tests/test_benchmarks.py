@@ -181,5 +181,6 @@ def test_the_work_list_has_first_what_loses_most_against_the_roofline():
         "f32_copy": (4000.0, 3000.0), "f32_gemm": (4000.0, 2000.0), "f32_cached": (1000.0, 1000.0),
         "i8_integer_gemm_product": (1000.0, 0.0), "f32_uncounted": (5000.0, 0.0),
     }  # fmt: skip
-    page = kernels.page(len(known), kernels.best_peaks(known), {}, kernels.work_list(known))
-    assert any("| `f32_copy` | 1 | 4000 | 3000 | layer of a, 3000 us |" in line for line in page)
+    page = kernels.page(kernels.by_model(known), kernels.best_peaks(known), {}, kernels.work_list(known))
+    assert "| `f32_copy` | 1 | 4000 | 3000 | layer of a, 3000 us |" in page
+    assert page[-2:] == ["| b | 2000 | 1000 | 50% |", "| a | 13000 | 8000 | 62% |"]
