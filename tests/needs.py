@@ -45,7 +45,8 @@ def browser() -> str:
 
 def redis_server() -> str:
     """Path of redis-server: the machine's, not the old one without TLS that a package put beside a Python."""
-    folders = [*os.get_exec_path(), "/usr/local/bin", "/usr/bin"]
+    known = (*os.get_exec_path(), "/usr/local/bin", "/usr/bin")
+    folders = [path for path in known if os.access(path, os.X_OK)]
     # An environment of Python is no place of the machine's programs, however its folder is named.
     machines = [folder for folder in folders if not (Path(folder).resolve().parent / "pyvenv.cfg").is_file()]
     found = shutil.which("redis-server", path=os.pathsep.join(machines))

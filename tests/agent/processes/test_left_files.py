@@ -116,7 +116,10 @@ def test_whatever_a_runner_leaves_is_removed_and_nothing_else(folder, tmp_path, 
             if os.geteuid() == 0 and user:
                 os.chown(folder, user, -1)
                 tmp_path.chmod(0o777)
+            if user:
+                # By a relative name: a user of its own cannot walk down to a folder of root's tests.
                 os.chdir(tmp_path)
+            if os.geteuid() == 0 and user:
                 os.setuid(user)
             inside = Path(folder.name) if user else folder
             fill(inside)
