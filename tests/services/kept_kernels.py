@@ -1,4 +1,4 @@
-"""Compiled kernels that runs of the suite keep for each other: a driver compiles a text once.
+"""Compiled kernels, and what a device does with narrow numbers, that runs of the suite keep for each other.
 
 They lie in `delegate-farm-tests/kernels` of the user's cache (or in `FARM_TEST_CACHE`), and are keyed by the
 text, the driver with its settings, and the product's files that compile. What fails is not kept.
@@ -16,18 +16,23 @@ from functools import cache
 from pathlib import Path
 
 from runtime.delegates.gpu.backends import opencl
+from runtime.delegates.gpu.backends.opencl import precision_probe
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers, Form, environment_of_child
 from runtime.delegates.gpu.backends.opencl.device import capabilities, list_devices
-from runtime.delegates.gpu.keep.cache import Cache, open_cache
+from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.keep.cache import _DRIVERS, Cache, open_cache
 from runtime.delegates.gpu.layout.source import Kernel
+from runtime.delegates.gpu.settings.precision import Findings
 
 LIMIT_BYTES = 1 << 30
 """Bytes that the folder may take. All kernels of the suite are a tenth of it; smaller would forget those of
 another branch, larger only takes disk space.
 """
 
-OWN = frozenset({"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH", "POCL_CACHE_DIR"})
-"""Settings of a compiling process that say where files are, and are others in every tree and run."""
+OWN = frozenset({"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH", *_DRIVERS})
+"""Settings of a compiling process that say where files are, and are others in every tree and run. The first
+delegate of a process with a cache names the drivers' folders.
+"""
 
 
 def folder() -> Path:
@@ -44,6 +49,16 @@ def keeping_compilers(index: int, name: str, working: Path, idle_s: float) -> Co
     made = KeepingCompilers(index, name, working, idle_s, kept=open_cache(folder() / "kernels", LIMIT_BYTES))
     atexit.register(made.close)
     return made
+
+
+def probe_once(device: object, described: Capabilities, cache: Cache) -> Findings:
+    """Return what `probe_precision` does, and leave it in `cache`; the trials run once for all runs."""
+    kept = open_cache(folder() / f"findings-{_product()[:16]}", LIMIT_BYTES)
+    found = precision_probe.probe_precision(device, described, kept)
+    key = precision_probe._key(described)
+    if (known := kept.read("precision", key)) is not None:
+        cache.write("precision", key, known)
+    return found
 
 
 @dataclass(slots=True)
