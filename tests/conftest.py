@@ -20,7 +20,7 @@ import hypothesis  # as above
 import pytest
 
 from agent.attempt.lease import LEASES_VARIABLE  # as above
-from tests.oracle import NOT_RUN  # as above
+from tests import oracle  # as above
 
 # Neither chance nor the time that an example takes on a busy machine decides whether a test passes.
 hypothesis.settings.register_profile(
@@ -38,6 +38,11 @@ def pytest_collection_finish() -> None:
     """Collect garbage again from here on, without looking at what is there already."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Keep LiteRT's answers in the default suite alone."""
+    oracle.keeps_answers = item.get_closest_marker("exhaustive") is None
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,14 +71,14 @@ that goes on to other tests.
 @pytest.fixture(scope="session", autouse=True)
 def lasting_compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Compile the models of this process in the same child processes, whatever their cache is, and only
-    kernels that no earlier run has kept.
+    kernels that no earlier run has kept; a device is probed once, too.
 
     Tests open caches of their own by the hundred. Each would start two children, which need a second of a
     processor until they compile, more than most of these models' kernels.
     """
-    from runtime.delegates.gpu.backends.opencl import library
+    from runtime.delegates.gpu.backends.opencl import backend, library
     from runtime.delegates.gpu.backends.opencl.compilers import Compilers
-    from tests.services.kept_kernels import keeping_compilers
+    from tests.services.kept_kernels import keeping_compilers, probe_once
 
     folder = tmp_path_factory.mktemp("compiling")
 
@@ -82,6 +87,7 @@ def lasting_compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(library, "compilers", lasting)
+        patch.setattr(backend, "probe_precision", probe_once)
         yield
 
 
@@ -103,8 +109,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print which examples of the operators' properties LiteRT did not run."""
     reports = [report for found in terminalreporter.stats.values() for report in found]
     properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
-    texts = sorted({str(text) for name, text in properties if name == NOT_RUN})
+    texts = sorted({str(text) for name, text in properties if name == oracle.NOT_RUN})
     if texts:
-        terminalreporter.section(NOT_RUN)
+        terminalreporter.section(oracle.NOT_RUN)
         for text in texts:
             terminalreporter.write_line(text)

@@ -4,10 +4,12 @@
     outputs = run_litert(model_bytes, [x])                         # BUILTIN_REF, one thread, list of arrays
     outputs = run_litert(model_bytes, [x], resolver="BUILTIN")     # with XNNPACK
     details = call_in_litert("tests.runtime.scripts:details", model_bytes)
+    outputs = answer_of_litert("tests.models.comparison:run_rows_in_litert", model_bytes, rows, "BUILTIN")
 
 `call_in_litert("module:function", *args)` imports the module in the worker and calls
 `function(ai_edge_litert.interpreter, *args)`; arguments and result travel as pickles. LiteRT's own
 exceptions come back as `LiteRtError` (class name and text), the worker's death as `OracleDiedError`.
+`answer_of_litert` asks only what no earlier run of the suite has asked; so do the two that run a model.
 """
 
 from __future__ import annotations
@@ -31,11 +33,20 @@ from tests.needs import REPOSITORY
 TIMEOUT_S = 300
 NOT_RUN = "examples that LiteRT did not run"
 """The property of a test's report that the end of the run prints, whichever process ran the test."""
+keeps_answers = True
+"""Whether answers are kept for other runs; not in the exhaustive suite, which asks for too many."""
 _HEADER = struct.Struct("<Q")
 
 
 class OracleDiedError(Exception):
-    """The worker ended while it ran a case; the text names the signal or exit status."""
+    """The worker ended while it ran a case; the text names the signal or exit status.
+
+    `status`: as of `subprocess`, negative for a signal.
+    """
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class LiteRtError(Exception):
@@ -51,19 +62,41 @@ def run_litert(
     model: bytes, inputs: Sequence[np.ndarray], resolver: str = "BUILTIN_REF", threads: int = 1
 ) -> list[np.ndarray]:
     """Return the outputs of one invocation; inputs are resized to the arrays' shapes if they differ."""
-    return call_in_litert("tests.oracle:run_model", bytes(model), list(inputs), resolver, threads)
+    return answer_of_litert("tests.oracle:run_model", bytes(model), list(inputs), resolver, threads)
 
 
 def run_litert_tensors(model: bytes, inputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
     """Every readable tensor of the primary subgraph after one invocation of the reference kernels."""
-    return call_in_litert("tests.oracle:run_tensors", bytes(model), list(inputs))
+    return answer_of_litert("tests.oracle:run_tensors", bytes(model), list(inputs))
+
+
+def answer_of_litert(function: str, *args: Any) -> Any:
+    """Return what `call_in_litert` does, for a function that depends on `args` and on LiteRT alone: what an
+    earlier run of the suite was answered is kept.
+    """
+    if not keeps_answers:
+        return call_in_litert(function, *args)
+    from tests.services.kept_answers import kept_answer  # the worker needs none of it
+
+    return _result(kept_answer(function, args, lambda: _ask(function, args)))
 
 
 def call_in_litert(function: str, *args: Any) -> Any:
     """Call `module:function` in the worker with LiteRT's interpreter module and `args`."""
+    return _result(_ask(function, args))
+
+
+def _ask(function: str, args: tuple[Any, ...]) -> tuple[bool, Any]:
     if not _workers or not _workers[-1].alive():
         _workers[:] = [_Worker()]
-    return _workers[-1].call(function, args)
+    return _workers[-1].ask(function, args)
+
+
+def _result(answer: tuple[bool, Any]) -> Any:
+    is_right, value = answer
+    if is_right:
+        return value
+    raise LiteRtError(*value)
 
 
 class _Worker:
@@ -97,18 +130,17 @@ class _Worker:
         self._request = self._response = -1
         atexit.unregister(self.close)
 
-    def call(self, function: str, args: tuple[Any, ...]) -> Any:
+    def ask(self, function: str, args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Return whether the function returned, and what; or its error's class and text."""
         try:
             _send(self._request, (function, args))
-            ok, value = _receive(self._response)
+            answer: tuple[bool, Any] = _receive(self._response)
         except (EOFError, BrokenPipeError):
             status = self._process.wait()
             self.close()
             name = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            raise OracleDiedError(f"{function}: the LiteRT worker ended with {name}") from None
-        if ok:
-            return value
-        raise LiteRtError(*value)
+            raise OracleDiedError(f"{function}: the LiteRT worker ended with {name}", status) from None
+        return answer
 
 
 _workers: list[_Worker] = []

@@ -12,7 +12,7 @@ from runtime.model.facts import kind_of
 from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
-from tests.oracle import LiteRtError, OracleDiedError, call_in_litert
+from tests.oracle import LiteRtError, OracleDiedError, answer_of_litert
 
 REFERENCE, BUILTIN, XNNPACK = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN"
 INVOCATIONS = 3
@@ -94,7 +94,7 @@ def compared(data: bytes, rows: Sequence[Sequence[np.ndarray]]) -> Comparison:
     rule = rule_of(read_model(data))
     reference, wanted = _reference(data, rows)
     found = run_ours(data, rows)
-    xnnpack = _litert(data, rows, XNNPACK) if reference != XNNPACK and rule != "equal" else None
+    xnnpack = in_litert(data, rows, XNNPACK) if reference != XNNPACK and rule != "equal" else None
     close = all(_close(y, r) for a, b in zip(found, wanted, strict=True) for y, r in zip(a, b, strict=True))
     noise = _noise(data, rows, reference, wanted) if rule == "close" and not close else None
     return Comparison(
@@ -113,8 +113,8 @@ def _noise(data: bytes, rows: Sequence[Sequence[np.ndarray]], reference: str, wa
     for seed in range(5):
         rng = np.random.default_rng(seed)
         nearby = [[_nudged(value, rng) for value in row] for row in rows]
-        moved.append(distance(_litert(data, nearby, reference), wanted))
-    return Noise(max(moved), distance(_litert(data, rows, BUILTIN), wanted))
+        moved.append(distance(in_litert(data, nearby, reference), wanted))
+    return Noise(max(moved), distance(in_litert(data, rows, BUILTIN), wanted))
 
 
 def _nudged(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -192,17 +192,18 @@ def run_rows_in_litert(
     return run_rows(interpreter, rows)
 
 
-def _litert(data: bytes, rows: Sequence[Sequence[np.ndarray]], resolver: str) -> list[Outputs]:
+def in_litert(data: bytes, rows: Sequence[Sequence[np.ndarray]], resolver: str) -> list[Outputs]:
+    """Return the outputs of each invocation in LiteRT with the kernels of `resolver`, on one thread."""
     function = "tests.models.comparison:run_rows_in_litert"
-    return call_in_litert(function, data, [list(row) for row in rows], resolver)
+    return answer_of_litert(function, data, [list(row) for row in rows], resolver)
 
 
 def _reference(data: bytes, rows: Sequence[Sequence[np.ndarray]]) -> tuple[str, list[Outputs]]:
     """Return the outputs of the reference kernels; of XNNPACK if those refuse the model."""
     try:
-        return REFERENCE, _litert(data, rows, REFERENCE)
+        return REFERENCE, in_litert(data, rows, REFERENCE)
     except (LiteRtError, OracleDiedError):
-        return XNNPACK, _litert(data, rows, XNNPACK)
+        return XNNPACK, in_litert(data, rows, XNNPACK)
 
 
 def distance(found: list[Outputs], wanted: list[Outputs]) -> float:

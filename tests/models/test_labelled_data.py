@@ -10,17 +10,15 @@ import pytest
 from delegate_farm import Interpreter, load_delegate
 from runtime.errors import DeviceError
 from tests.models.collection import data_folder, real_model
-from tests.models.comparison import REFERENCE, Outputs, run_ours, run_rows, run_rows_in_litert
+from tests.models.comparison import REFERENCE, Outputs, in_litert, run_ours, run_rows
 from tests.models.pictures import labelled, picture, sound
 from tests.needs import absent
-from tests.oracle import call_in_litert
 
 
 def both(name: str, inputs: list[np.ndarray]) -> tuple[list[Outputs], list[Outputs]]:
     """Return the outputs of one invocation per input: ours, and those of LiteRT's reference kernels."""
     data, rows = real_model(name), [[value] for value in inputs]
-    function = f"{run_rows_in_litert.__module__}:{run_rows_in_litert.__name__}"
-    return run_ours(data, rows), call_in_litert(function, data, rows, REFERENCE)
+    return run_ours(data, rows), in_litert(data, rows, REFERENCE)
 
 
 def ranked(outputs: list[Outputs], count: int) -> list[list[int]]:

@@ -14,18 +14,9 @@ from runtime.judge.agreement import Expected, OutputFacts, judge
 from runtime.judge.arithmetic import Arithmetic
 from runtime.judge.rules import rule_for
 from tests.models.collection import real_model, zoo_model
-from tests.models.comparison import (
-    BUILTIN,
-    REFERENCE,
-    XNNPACK,
-    Outputs,
-    random_rows,
-    run_rows,
-    run_rows_in_litert,
-)
+from tests.models.comparison import BUILTIN, REFERENCE, XNNPACK, Outputs, in_litert, random_rows, run_rows
 from tests.models.pictures import labelled, picture
 from tests.needs import absent
-from tests.oracle import call_in_litert
 
 DRAWS = 3
 """Sets of random inputs: with one, an output that is always the same could not be told from a right one."""
@@ -58,11 +49,6 @@ def taken_whole(data: bytes, gpu: Any, inputs: list[list[np.ndarray]]) -> tuple[
     assert interpreter.delegation is not None
     assert interpreter.delegation.status == "full", str(interpreter.delegation)
     return found, interpreter
-
-
-def in_litert(data: bytes, inputs: list[list[np.ndarray]], resolver: str) -> list[Outputs]:
-    function = f"{run_rows_in_litert.__module__}:{run_rows_in_litert.__name__}"
-    return call_in_litert(function, data, inputs, resolver)
 
 
 @pytest.mark.parametrize(

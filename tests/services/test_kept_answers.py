@@ -1,0 +1,58 @@
+"""What LiteRT answered one run of the suite is not asked in the next one; another question is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.oracle import LiteRtError, OracleDiedError, answer_of_litert
+from tests.services import kept_answers
+
+
+def asked(_litert, log, end):
+    """In the worker: note the call; return the end, raise it, or die of it."""
+    with Path(log).open("a", encoding="utf-8") as file:
+        file.write("asked\n")
+    if isinstance(end, signal.Signals):
+        os.kill(os.getpid(), end)
+    if end == "error":
+        raise ValueError(end)
+    return end
+
+
+@pytest.fixture
+def answer(tmp_path, monkeypatch):
+    """Return a function that asks, and tells what came and how often LiteRT has been asked."""
+    monkeypatch.setenv("FARM_TEST_CACHE", str(tmp_path))
+    log = tmp_path / "log"
+
+    def answer(end):
+        try:
+            found = answer_of_litert("tests.services.test_kept_answers:asked", str(log), end)
+        except (LiteRtError, OracleDiedError) as error:
+            found = type(error)
+        return found, len(log.read_text(encoding="utf-8").splitlines())
+
+    return answer
+
+
+def test_a_question_is_asked_once_and_another_one_again(answer):
+    assert answer("a result") == answer("a result") == ("a result", 1)
+    assert answer("another") == ("another", 2)
+
+
+def test_an_error_and_a_crash_are_answers_and_an_end_from_outside_is_none(answer):
+    assert answer("error") == answer("error") == (LiteRtError, 1)
+    assert answer(signal.SIGABRT) == answer(signal.SIGABRT) == (OracleDiedError, 2)
+    assert answer(signal.SIGKILL) == (OracleDiedError, 3)
+    assert answer(signal.SIGKILL) == (OracleDiedError, 4)
+
+
+@pytest.mark.parametrize("other", ["_litert", "_state"])
+def test_another_litert_and_another_text_of_the_function_are_asked(answer, monkeypatch, other):
+    assert answer("a result") == ("a result", 1)
+    monkeypatch.setattr(kept_answers, other, lambda *_: b"another")
+    assert answer("a result") == ("a result", 2)
