@@ -20,9 +20,10 @@ from runtime.measure.loading import Opener
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support import registry
-from runtime.tools.model_bisect.oracle import litert_runs, run
+from runtime.tools.model_bisect.oracle import run
 from runtime.tools.model_bisect.search import bisect
 from tests.runtime.models import Builder
+from tests.runtime.tools.in_worker import litert_runs
 
 BOXES, CLASSES, SIDE = 64, 4, 8
 NAME = "TFLite_Detection_PostProcess"

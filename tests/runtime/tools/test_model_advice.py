@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,11 +187,11 @@ def test_tensors_that_live_at_once_lie_apart_and_the_peak_is_theirs():
 def test_the_command_tells_plan_and_advice(tmp_path):
     path = tmp_path / "model.tflite"
     path.write_bytes(float16())
-    command = [str(Path(sys.executable).with_name("farm")), "model", "info", str(path), "--no-delegates"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = ["info", str(path), "--no-delegates"]
+    text = CliRunner().invoke(model_verbs(), words).stdout
     assert "memory plan: 0.1 KiB for 2 tensors" in text
     assert "suits fp16 weights models" in text
-    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    told = json.loads(CliRunner().invoke(model_verbs(), [*words, "--json"]).stdout)
     assert told["memory"]["arena_bytes"] == 128
     assert [t["first"] for t in told["memory"]["tensors"]] == [-1, -1]
     assert told["suits"]["kind"] == "fp16 weights"

@@ -186,6 +186,7 @@ def test_indices_need_a_range_and_texts_have_none(dtype: Any) -> None:
 # Comparisons
 
 
+@pytest.mark.usefixtures("own_processes")
 @pytest.mark.parametrize("reference", ["litert", "cpu"])
 def test_identical_settings_do_not_differ(tmp_path: Path, reference: str) -> None:
     setting = comparing.REFERENCES[reference]
@@ -310,6 +311,7 @@ def test_a_runtime_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> 
             running.run([np.zeros((1, 8, 8, 16), np.float32)], 3)
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_a_model_that_litert_refuses_is_an_error(tmp_path: Path) -> None:
     b = Builder()
     x, y = b.input(np.float32, (2,)), b.tensor(np.float32, (2,))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from runtime.tools.model_info import delegate_views, model_facts
 from tests.needs import REPOSITORY
 from tests.runtime.demo_models import demo_model
 from tests.runtime.models import Builder
+from tests.services.forks import run
 
 ZOO = REPOSITORY / "examples" / "zoo"
 
@@ -33,8 +34,7 @@ def small_network() -> bytes:
 
 
 def farm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("farm")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run("farm", *arguments, cwd=Path.cwd(), env=os.environ)
 
 
 def test_parameters_and_multiplications_are_counted():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator
 from runtime.tools.skeleton import calibrated, strip
 from tests.runtime.models import Builder
+from tests.services.forks import run
 
 
 def network(layers: int = 12) -> bytes:
@@ -79,24 +79,15 @@ def test_indices_masks_and_special_values_are_kept():
     assert bytes(strip(data).restored()) == data
 
 
+def farm(*arguments):
+    return run("farm", "model", "skeleton", *arguments, cwd=Path.cwd(), env=os.environ)
+
+
 def test_the_commands_strip_and_restore(tmp_path):
     model, skel, back = tmp_path / "a.tflite", tmp_path / "a.skel", tmp_path / "b.tflite"
     model.write_bytes(network())
-    farm = str(Path(sys.executable).with_name("farm"))
-    strip_command = [farm, "model", "skeleton", "strip", str(model), str(skel), "--calibrate"]
-    said = subprocess.run(strip_command, capture_output=True, text=True, check=True).stdout
-    said += subprocess.run(
-        [farm, "model", "skeleton", "restore", str(skel), str(back)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    again = subprocess.run(
-        [farm, "model", "skeleton", "restore", str(skel), str(model)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = farm("strip", model, skel, "--calibrate").stdout + farm("restore", skel, back).stdout
+    again = farm("restore", skel, model)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == f"error: {model} exists; --force replaces it\n"
     first, second = (line.rsplit(" ", 1)[1] for line in said.splitlines())
@@ -107,13 +98,7 @@ def test_the_commands_strip_and_restore(tmp_path):
 def test_a_damaged_skeleton_ends_with_2_and_one_line(tmp_path):
     skel = tmp_path / "a.skel"
     skel.write_bytes(strip(network()).skeleton()[:200])
-    farm = str(Path(sys.executable).with_name("farm"))
-    ran = subprocess.run(
-        [farm, "model", "skeleton", "restore", str(skel), str(tmp_path / "b")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = farm("restore", skel, tmp_path / "b")
     assert ran.returncode == 2
     assert len(ran.stderr.splitlines()) == 1
     assert ran.stderr.startswith(f"error: {skel}: ")
