@@ -24,6 +24,11 @@ LIMIT_S = 300
 """Most seconds of a process that runs ten times, without which a hang would be one of all tests."""
 
 
+def long(*case):
+    """Mark a case that differs from another one in degree: each is a process that opens the device anew."""
+    return pytest.param(*case, marks=pytest.mark.exhaustive)
+
+
 @pytest.fixture
 def products(tmp_path):
     """Compile a chain of products on the device; return it with their weights."""
@@ -62,12 +67,12 @@ def test_small_layers_that_follow_one_another_are_one_enqueue_and_large_ones_hav
 @pytest.mark.parametrize(
     ("cores", "groups"),
     [
-        ("one CPU from the start", 1),
-        ("threads on one CPU", CPUS),
-        ("64 groups", 64),
+        long("one CPU from the start", 1),
+        long("threads on one CPU", CPUS),
+        long("64 groups", 64),
         ("64 groups on one CPU", 64),
-        ("64 threads", 64),
-        ("a thread that gets what others leave", CPUS),
+        long("64 threads", 64),
+        long("a thread that gets what others leave", CPUS),
         ("all threads stopped half of the time", CPUS),
     ],
 )
