@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.devices import probe
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
@@ -41,11 +40,9 @@ StartAgent = Callable[..., EmbeddedAgent]
 
 
 @pytest.fixture(scope="session")
-def probed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def probed(probe_answer: Path) -> list[str]:
     """Return a command that answers as this host's probe did, without the time it takes."""
-    answer = tmp_path_factory.mktemp("probe") / "answer.json"
-    answer.write_text(probe().model_dump_json())
-    return ["/bin/sh", "-c", 'cat "$0"', str(answer)]
+    return ["/bin/sh", "-c", 'cat "$0"', str(probe_answer)]
 
 
 @pytest.fixture

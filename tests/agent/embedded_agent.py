@@ -18,6 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent.attached.hosts import attached_devices
+from agent.config import AgentConfig
+from agent.daemon import serve
+from agent.processes.sandbox.boundary import SandboxSettings
 from agent.wire.bounded import Wire
 from agent.wire.messages import (
     AgentHello,
@@ -32,6 +36,8 @@ from agent.wire.messages import (
     encode,
 )
 from agent.wire.plan import MeasurePlan
+from tests.services import known
+from tests.services.forks import Fork, starts_afresh
 
 PATIENCE_S = 60.0
 BRIEF = MeasurePlan(
@@ -41,28 +47,29 @@ M = TypeVar("M", bound=Wire)
 _EPOCHS = itertools.count(1)
 
 _SERVE = """
-import json, sys
-from pathlib import Path
-from agent.attached.hosts import attached_devices
-from agent.config import AgentConfig
-from agent.daemon import serve
-from agent.processes.sandbox.boundary import SandboxSettings
+import sys
+from tests.agent.embedded_agent import main
 from tests.services import known
-given = json.loads(sys.argv[1])
-if (folder := known.shared_folder()) and "runner_command" not in given:
+if folder := known.shared_folder():
     known.share(folder)
-paths = {name: Path(given.pop(name)) for name in ("state", "store", "leases")}
-chosen = given.pop("sandbox")
-more = (tuple(map(Path, chosen.get(name, ()))) for name in ("read", "write"))
-sandbox = SandboxSettings(chosen["on"], *more)
-given |= {"sandbox": sandbox, "attached": attached_devices()}
-sys.exit(serve(AgentConfig(agent_id="test", **paths, **given), int(sys.argv[2])))
+sys.exit(main())
 """
+
+
+def main() -> int:
+    """Serve as an agent: the arguments are its configuration as JSON and a connected socket."""
+    given = json.loads(sys.argv[1])
+    paths = {name: Path(given.pop(name)) for name in ("state", "store", "leases")}
+    chosen = given.pop("sandbox")
+    more = (tuple(map(Path, chosen.get(name, ()))) for name in ("read", "write"))
+    given |= {"sandbox": SandboxSettings(chosen["on"], *more), "attached": attached_devices()}
+    return serve(AgentConfig(agent_id="test", **paths, **given), int(sys.argv[2]))
 
 
 class EmbeddedAgent:
     """Starts an agent on `folder`. `runner` replaces the runner's command line. The agent runs
-    `inside` a command, and its runners with the settings of `sandbox`.
+    `inside` a command, and its runners with the settings of `sandbox`. `shares`: it takes the references that
+    others have made; by default where its runner is the product's.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class EmbeddedAgent:
         sandbox: dict[str, Any] | None = None,
         inside: Sequence[str] = (),
         patience_s: float = PATIENCE_S,
+        shares: bool | None = None,
     ) -> None:
         self.folder = folder
         self.state = folder / state
@@ -98,12 +106,9 @@ class EmbeddedAgent:
         if probe_command is not None:
             config["probe_command"] = list(probe_command)
         ours, theirs = socket.socketpair()
-        self.process = subprocess.Popen(
-            [*inside, sys.executable, "-c", _SERVE, json.dumps(config), str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
+        with theirs:
+            alone = {} if (runner is None if shares is None else shares) else known.ALONE
+            self.process = _started(json.dumps(config), theirs.fileno(), os.environ | alone, inside)
         ours.settimeout(patience_s)
         self._socket = ours
         self._lines = ours.makefile("rb")
@@ -159,6 +164,28 @@ class EmbeddedAgent:
                 os.kill(self.process.pid, signal.SIGKILL)
             self.process.wait()
             raise
+
+
+def _started(
+    config: str, descriptor: int, environment: dict[str, str], inside: Sequence[str]
+) -> Fork | subprocess.Popen[bytes]:
+    """Start the agent, as a fork where nothing has to happen before it is called."""
+    if inside or starts_afresh(environment):
+        return subprocess.Popen(
+            [*inside, sys.executable, "-c", _SERVE, config, str(descriptor)],
+            env=environment,
+            pass_fds=[descriptor],
+            start_new_session=True,
+        )
+    with Path(os.devnull).open("rb") as nothing:
+        return Fork(
+            [f"{__name__}:main", config],
+            (nothing.fileno(), 1, 2),
+            Path.cwd(),
+            environment,
+            session=True,
+            descriptors=[descriptor],
+        )
 
 
 def put_model(store: Path, model: Path) -> tuple[str, int]:

@@ -5,6 +5,7 @@ The ground truth is what the runners wrote under their lock, not the database.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -114,11 +115,7 @@ def alive_agents(home: FarmHome) -> list[int]:
     """Return the processes that work in this home's agent folder."""
     found = []
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"--embedded" in words and str(home.agent).encode() in words:
+        with contextlib.suppress(OSError):
+            if folder.name.isdigit() and (folder / "cwd").readlink() == home.agent.resolve():
                 found.append(int(folder.name))
     return found

@@ -19,7 +19,8 @@ REPRESENTATIVE = {
     "test_a_result_that_is_delivered_three_times_counts_once",
     "test_the_second_submission_measures_nothing",
 }
-"""Run on every pairing by `make test`; the others only by `make test-conformance`."""
+"""Run by `make test` on a lab with PostgreSQL too, which has the other dispatcher and the other database; on
+every pairing, as the other tests, by `make test-conformance`."""
 
 
 def pytest_generate_tests(metafunc):
@@ -28,13 +29,14 @@ def pytest_generate_tests(metafunc):
         return
     chosen = []
     for pairing in getattr(metafunc.module, "PAIRINGS", PAIRINGS):
-        always = pairing == "embedded-sqlite" or metafunc.function.__name__ in REPRESENTATIVE
+        is_representative = metafunc.function.__name__ in REPRESENTATIVE
+        always = pairing == PAIRINGS[0] or (pairing == PAIRINGS[-1] and is_representative)
         chosen.append(pytest.param(pairing, marks=() if always else pytest.mark.conformance))
     metafunc.parametrize("lab", chosen, indirect=True)
 
 
 @pytest.fixture
-def lab(request, tmp_path, monkeypatch):
+def lab(request, tmp_path, monkeypatch, forked_agents):
     """Yield a farm with fake runners; the parameter names dispatcher and database. Its waits are shorter."""
     monkeypatch.setattr(loop, "RETURN_PATIENCE_S", 0.3)
     monkeypatch.setattr(lifecycle, "RETRY_DELAYS_S", (0.0, 0.1, 0.2))

@@ -1,7 +1,7 @@
 """An agent without a runtime: speaks the wire, measures nothing, keeps every promise of a real one.
 
-`python fake_agent.py --state DIR --store DIR --embedded --fd N`. A job's `delegate_options` say how its
-fake runner behaves (`behave`) and how long it takes (`seconds`; `first_seconds` the first time).
+`python -m tests.contract.fake_agent --state DIR --store DIR --embedded --fd N`. A job's `delegate_options`
+say how its fake runner behaves (`behave`) and how long it takes (`seconds`; `first_seconds` the first time).
 `DIR/devices.json`, where present, replaces the devices. `DIR/truth.jsonl` is the ground truth: one line per
 start and per end of a runner, written under the lock of its exclusion group.
 """

@@ -29,8 +29,8 @@ PATIENCE_S = 60.0
 
 
 def agent_command(home: FarmHome) -> list[str]:
-    fake = Path(__file__).with_name("fake_agent.py")
-    return [sys.executable, str(fake), "--state", str(home.agent), "--store", str(home.store)]
+    fake = [sys.executable, "-m", "tests.contract.fake_agent"]
+    return [*fake, "--state", str(home.agent), "--store", str(home.store)]
 
 
 def delegates(**behaviours: str) -> dict[str, dict[str, Any]]:
@@ -142,7 +142,8 @@ class Lab:
         reading, writing = os.pipe()
         err = tempfile.TemporaryFile("w+")  # noqa: SIM115  # the driver's: it closes it
         with Path(os.devnull).open("rb") as nothing, os.fdopen(writing, "wb") as out:
-            process = Fork(command, (nothing, out, err), REPOSITORY, os.environ | self.environment)
+            files = (nothing.fileno(), out.fileno(), err.fileno())
+            process = Fork(command, files, REPOSITORY, os.environ | self.environment)
         self.drivers.append(Driver(process, os.fdopen(reading), err))
         return self.drivers[-1]
 

@@ -12,7 +12,10 @@ import pytest
 from agent.devices import probe
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
+from orchestrator.dispatch import embedded
 from tests import needs
+from tests.services import known
+from tests.services.forks import AGENTS
 from tests.services.network import Network
 from tests.services.postgres import PostgresCluster
 from tests.services.redis import RedisServer
@@ -32,8 +35,15 @@ def probe_answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     second.
     """
     answer = tmp_path_factory.mktemp("probe") / "answer.json"
-    answer.write_text(probe().model_dump_json())
+    folder = known.shared_folder()
+    answer.write_text((probe() if folder is None else known.probe_once(folder)).model_dump_json())
     return answer
+
+
+@pytest.fixture
+def forked_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the farms that a test opens in this process start their agents as forks."""
+    monkeypatch.setattr(embedded, "subprocess", AGENTS)
 
 
 @pytest.fixture

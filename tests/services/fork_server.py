@@ -1,7 +1,8 @@
 """The process that has imported our programs and forks one of them for each request: see `forks`.
 
-`python -m tests.services.fork_server FD`: a request is one packet on that socket, a JSON object and four
-descriptors: standard input, output, error, and where the program's id and its end are told, a line each.
+`python -m tests.services.fork_server FD`: a request is one packet on that socket, a JSON object and at least
+four descriptors: standard input, output, error, where the program's id and its end are told, a line each, and
+what else the program inherits. The forks themselves ask in the same way for the agents that they start.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import sys
@@ -22,13 +24,11 @@ from typing import Any
 
 import orchestrator.cli
 from orchestrator.config.home import FarmHome
+from orchestrator.dispatch import embedded
 from orchestrator.farm import opening
-from tests.services import known
+from tests.services import forks, known
 
-MOST_BYTES = 1 << 18
-"""The longest request in bytes, mostly the environment. Chosen: several times what the tests send. A longer
-one is refused where it is sent.
-"""
+_MOST_DESCRIPTORS = 5
 _PR_SET_PDEATHSIG = 1
 """Of `prctl`, in `linux/prctl.h`."""
 
@@ -50,8 +50,11 @@ def serve(requests: socket.socket) -> None:
     gc.freeze()  # A collection in a fork would otherwise write to every page, and so copy it.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel then takes those away that watch a program.
     server = os.getpid()
+    asking, asked = forks.channel()
+    forks.ask_at(asking)
     while True:
-        data, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 4)
+        ready = select.select([requests, asked], [], [])[0][0]
+        data, descriptors, _, _ = socket.recv_fds(ready, forks.MOST_BYTES, _MOST_DESCRIPTORS)
         if not data:
             return
         if not os.fork():
@@ -59,17 +62,21 @@ def serve(requests: socket.socket) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
     requests.close()
+    asked.close()
     _die_with(server)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    *files, told = descriptors
+    files, told, inherited = descriptors[:3], descriptors[3], descriptors[4:]
     watcher = os.getpid()
     program = os.fork()
     if program:
+        for descriptor in (*files, *inherited):
+            os.close(descriptor)
         _tell(program, told)
     os.close(told)
     _die_with(watcher)
     request = json.loads(data)
-    _become(request, files)
+    _become(request, files, inherited)
+    embedded.subprocess = forks.AGENTS  # type: ignore[attr-defined]
     if folder := known.shared_folder():
         _share(folder)
     name = request["argv"][0]
@@ -102,15 +109,16 @@ def _leave() -> None:
     os._exit(_ends_with[0] & 0xFF)
 
 
-def _become(request: dict[str, Any], files: list[int]) -> None:
+def _become(request: dict[str, Any], files: list[int], inherited: list[int]) -> None:
     """Take over what a new process is given; a session of its own where that is asked for."""
+    os.umask(request["umask"])
     if request["session"]:
         os.setsid()
     for number, descriptor in enumerate(files):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(request["cwd"])
-    sys.argv = request["argv"]
+    sys.argv = [*request["argv"], *map(str, inherited)]
     os.environ.clear()
     os.environ.update(request["env"])
 

@@ -36,6 +36,16 @@ ALONE: Final = {VARIABLE: ""}
 """The environment of a program whose agents find out everything themselves."""
 
 
+NO_ADAPTERS: Final = dict.fromkeys(
+    ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "__EGL_VENDOR_LIBRARY_FILENAMES"), "/nonexistent"
+)
+"""Drivers of Vulkan and OpenGL that are not there, so that WebGPU finds no adapter."""
+
+CPU_ALONE: Final = {"OCL_ICD_VENDORS": "/nonexistent", **NO_ADAPTERS}
+"""Settings for programs that need no GPU and find out everything themselves: trying one takes most of a
+probe's time."""
+
+
 def shared_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the folder of this run; None for a program that is to find out everything itself."""
     name = environment.get(VARIABLE)
@@ -44,7 +54,7 @@ def shared_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def share(folder: Path) -> None:
     """Have the agents of this process take from a folder what others have found out, and add to it."""
-    config.probe = partial(_probe, folder)  # type: ignore[assignment]
+    config.probe = partial(probe_once, folder)  # type: ignore[assignment]
     prepare, keep = ReferenceFolder.prepare, ReferenceFolder.keep
 
     def prepared(self: ReferenceFolder, job: JobSpec) -> Path:
@@ -71,7 +81,7 @@ def _copy_missing(source: Path, target: Path) -> None:
             partly.replace(target / path.name)
 
 
-def _probe(
+def probe_once(
     folder: Path,
     command: Sequence[str] = RUNNER_COMMAND,
     timeout_s: float | None = None,
@@ -92,6 +102,11 @@ def _probe(
     return report
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Run the agent of a farm of one machine; return its exit code."""
     share(Path(sys.argv[1]))
-    sys.exit(agent.__main__.main(sys.argv[2:]))
+    return agent.__main__.main(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

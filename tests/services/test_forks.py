@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import REPOSITORY
-from tests.services.forks import Program, run
+from tests.services.forks import AGENTS, Fork, Program, run
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -50,6 +51,38 @@ def test_a_server_is_signalled_waited_for_and_told_apart_by_its_end(tmp_path: Pa
     assert serving[0].stop() == 0, serving[0].tail()
     assert not serving[0].running
     assert serving[1].kill() == -signal.SIGKILL
+
+
+def test_an_agent_is_a_fork_that_has_its_socket_unless_python_must_be_started_for_it(tmp_path: Path) -> None:
+    fake = [
+        sys.executable,
+        "-m",
+        "tests.contract.fake_agent",
+        "--state",
+        str(tmp_path),
+        "--store",
+        str(tmp_path),
+    ]
+    for more, kind in (({}, Fork), ({"PYTHONPATH": str(REPOSITORY)}, subprocess.Popen)):
+        ours, theirs = socket.socketpair()
+        with ours, (tmp_path / "log").open("ab") as log:
+            with theirs:
+                agent = AGENTS.Popen(
+                    [*fake, "--embedded", "--fd", str(theirs.fileno())],
+                    env=environment(tmp_path, **more),
+                    cwd=tmp_path,
+                    pass_fds=(theirs.fileno(),),
+                    stdin=AGENTS.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            assert isinstance(agent, kind)
+            assert b'"hello"' in ours.recv(1 << 16)
+            assert os.getsid(agent.pid) == agent.pid
+            agent.kill()
+            assert agent.wait(60) == -signal.SIGKILL
+            assert ours.recv(1) == b"", "nobody else has its socket"
 
 
 def _runs(program: int) -> bool:

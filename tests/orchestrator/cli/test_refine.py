@@ -25,6 +25,7 @@ from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.remote import farm as remote
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.results.records import AttemptRecord, CellRecord
+from tests.orchestrator.cli import claiming_agent
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.results.test_vagueness import of as vague_or_decided
@@ -34,20 +35,6 @@ version: 1
 campaign: small
 models: [{id: net, source: net.tflite}]
 delegates: {cpu: {kind: cpu, threads: 1}}
-"""
-
-AGENT = """
-import sys
-from agent.__main__ import _parser
-from agent.config import AgentConfig
-from agent.daemon import serve
-from agent.processes.sandbox.boundary import SandboxSettings
-given = _parser().parse_args(sys.argv[3:])
-sys.exit(serve(AgentConfig(
-    agent_id="embedded", state=given.state, store=given.store, leases=given.state / "leases",
-    runner_command=[sys.executable, "-P", sys.argv[1]], sandbox=SandboxSettings(on=False),
-    probe_command=["/bin/sh", "-c", 'cat "$0"', sys.argv[2]],
-), given.fd))
 """
 
 RUNNER = """
@@ -87,15 +74,14 @@ class OneFarm:
         self.folder = folder
         self.answer = answer
         self.runner = folder / "runner.py"
-        (folder / "agent.py").write_text(AGENT)
         self.runner.write_text(RUNNER)
         (folder / "net.tflite").write_bytes(unary_model())
         (folder / "models.yaml").write_text(CAMPAIGN)
 
     def open(self, home: FarmHome, _lab: LabConfig | None = None) -> Farm:
         paths = ("--state", str(home.agent), "--store", str(home.store))
-        script = (sys.executable, "-P", str(self.folder / "agent.py"), str(self.runner), str(self.answer))
-        return Farm.open(home, command=[*script, *paths])
+        agent = (sys.executable, "-P", "-m", claiming_agent.__name__, str(self.runner), str(self.answer))
+        return Farm.open(home, command=[*agent, *paths])
 
     def cell(self) -> CellRecord:
         with self.open(FarmHome.from_environment()) as farm:
@@ -108,7 +94,9 @@ class OneFarm:
 
 
 @pytest.fixture
-def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe_answer: Path) -> Iterator[OneFarm]:
+def farm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe_answer: Path, forked_agents: None
+) -> Iterator[OneFarm]:
     made = OneFarm(tmp_path, probe_answer)
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
