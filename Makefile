@@ -109,7 +109,7 @@ test-faults:
 test-attack:
 	@bash .ci/setup test
 	@$(BIN)/python -m tests.suites --needs test-attack
-	HONESTY_REPORT=benchmarks/results/dishonesty.md $(BIN)/pytest tests/agent/runner/test_honesty.py
+	HONESTY_REPORT=benchmarks/results/dishonesty.md $(BIN)/pytest -m "attack or not attack" tests/agent/runner/test_honesty.py
 	ATTACK_REPORT=benchmarks/results/attack.md $(BIN)/pytest -m "attack or not attack" tests/attack $$($(BIN)/python -m tests.attack.elsewhere)
 
 mutate:

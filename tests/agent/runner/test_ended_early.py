@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agent.wire.messages import CancelJob, Heartbeat, JobResult, ReasonCode, Receipt, Shutdown, Status
+from agent.wire.messages import (
+    CancelJob,
+    Heartbeat,
+    JobResult,
+    JobSpec,
+    ReasonCode,
+    Receipt,
+    Shutdown,
+    Status,
+)
 from agent.wire.passes import ThroughputPlan
-from tests.agent.embedded_agent import PATIENCE_S, EmbeddedAgent, job
-from tests.agent.runner import test_blocks
-from tests.agent.runner.test_blocks import BLOCKS, comparison
+from tests.agent.embedded_agent import BRIEF, PATIENCE_S, EmbeddedAgent, job, put_model
+from tests.agent.runner.test_blocks import comparison
 
 STOPS = """
 import json, sys, time
@@ -46,7 +53,7 @@ elif arguments[0][0] != "-":
     import agent.runner.decide as decide
     run_block, concluded = decide.run_block, decide.concluded
     def block(arms, asked, *more, **named):
-        if (asked.number, stage) == (3, "between blocks"):
+        if (asked.number, stage) == (2, "between blocks"):
             stop(arms[-1].folder)
         return run_block(arms, asked, *more, **named)
     def judged(attempt, reports, folder, *more):
@@ -58,60 +65,89 @@ from agent.runner.__main__ import main
 children.RUNNER_COMMAND = process.RUNNER_COMMAND = (sys.executable, "-P", __file__)
 sys.exit(main(arguments))
 """
-"""A runner that stays in a stage: of the cold process, of block 2, in front of block 3, behind the last."""
+"""A runner that stays in a stage: of the cold process, of block 2, in front of block 2, behind the last."""
 
+BLOCKS = 2
 STAGES = [
     ("cold", 0),
     ("imports", 1),
     ("slice", 1),
     ("finishing", 1),
-    ("between blocks", 2),
+    ("between blocks", 1),
     ("judging", BLOCKS),
     ("pass", BLOCKS),
 ]
-PLAN = test_blocks.PLAN.model_copy(update={"slice_runs": 5})
+RARELY = ("imports", "finishing")
+"""Stages in which block 2 is cut short in the same way as in a slice."""
+PLAN = BRIEF.model_copy(update={"min_blocks": BLOCKS, "max_blocks": BLOCKS, "slice_runs": 5})
 WITH_PASS = PLAN.model_copy(update={"throughput": ThroughputPlan(in_flight=1, seconds=0.1)})
 
 
-@pytest.fixture
-def staying(start_agent: Callable[..., EmbeddedAgent], tmp_path: Path) -> Callable[[str], EmbeddedAgent]:
-    def start(stage: str) -> EmbeddedAgent:
-        script = tmp_path / "stays.py"
+class Staying:
+    """An agent whose attempts stay in a stage, and the model that it has."""
+
+    def __init__(self, folder: Path, probed: list[str], model: Path) -> None:
+        script = folder / "stays.py"
         script.write_text(STOPS)
-        (tmp_path / "stage").write_text(stage)
-        return start_agent(runner=[sys.executable, "-P", str(script)], sandbox={"on": False})
+        self._stage = folder / "stage"
+        self.agent = EmbeddedAgent(
+            folder,
+            [sys.executable, "-P", str(script)],
+            probe_command=probed,
+            sandbox={"on": False},
+            shares=True,
+        )
+        self.stored = put_model(self.agent.store, model)
 
-    return start
+    def begin(self, stage: str, spec: JobSpec) -> None:
+        """Send a job; return once it stays in the stage."""
+        self._stage.write_text(stage)
+        self.agent.send(spec)
+        self.agent.expect(Heartbeat, lambda beat: beat.phase.endswith("it is there"))
+
+    def result(self) -> JobResult:
+        """Return the next result, once it has its receipt."""
+        found = self.agent.expect(JobResult)
+        self.agent.send(Receipt(attempt_id=found.attempt_id))
+        return found
 
 
-def is_there(agent: EmbeddedAgent) -> None:
-    agent.expect(Heartbeat, lambda beat: beat.phase.endswith("it is there"))
+@pytest.fixture(scope="module")
+def cancelled(tmp_path_factory: pytest.TempPathFactory, probed: list[str], tiny: Path) -> Iterator[Staying]:
+    """Start an agent that outlives its tests."""
+    made = Staying(tmp_path_factory.mktemp("staying"), probed, tiny)
+    yield made
+    made.agent.close()
+
+
+@pytest.fixture
+def shut_down(tmp_path: Path, probed: list[str], tiny: Path) -> Iterator[Staying]:
+    """Start an agent that ends with its test."""
+    made = Staying(tmp_path, probed, tiny)
+    yield made
+    made.agent.close()
 
 
 @pytest.mark.parametrize(
     ("how", "stage", "blocks"),
     [
-        pytest.param(
-            how, *case, marks=[] if how == "cancel" or case[0] == "slice" else pytest.mark.exhaustive
-        )
-        for how in ("cancel", "shutdown")
+        pytest.param(how, *case, marks=pytest.mark.exhaustive if case[0] in rarely else [])
+        for how, rarely in (("cancelled", RARELY), ("shut_down", {name for name, _ in STAGES} - {"slice"}))
         for case in STAGES
     ],
 )
 def test_the_finished_blocks_are_the_result_of_an_attempt_that_is_ended_early(
-    staying: Any, stored: Any, how: str, stage: str, blocks: int
+    request: pytest.FixtureRequest, how: str, stage: str, blocks: int
 ) -> None:
-    agent = staying(stage)
-    spec = job(stored, plan=WITH_PASS if stage == "pass" else PLAN)
-    agent.send(spec)
-    is_there(agent)
-    agent.send(CancelJob(attempt_id=spec.attempt_id) if how == "cancel" else Shutdown())
-    result = agent.expect(JobResult)
-    agent.send(Receipt(attempt_id=spec.attempt_id))
-    if how == "shutdown":
-        assert agent.process.wait(PATIENCE_S) == 0
+    staying: Staying = request.getfixturevalue(how)
+    spec = job(staying.stored, plan=WITH_PASS if stage == "pass" else PLAN)
+    staying.begin(stage, spec)
+    staying.agent.send(CancelJob(attempt_id=spec.attempt_id) if how == "cancelled" else Shutdown())
+    result = staying.result()
+    if how == "shut_down":
+        assert staying.agent.process.wait(PATIENCE_S) == 0
     if not blocks:
-        ended = {"cancel": ReasonCode.CANCELLED, "shutdown": ReasonCode.INTERRUPTED}
+        ended = {"cancelled": ReasonCode.CANCELLED, "shut_down": ReasonCode.INTERRUPTED}
         assert (result.reason.code, result.measurement) == (ended[how], None)
         return
     assert result.status is Status.DONE, result
@@ -128,14 +164,12 @@ def test_the_finished_blocks_are_the_result_of_an_attempt_that_is_ended_early(
 
 
 def test_an_arm_that_is_cancelled_keeps_its_blocks_and_ratios_and_the_others_go_on(
-    staying: Any, stored: Any
+    cancelled: Staying,
 ) -> None:
-    agent = staying("slice")
-    spec = comparison(stored, {})
-    agent.send(spec)
-    is_there(agent)
-    agent.send(CancelJob(attempt_id=spec.arms[0].attempt_id))
-    own, base = agent.expect(JobResult), agent.expect(JobResult)
+    spec = comparison(cancelled.stored, {}).model_copy(update={"plan": PLAN})
+    cancelled.begin("slice", spec)
+    cancelled.agent.send(CancelJob(attempt_id=spec.arms[0].attempt_id))
+    own, base = cancelled.result(), cancelled.result()
     assert (own.cell_id, own.status, base.cell_id, base.status) == (
         "cell-1", Status.DONE, "cell-0", Status.DONE,
     )  # fmt: skip
@@ -143,14 +177,12 @@ def test_an_arm_that_is_cancelled_keeps_its_blocks_and_ratios_and_the_others_go_
     assert len(base.measurement.blocks) == BLOCKS
 
 
-def test_a_comparison_that_is_ended_keeps_the_blocks_of_every_arm(staying: Any, stored: Any) -> None:
-    agent = staying("slice")
-    spec = comparison(stored, {})
-    agent.send(spec)
-    is_there(agent)
+def test_a_comparison_that_is_ended_keeps_the_blocks_of_every_arm(cancelled: Staying) -> None:
+    spec = comparison(cancelled.stored, {}).model_copy(update={"plan": PLAN})
+    cancelled.begin("slice", spec)
     for own in spec.attempts:
-        agent.send(CancelJob(attempt_id=own.attempt_id))
-    found = [agent.expect(JobResult) for _ in spec.attempts]
+        cancelled.agent.send(CancelJob(attempt_id=own.attempt_id))
+    found = [cancelled.result() for _ in spec.attempts]
     assert {result.status for result in found} == {Status.DONE}, found
     assert [len(result.measurement.blocks) for result in found] == [1, 1]
     (ratio,) = [result.measurement.ratio for result in found if result.measurement.ratio is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,30 +24,48 @@ from tests.tree import tree
 TIMED = 2 * dishonest.THROTTLED_AFTER + 1
 """Its last run has another input set than the answer that `stale` repeats."""
 OFTEN = BRIEF.model_copy(update={"warmup_runs": 0, "rounds": 6, "slice_runs": TIMED // 6})
-IN_ONE_PROCESS = (
-    "offset", "nan", "random", "none", "stale", "warm",
-    "enqueue", "content", "lagging", "fallback", "blind", "nicer",
-)  # fmt: skip
-"""Delegates whose lie one timed process shows."""
+SHOWN_BY_DEFAULT = ("offset", "stale", "enqueue", "content", "none", "nicer")
+"""Delegates that are caught by outputs, by new inputs, by times, by what they take, by the scheduler."""
+IN_ONE_PROCESS = ("nan", "random", "warm", "lagging", "fallback", "blind")
+"""Further delegates whose lie one timed process shows."""
 IN_THREE = ("throttled", "sprinter")
 """Delegates whose lie shows in several processes."""
+EVERY = (*SHOWN_BY_DEFAULT, *IN_ONE_PROCESS, *IN_THREE)
+
+
+class Caught:
+    """The results of dishonest delegates and of an honest one, by name, measured with the first look at them:
+    what is judged in one process as arms of one job.
+    """
+
+    def __init__(self, agent: EmbeddedAgent, stored: tuple[str, int]) -> None:
+        self.agent = agent
+        self._stored = stored
+        self._found: dict[str, JobResult] = {}
+
+    def __getitem__(self, name: str) -> JobResult:
+        if name not in self._found:
+            self._found |= self._measured(name)
+        return self._found[name]
+
+    def _measured(self, name: str) -> dict[str, JobResult]:
+        if name in IN_THREE:
+            plan = OFTEN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
+            return {name: self.agent.run(job(self._stored, name, plan=plan))}
+        opencl = [device.device_id for device in self.agent.hello.devices if device.api == "opencl"]
+        lead = job(self._stored, "litert", plan=OFTEN)
+        if name in IN_ONE_PROCESS:
+            return run_together(self.agent, lead, IN_ONE_PROCESS, opencl)
+        lead = lead.model_copy(update={"baseline": f"{lead.attempt_id}-offset"})
+        return run_together(self.agent, lead, SHOWN_BY_DEFAULT, opencl)
 
 
 @pytest.fixture(scope="module")
-def caught(tmp_path_factory, probed, tiny):
-    """Return the results of every dishonest delegate and of an honest one, by name: arms of one job."""
+def caught(tmp_path_factory, probed, tiny) -> Iterator[Caught]:
     with pytest.MonkeyPatch.context() as patch:
         agent = agent_with_liars(tmp_path_factory.mktemp("liars"), probed, patch)
-        stored = put_model(agent.store, tiny)
-        opencl = [device.device_id for device in agent.hello.devices if device.api == "opencl"]
-        lead = job(stored, "litert", plan=OFTEN)
-        lead = lead.model_copy(update={"baseline": f"{lead.attempt_id}-offset"})
-        found = run_together(agent, lead, IN_ONE_PROCESS, opencl)
-        thrice = OFTEN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
-        for name in IN_THREE:
-            found[name] = agent.run(job(stored, name, plan=thrice))
+        yield Caught(agent, put_model(agent.store, tiny))
         agent.close()
-    return found
 
 
 def agent_with_liars(folder, probed, patch):
@@ -100,7 +119,12 @@ def test_an_honest_delegate_among_them_is_not_accused(caught):
     assert {"new inputs", "early return", "reported times"} <= set(quality.seen)
 
 
-@pytest.mark.parametrize("lie", ["offset", "nan", "stale", "warm", "lagging", "blind"])
+def rarely(*lies):
+    """Return lies that `make test-attack` looks at alone."""
+    return [pytest.param(lie, marks=pytest.mark.attack) for lie in lies]
+
+
+@pytest.mark.parametrize("lie", ["offset", "stale", *rarely("nan", "warm", "lagging", "blind")])
 def test_a_wrong_output_fails(caught, lie):
     result = caught[lie]
     assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.WRONG_OUTPUT), result.reason
@@ -117,16 +141,21 @@ def test_a_wrong_output_keeps_its_evidence(caught):
     assert result.measurement.accuracy.max_abs == pytest.approx(0.25, rel=1e-3)
     assert result.measurement.samples > 0
     assert result.measurement.samples_sha256
+
+
+@pytest.mark.attack
+def test_a_nan_is_named(caught):
     assert "NaN" in caught["nan"].reason.text
 
 
-@pytest.mark.parametrize("lie", ["stale", "warm"])
+@pytest.mark.parametrize("lie", ["stale", *rarely("warm")])
 def test_right_outputs_that_turn_wrong_once_it_is_timed_fail(caught, lie):
     assert [one.verdict for one in caught[lie].measurement.accuracy.outputs] == ["pass"], (
         "the fresh process was right"
     )
 
 
+@pytest.mark.attack
 def test_output_that_changes_is_flagged(caught):
     result = caught["random"]
     assert result.status is Status.DONE, result.reason
@@ -150,12 +179,14 @@ def test_an_invoke_that_only_enqueues_looks_no_faster_and_is_named(caught):
     assert any(text.startswith("early_return: invoke returns") for text in doubts), doubts
 
 
+@pytest.mark.attack
 def test_a_device_that_throttles_half_way_is_void(caught):
     result = caught["throttled"]
     assert result.status is Status.DONE, result.reason
     assert is_void(result, "not steady: each process slows down by"), result.measurement.quality
 
 
+@pytest.mark.attack
 def test_a_silent_fallback_to_the_cpu_is_void(caught):
     result = caught["fallback"]
     if result.measurement.quality.seen.count("device driver") == 0:
@@ -165,6 +196,7 @@ def test_a_silent_fallback_to_the_cpu_is_void(caught):
     assert is_void(result, "no driver is loaded"), result.measurement.quality
 
 
+@pytest.mark.attack
 def test_a_delegate_that_is_fast_in_its_first_process_alone_is_noisy(caught):
     result = caught["sprinter"]
     assert result.status is Status.DONE, result.reason
@@ -179,7 +211,7 @@ def table(caught):
         "| delegate | what it does | cell | grade | reason |",
         "|---|---|---|---|---|",
     ]
-    for name in (*IN_ONE_PROCESS, *IN_THREE):
+    for name in EVERY:
         result, lie = caught[name], getattr(dishonest, f"{name.capitalize()}Delegate").__doc__
         if result.status is Status.DONE:
             found, reasons = graded(result)
@@ -189,19 +221,19 @@ def table(caught):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.attack
 def test_none_of_them_is_good(caught):
     """Each ends failed, void or noisy; one that is fair says on its line what is wrong."""
     if path := os.environ.get("HONESTY_REPORT"):
         write_report(Path(path), table(caught), tree(), 0)
-    names = (*IN_ONE_PROCESS, *IN_THREE)
-    grades = {name: graded(caught[name]) for name in names if caught[name].status is Status.DONE}
+    grades = {name: graded(caught[name]) for name in EVERY if caught[name].status is Status.DONE}
     assert {name for name, (found, _) in grades.items() if found == "good"} == set()
     assert {name for name, (found, why) in grades.items() if found == "fair" and not why} == set()
 
 
-def test_a_correct_model_that_keeps_state_passes(start_agent, tmp_path):
+def test_a_correct_model_that_keeps_state_passes(caught, tmp_path):
     """Its output depends on how often it ran, so what is timed cannot be compared with a reference."""
-    agent = start_agent()
+    agent = caught.agent
     model = put_model(agent.store, recurrent_model(tmp_path / "recurrent.tflite"))
     found = run_together(agent, job(model, "litert"), ["cpu"], [])
     for result in found.values():
@@ -210,8 +242,9 @@ def test_a_correct_model_that_keeps_state_passes(start_agent, tmp_path):
         assert not any("nondeterministic" in warning for warning in result.measurement.warnings)
 
 
-def test_time_that_physics_forbids_is_struck_out(tmp_path, probed, monkeypatch):
-    agent = agent_with_liars(tmp_path, probed, monkeypatch)
+@pytest.mark.attack
+def test_time_that_physics_forbids_is_struck_out(caught, tmp_path):
+    agent = caught.agent
     heavy = put_model(agent.store, heavy_model(tmp_path / "heavy.tflite"))
     often = BRIEF.model_copy(update={"slice_runs": 14})
     found = run_together(agent, job(heavy, "litert", plan=often), ["early"], [])
@@ -222,7 +255,6 @@ def test_time_that_physics_forbids_is_struck_out(tmp_path, probed, monkeypatch):
     assert lie.measurement.latency_ms.p50 is None
     assert "before the work is done" in lie.measurement.latency_ms.missing["p50"]
     assert is_void(lie, "cached: new inputs take"), lie.measurement.quality
-    agent.close()
 
 
 def test_delegate_that_takes_no_operator_is_unsupported_and_says_which(caught):
@@ -236,8 +268,8 @@ def test_delegate_that_takes_no_operator_is_unsupported_and_says_which(caught):
     assert result.measurement.latency_ms.p50 is None
 
 
-def test_operator_that_nobody_has_is_unsupported_and_named(start_agent, tmp_path):
-    agent = start_agent()
+def test_operator_that_nobody_has_is_unsupported_and_named(caught, tmp_path):
+    agent = caught.agent
     lacking = put_model(agent.store, lacking_model(tmp_path / "lacking.tflite"))
     for result in run_together(agent, job(lacking, "litert"), ["cpu"], []).values():
         assert (result.status, result.reason.code) == (Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR)

@@ -32,6 +32,7 @@ from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.processor import processor
 from tests.agent.embedded_agent import alive, eventually
 from tests.needs import absent
+from tests.services.known import NO_ADAPTERS
 
 
 def probe_with(**environment: str) -> ProbeReport:
@@ -44,20 +45,20 @@ def probe_with(**environment: str) -> ProbeReport:
     return ProbeReport.model_validate_json(answer.stdout)
 
 
-NO_ADAPTERS = dict.fromkeys(
-    ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "__EGL_VENDOR_LIBRARY_FILENAMES"), "/nonexistent"
-)
-"""Drivers of Vulkan and OpenGL that are not there, so that WebGPU finds no adapter."""
+@pytest.fixture(scope="module")
+def listed() -> ProbeReport:
+    """Return what a probe of this machine finds."""
+    return probe_with()
 
 
-def test_every_device_tells_processors_of_one_name_apart():
-    for device in probe_with().devices:
+def test_every_device_tells_processors_of_one_name_apart(listed):
+    for device in listed.devices:
         assert device.environment["processor"] == processor().model
         assert device.environment["processor_features"] == processor().features
 
 
-def test_an_opencl_device_says_how_long_its_first_kernel_took_and_which_narrow_numbers_it_has():
-    host, device = probe_with().devices
+def test_an_opencl_device_says_how_long_its_first_kernel_took_and_which_narrow_numbers_it_has(listed):
+    host, device = listed.devices
     assert (host.api, device.api) == ("host", "opencl")
     assert device.name == f"{host.name} (OpenCL on CPU)", "not the class of processors of its compiler"
     assert float(device.facts[FIRST_KERNEL_FACT]) > 0
@@ -119,14 +120,14 @@ def test_each_further_gpu_lengthens_the_limit_of_a_listing(tmp_path, nodes, seco
     assert probe_limit_s(tmp_path) == seconds
 
 
-def test_two_probes_find_the_same_devices():
+def test_two_probes_find_the_same_devices(listed):
     """But for the time that a driver took, each probe says the same."""
     first, second = (
         [
             device.model_copy(update={"facts": {**device.facts, FIRST_KERNEL_FACT: ""}})
             for device in found.devices
         ]
-        for found in (probe(), probe())
+        for found in (listed, probe())
     )
     assert first == second
 
