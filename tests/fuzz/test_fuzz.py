@@ -1,4 +1,4 @@
-"""The first seeded files of each fuzzer, some seconds of each; `make fuzz` runs twenty times as many."""
+"""The first seeded files of each fuzzer, some seconds of each; `make fuzz` runs fifty times as many."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.fuzz.limited import run_cases
 from tests.fuzz.seeds import Seed, operator_seeds, seeds, shared_files, zoo_files
 from tests.needs import shared_models
 
-FOR_THE_READER = 10_000
-FOR_THE_INTERPRETER = 1_000
-FOR_PLANS = 1_000
-FOR_IMPORTS = 5_000
-"""Files: a twentieth of those of `make fuzz`. More take longer; the same ones are made in every run."""
+FOR_THE_READER = 4_000
+FOR_THE_INTERPRETER = 400
+FOR_PLANS = 400
+FOR_IMPORTS = 2_000
+"""Files: a fiftieth of those of `make fuzz`, or fewer. More take longer; every run makes the same ones."""
 SMALL_ZOO = 6
 MISSING = 8
 """So many operators may be younger than `operators.zip`; `collect.py` gathers them anew."""

@@ -39,8 +39,10 @@ def declared() -> list[str]:
     return [contract["name"].split()[0] for contract in settings["tool"]["importlinter"]["contracts"]]
 
 
-def copy_of_the_tree(target: Path) -> Path:
-    """Copy the packages' Python files and the settings to `target`."""
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory) -> Path:
+    """Copy the packages' Python files and the settings, for tests that leave the copy as it was."""
+    target: Path = tmp_path_factory.mktemp("contracts") / "tree"
     for package in PACKAGES:
         shutil.copytree(REPOSITORY / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPOSITORY / "pyproject.toml", target)
@@ -48,8 +50,8 @@ def copy_of_the_tree(target: Path) -> Path:
 
 
 def lint(tree: Path) -> subprocess.CompletedProcess[str]:
-    """Run the gate on `tree`."""
-    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    """Run the gate on `tree`; it reads no file twice that has not changed."""
+    command = [str(Path(sys.executable).parent / "lint-imports")]
     environment = {"PYTHONPATH": str(tree)}
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
@@ -59,20 +61,22 @@ def test_every_contract_has_a_breach_below():
 
 
 @pytest.mark.parametrize("contract", BREACHES)
-def test_a_forbidden_import_breaks_its_contract(contract, tmp_path):
-    tree = copy_of_the_tree(tmp_path / "tree")
+def test_a_forbidden_import_breaks_its_contract(contract, tree):
     path, forbidden = BREACHES[contract]
-    with (tree / path).open("a", encoding="utf-8") as module:
-        module.write(f"\n{forbidden}\n")
+    module = tree / path
+    kept = module.read_text(encoding="utf-8")
+    module.write_text(f"{kept}\n{forbidden}\n", encoding="utf-8")
     ran = lint(tree)
+    module.write_text(kept, encoding="utf-8")
     broken = ran.stdout.partition("Broken contracts")[2]
     assert re.search(rf"^{contract} ", broken, re.MULTILINE), ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "agent", "runtime"])
-def test_a_room_without_a_floor_is_refused(package, tmp_path):
-    tree = copy_of_the_tree(tmp_path / "tree")
-    (tree / package / "cellar.py").write_text('"""A module that no layer names."""\n', encoding="utf-8")
+def test_a_room_without_a_floor_is_refused(package, tree):
+    cellar = tree / package / "cellar.py"
+    cellar.write_text('"""A module that no layer names."""\n', encoding="utf-8")
     ran = lint(tree)
+    cellar.unlink()
     assert ran.returncode != 0
     assert f"{package}.cellar" in ran.stdout + ran.stderr

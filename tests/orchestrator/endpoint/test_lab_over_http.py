@@ -147,6 +147,7 @@ def kept_references(lab: HttpLab) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (lab.state / "references").rglob("*.npz")}
 
 
+@pytest.mark.conformance
 def test_a_damaged_model_in_an_agents_cache_is_fetched_again_and_lost_references_come_from_the_farm(
     lab: HttpLab,
 ) -> None:
@@ -232,6 +233,7 @@ def test_what_a_runner_elsewhere_writes_is_shown_while_it_runs(lab: HttpLab) -> 
     assert "".join(json.loads(line).get("log", "") for line in ended) == text
 
 
+@pytest.mark.conformance
 def test_an_accuracy_cell_gets_its_labelled_data_by_the_endpoint(lab: HttpLab) -> None:
     """A real model on real pictures, from a machine with an address and a token alone: most of CIFAR-10's are
     right, and a bound that is too high fails.

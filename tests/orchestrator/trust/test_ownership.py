@@ -57,7 +57,7 @@ def say(lab: TrustedLab) -> Callable[..., None]:
 
 
 def test_nothing_that_another_agent_says_of_an_attempt_reaches_it(lab: TrustedLab, say) -> None:
-    submitting = lab.begin(seconds=8.0)
+    submitting = lab.begin(seconds=5.0)
     query = "SELECT attempt_id, cell_id, device_id, epoch FROM attempt WHERE ended_at IS NULL"
     ((attempt_id, cell_id, device_id, epoch),) = lab.rows(query)
     result = JobResult(
