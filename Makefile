@@ -157,6 +157,7 @@ bench-farm:
 	$(BIN)/python -m benchmarks.farm_lab --out benchmarks/results/farm_lab.json
 	$(BIN)/python -m benchmarks.compare_scale
 	$(BIN)/python -m benchmarks.site_scale
+	$(BIN)/python -m benchmarks.home_scale
 
 docs:
 	@bash .ci/setup test

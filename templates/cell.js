@@ -1,33 +1,5 @@
-// Draws a cell from its shard, #SHARD/CELL, or lists the cells of one, #SHARD. A shard is a script that calls
-// `shard`: a page that is opened from file:// can load nothing else.
+// Draws a cell from its shard, #SHARD/CELL, or lists the cells of one, #SHARD.
 "use strict";
-
-const place = document.getElementById("cell");
-
-// Hidden characters are shown by name, as on every other page.
-function visible(text) {
-  const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
-  return text.replace(hidden, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
-}
-
-// As short_name of the farm: the middle of a long name is left out.
-function short(name) {
-  return name.length <= 72 ? name : `${name.slice(0, 59)}…${name.slice(-12)}`;
-}
-
-function element(tag, className, ...content) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  made.append(...content.map((one) => (typeof one === "string" ? visible(one) : one)));
-  return made;
-}
-
-function link(text, href) {
-  if (!href) return text;
-  const made = element("a", "", element("bdi", "", text));
-  made.setAttribute("href", href);
-  return made;
-}
 
 // The fields of a record as [name, text], those of records within it with their names joined by points.
 function fields(record, prefix = "") {
@@ -80,51 +52,28 @@ function drawCell(row) {
 }
 
 function drawList(name, rows) {
-  const body = element("tbody", "");
-  for (const [id, row] of Object.entries(rows)) {
-    const number = element("td", "num", row["not compared"] ? element("s", "", row.p50) : row.p50 || row.status);
-    number.dataset.column = "p50";
-    const where = element("td", "", link(`${row.delegate} @ ${row.device[0]}`, `#${name}/${id}`));
-    where.dataset.column = "delegate @ device";
-    const head = element("th", "", link(short(row.model[0]), row.model[1]));
-    head.scope = "row";
-    body.append(element("tr", "", head, where, number));
-  }
-  const heads = ["model", "delegate @ device", "p50"].map((text) => Object.assign(element("th", "", text), { scope: "col" }));
-  const table = element("table", "plain stack places", element("thead", "", element("tr", "", ...heads)), body);
+  const listed = Object.entries(rows).map(([id, row]) => {
+    const number = row["not compared"] ? element("s", "", row.p50) : row.p50 || row.status;
+    const where = link(columnOf(row), `#${name}/${id}`);
+    return tableRow(row, cell("delegate @ device", "", where), cell("p50", "num", number));
+  });
   const campaign = Object.values(rows)[0]?.campaign ?? ["", ""];
-  place.replaceChildren(element("h1", "", "Cells of ", link(...campaign)), element("div", "scroll wide", table));
-}
-
-function say(text) {
-  place.replaceChildren(element("p", "notice tone-bad", text));
+  const drawn = element("div", "scroll wide", table("places", ["model", "delegate @ device", "p50"], listed));
+  place.replaceChildren(element("h1", "", "Cells of ", link(...campaign)), drawn);
 }
 
 const ADDRESS = /^#([0-9a-z-]+-[0-9]+)(?:\/([0-9a-z-]+))?$/;
 const [, name, id] = ADDRESS.exec(location.hash) ?? [];
 
-// Called by the script of a shard.
-async function shard(packed) {
-  try {
-    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-    const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const rows = JSON.parse(await new Response(unpacked).text());
-    if (!id) drawList(name, rows);
-    else if (Object.hasOwn(rows, id)) drawCell(rows[id]);
-    else say(`No cell ${id} is in the data ${name}.`);
-  } catch (error) {
-    say(`The data ${name} cannot be read: ${error.message || error}. Build the site again.`);
-  }
-}
-
 addEventListener("hashchange", () => {
   if (ADDRESS.test(location.hash)) location.reload();
 });
 if (name) {
-  const script = document.createElement("script");
-  script.src = `${place.dataset.shards}${name}.js`;
-  script.addEventListener("error", () => say(`This site has no data ${name}. Build it again, or ask farm show ${id ?? "CELL"} --all.`));
-  document.head.append(script);
+  readShard(name).then((rows) => {
+    if (!id) drawList(name, rows);
+    else if (Object.hasOwn(rows, id)) drawCell(rows[id]);
+    else say(`No cell ${id} is in the data ${name}.`);
+  }).catch((error) => say(`${error.message} Or ask farm show ${id ?? "CELL"} --all.`));
 } else {
   say("The address names no cell: it ends with #SHARD/CELL, as the links of a campaign's page do.");
 }

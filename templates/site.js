@@ -78,11 +78,12 @@ function compare(a, b) {
   return a.text.localeCompare(b.text);
 }
 
-function sortable(table) {
+function sortable(table, show) {
   const body = table.tBodies[0];
   const original = groups(body);
-  const heads = [...table.tHead.rows[0].cells];
-  const sorts = heads.map((head, index) => {
+  const heads = [...table.tHead.rows[0].cells].filter((head) => !("unsorted" in head.dataset));
+  const sorts = new Map(heads.map((head) => {
+    const index = head.cellIndex;
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "↕";
@@ -105,16 +106,17 @@ function sortable(table) {
         order = keyed.map((entry) => entry.rows);
       }
       body.append(...order.flat());
+      show();
     };
     button.addEventListener("click", () => {
       const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort") || "none"];
       choose(table, "sort", next === "none" ? "" : `${index}-${next}`);
       sort(next);
     });
-    return sort;
-  });
+    return [index, sort];
+  }));
   const recall = /^(\d+)-((?:a|de)scending)$/.exec(recalled(table, "sort"));
-  if (recall) sorts[recall[1]]?.(recall[2]);
+  if (recall) sorts.get(Number(recall[1]))?.(recall[2]);
 }
 
 // As factor_text of the farm writes it: the factor with two digits, two decimals near 1.
@@ -147,7 +149,10 @@ const chosen = new Map(location.hash.slice(1).split("&").filter((part) => part.i
 }));
 
 function choose(table, name, value) {
-  if (table.dataset.tools === "list") return;
+  if (table.dataset.tools !== "list") keep(name, value);
+}
+
+function keep(name, value) {
   if (value) chosen.set(name, value);
   else chosen.delete(name);
   history.replaceState(null, "", `#${[...chosen].map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`);
@@ -172,6 +177,8 @@ function selection(table, tools, name, apply) {
   return (row) => !select.value || row.dataset[name] === select.value;
 }
 
+// Adds a filter, and returns what shows the rows that fit, in their order. Of a long table a page shows the first ones,
+// until it is asked for all: a browser lays out hundreds of rows while somebody types, not thousands.
 function filterable(table, tools, said) {
   const input = document.createElement("input");
   input.type = "search";
@@ -179,36 +186,55 @@ function filterable(table, tools, said) {
   input.setAttribute("aria-label", "Filter rows; every word must occur");
   input.value = recalled(table, "filter");
   tools.append(input);
-  const all = groups(table.tBodies[0]).map((rows) => ({ rows, text: rows.map((row) => row.textContent).join(" ").toLowerCase() }));
+  const body = table.tBodies[0];
+  const texts = new Map(groups(body).map((rows) => [rows[0], rows.map((row) => row.textContent).join(" ").toLowerCase()]));
+  const later = [...body.querySelectorAll("tr.later")];
+  let most = later.length ? texts.size - later.length : Infinity;
+  const rest = document.createElement("button");
+  rest.type = "button";
+  rest.hidden = true;
+  rest.textContent = "Show all";
+  rest.addEventListener("click", () => {
+    most = Infinity;
+    apply();
+  });
   const apply = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    for (const { rows, text } of all) {
-      const match = words.every((word) => text.includes(word)) && selections.every((fits) => fits(rows[0]));
-      for (const row of rows) row.hidden = !match;
-      shown += match;
+    let fitting = 0;
+    for (const rows of groups(body)) {
+      const fits = words.every((word) => texts.get(rows[0]).includes(word)) && selections.every((chosen) => chosen(rows[0]));
+      fitting += fits;
+      for (const row of rows) row.hidden = !fits || fitting > most;
     }
-    said.textContent = shown < all.length || words.length ? `${shown} of ${all.length} rows` : "";
+    rest.hidden = fitting <= most;
+    const shown = rest.hidden ? "" : `, ${most} of them shown`;
+    said.textContent = fitting < texts.size || words.length || shown ? `${fitting} of ${texts.size} rows${shown}` : "";
     for (const cell of table.querySelectorAll("tfoot [data-mean]")) showMean(table, cell);
   };
-  const selections = ["level", "device"].map((name) => selection(table, tools, name, apply));
+  const selections = ["level", "delegate", "device", "state"].map((name) => selection(table, tools, name, apply));
   input.addEventListener("input", () => {
     choose(table, "filter", input.value.trim());
     apply();
   });
-  if (input.value || chosen.size) apply();
+  if (input.value || chosen.size || later.length) apply();
+  // They were out of sight from the beginning, by the style sheet.
+  for (const row of later) row.classList.remove("later");
+  if (later.length) tools.append(rest);
+  return apply;
 }
 
-for (const table of document.querySelectorAll("table[data-tools]")) {
+function equip(table) {
   const tools = document.createElement("div");
   tools.className = "tools";
   const said = document.createElement("output");
-  if (table.tBodies[0].rows.length > 3) filterable(table, tools, said);
+  const show = table.tBodies[0].rows.length > 3 ? filterable(table, tools, said) : () => {};
   const button = document.createElement("button");
   button.type = "button";
   button.textContent = "Copy as Markdown";
   button.addEventListener("click", () => copy(markdown(table), said));
   tools.append(button, said);
   table.closest(".scroll").before(tools);
-  sortable(table);
+  sortable(table, show);
 }
+
+document.querySelectorAll("table[data-tools]").forEach(equip);

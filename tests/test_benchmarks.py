@@ -115,10 +115,17 @@ def test_two_campaigns_are_compared_whole_and_timed(tmp_path):
 
 @pytest.mark.exhaustive
 def test_a_site_is_built_whole_again_and_with_one_more_and_timed(tmp_path):
-    found = figures(tmp_path, "site_scale", "--cells", "20", "--campaigns", "2")
+    found = figures(tmp_path, "site_scale", "--models", "10", "--columns", "2", "--versions", "2")
     assert found["results"] == 40
     assert found["first_s"][1] > found["unchanged_s"][1] > 0
-    assert found["files"] > 80
+    assert found["files"] > 40
+
+
+@pytest.mark.exhaustive
+def test_a_home_page_of_many_models_is_opened_filtered_and_sorted_in_a_browser(tmp_path):
+    found = figures(tmp_path, "home_scale", "--rows", "250", "--rounds", "1")
+    assert found["rows"] == 250
+    assert all(ms > 0 for name in ("opened", "filtered", "sorted") for ms in found[name])
 
 
 @pytest.mark.parametrize("arithmetic", STRENGTH)

@@ -29,7 +29,7 @@ from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.campaign_page import brief_page, campaign_page
 from orchestrator.site.cell_page import cell_page
 from orchestrator.site.cell_view import attempt_status, delegate_name, device_id
-from orchestrator.site.compare_page import compare_page
+from orchestrator.site.compare_page import any_comparison_page, compare_page
 from orchestrator.site.device_page import device_page
 from orchestrator.site.digests import campaign_digest, model_digest
 from orchestrator.site.failures_page import causes_of, failures_page
@@ -52,7 +52,10 @@ from runtime.common.profile import ModelProfile, written
 
 SITE_FORMAT = 3
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
-_ASSETS = {"style.css": links.STYLE, "site.js": links.SCRIPT, "cell.js": links.CELL_SCRIPT}
+_ASSETS = {
+    "style.css": links.STYLE, "site.js": links.SCRIPT, "shards.js": links.SHARDS_SCRIPT,
+    "cell.js": links.CELL_SCRIPT, "compare.js": links.COMPARE_SCRIPT,
+}  # fmt: skip
 
 
 def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> Path:
@@ -126,6 +129,7 @@ class _Writer:
         )  # fmt: skip
         self._page(links.FAILURES, "failures", page=failures_page(causes))
         self._page(links.ANY_CELL, "any_cell")
+        self._page(links.ANY_COMPARISON, "any_comparison", campaigns=any_comparison_page(self._archive))
         self._page(links.TRENDS, "trends", page=trends_page(models, shifts))
         slower = [one for one in shifts if one.is_slower and one.state == "confirmed"]
         self._page(links.FEED, "feed.xml", page={"shifts": slower, "newest_at": self._newest_at})

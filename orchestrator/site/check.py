@@ -71,8 +71,13 @@ def _faults(root: Path, path: Path) -> Iterator[str]:
             name, _, cell = anchor.partition("/")
             if name not in (rows := _shards(root)) or (cell and cell not in rows[name]):
                 yield f"{address} leads to no cell of the site"
-        elif anchor and there.suffix == ".html" and unquote(anchor) not in _read(there).ids:
+        elif there.suffix == ".html" and not _leads_somewhere(there, unquote(anchor)):
             yield f"{address} leads to no place of that page"
+
+
+def _leads_somewhere(page: Path, anchor: str) -> bool:
+    """Whether a page has the place of an anchor; `NAME=VALUE` is no place, but what its script is to show."""
+    return not anchor or "=" in anchor or anchor in _read(page).ids
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Builds the page that sets a campaign against the one before it: what changed, and by how much."""
+"""Builds the pages that set campaigns against each other: what changed, and by how much."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orchestrator.results.speedups import counted_times
 from orchestrator.site.archive import Archive
 from orchestrator.site.axes import Scale, log_scale, percent
 from orchestrator.site.cell_view import column_name
+from orchestrator.site.shards import CELLS
 
 _WIDTH = 1000
 """Units across the forest plot."""
@@ -56,11 +57,25 @@ def compare_page(archive: Archive, before: CampaignRecord, after: CampaignRecord
         else f"{text.ratio(mean.ratio)} over {text.counted(report.mean_count, 'cell')}"
         + ("" if report.mean_paired else ", unpaired"),
         "differences": report.differences,
-        "ticks": () if scale is None else scale.ticks(percent_of=_WIDTH),
+        "range": None if scale is None else (text.ratio(scale.low), text.ratio(scale.high)),
         "one": None if scale is None else percent(scale(1.0), _WIDTH),
         "rows": [_row(archive, change, scale) for change in changes[:_MOST_ROWS]],
         "more": max(0, len(changes) - _MOST_ROWS),
     }
+
+
+def any_comparison_page(archive: Archive) -> list[View]:
+    """Gather the page that compares any two campaigns: all of them, newest first, each with the one before
+    it and the number of shards that have its cells.
+    """
+    return [
+        View(
+            record=one,
+            before=archive.before(one),
+            shards=math.ceil(sum(group.count for group in archive.groups[one.campaign_id].values()) / CELLS),
+        )
+        for one in archive.campaigns
+    ]
 
 
 def _row(archive: Archive, change: Change, scale: Scale | None) -> View:
@@ -76,6 +91,9 @@ def _row(archive: Archive, change: Change, scale: Scale | None) -> View:
     return View(
         model=text.short_name(shown.model),
         column=column_name(shown.delegate, shown.device),
+        delegate=shown.delegate,
+        device=shown.device,
+        level=shown.level,
         before=_side(archive, change.first),
         after=_side(archive, change.second),
         verdict=change.verdict,

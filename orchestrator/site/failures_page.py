@@ -82,7 +82,8 @@ def _why(cell: ComparedCell) -> tuple[str, str, str] | None:
         return "wrong", "wrong_output", "" if cell.reason is None else cell.reason.text
     if has_no_result(cell) or cell.kept:
         reason = cell.reason
-        said = cell.status, "" if reason is None else reason.code.value, "" if reason is None else reason.text
+        status = "not measured again" if cell.kept else cell.status
+        said = status, "" if reason is None else reason.code.value, "" if reason is None else reason.text
         return None if cell.again else said
     void = void_reason(cell)
     return None if void is None or cell.imported is not None else ("void", "void", void)

@@ -31,6 +31,9 @@ _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 _SPARK_LEAST = 1.1
 """The least factor over its height, so that noise of a few per cent looks small."""
 
+_FIRST_ROWS = 200
+"""Lines that are shown at first where a script can show the others: `benchmarks/home_scale.py` times it."""
+
 _MOST_NAMED = 5
 """Causes, changes and budgets that the page names, the gravest; their own pages have all of them."""
 
@@ -50,6 +53,7 @@ def index_page(
     return {
         "newest_at": newest,
         "rows": rows,
+        "first_rows": _FIRST_ROWS,
         "results": sum(model.results for model in models),
         "columns": sum(model.series for model in models),
         "spark_days": _SPARK_DAYS,

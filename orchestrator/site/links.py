@@ -12,9 +12,12 @@ FAILURES = "failures.html"
 FEED = "feed.xml"
 PUBLISHED = "published.html"
 ANY_CELL = "cell.html"
+ANY_COMPARISON = "compare.html"
 STYLE = "assets/style.css"
 SCRIPT = "assets/site.js"
+SHARDS_SCRIPT = "assets/shards.js"
 CELL_SCRIPT = "assets/cell.js"
+COMPARE_SCRIPT = "assets/compare.js"
 MANIFEST = "data/site.json"
 SUMMARIES = "data/summaries.json"
 
@@ -60,6 +63,12 @@ def device_page(device_id: str) -> str:
 def comparison_page(campaign_id: str) -> str:
     """Return the page that compares a campaign with the one before it."""
     return f"compare/{slug(campaign_id)}.html"
+
+
+def any_comparison_page(second: str, first: str = "") -> str:
+    """Return the address at which two campaigns are compared; without a `first`, it is the one before."""
+    chosen = f"first={slug(first)}&" if first else ""
+    return f"{ANY_COMPARISON}#{chosen}second={slug(second)}"
 
 
 def cause_anchor(code: str, kind: str) -> str:

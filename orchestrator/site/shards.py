@@ -1,4 +1,5 @@
-"""Writes the cells of a campaign as shards: compressed rows, a hundred to a file, which one page draws.
+"""Writes the cells of a campaign as shards: compressed rows, a hundred to a file, which `cell.html`
+draws one by one, and `compare.html` sets against each other.
 
 Every cell is in a shard, so that its address there stays the same. Pages of its own, with drawings and raw
 samples, only a cell of the newest campaigns has.
@@ -12,16 +13,18 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agent.wire.measurement import baseline_id
 from orchestrator.results import format as text
 from orchestrator.results.metrics import P50
 from orchestrator.results.records import CampaignRecord, ComparedCell, void_reason
+from orchestrator.results.speedups import counted_times
 from orchestrator.site import links
 
 CELLS = 100
 """Cells of a shard. Chosen: about 15 kB compressed, and as much as a list on a page should have."""
 
 _CALL = 'shard("', '");\n'
-"""Around the packed rows: a call of the function that `templates/cell.js` defines."""
+"""Around the packed rows: a call of the function that `templates/shards.js` defines."""
 
 
 def shards(
@@ -56,10 +59,12 @@ def _row(campaign: CampaignRecord, cell: ComparedCell, measurement: str | None) 
         "campaign": [campaign.name, links.campaign_page(campaign.campaign_id)],
         "model": [cell.model, links.history_page(cell.model)],
         "delegate": cell.delegate,
+        "arm": baseline_id(cell.delegate_kind, cell.delegate_options),
         "device": [cell.device, cell.device_name, links.device_page(cell.device) if cell.environment else ""],
         "status": cell.status,
         "p50": "" if p50 is None else f"{P50.text(p50)} {P50.unit}",
         "reason": cell.kept or ("" if reason is None else f"{reason.code}: {reason.text}"),
+        "counted": counted_times(cell) is not None,
         "not compared": cell.struck_as if cell.struck_out else void_reason(cell) or "",
         "finished": text.moment(cell.finished_at),
         "asked": {

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from orchestrator.site import links
+from orchestrator.site import home, links
 from orchestrator.site.build import build_site
 from tests.orchestrator.site.records import HOST, HOSTILE_NAMES, MODELS, POCL, demo_farm
 
 DELEGATES = ("litert", "cpu", "gpu")
 NEWEST = links.campaign_page(demo_farm().campaign_list[1].campaign_id)
 """The page with the matrix of the demo's campaign."""
+
+FIRST_ROWS = 10
+"""Lines of home that are shown at first."""
 
 
 @dataclass
@@ -31,7 +34,9 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    return build_site(demo_farm(), tmp_path_factory.mktemp("browser") / "site").parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(home, "_FIRST_ROWS", FIRST_ROWS)
+        return build_site(demo_farm(), tmp_path_factory.mktemp("browser") / "site").parent
 
 
 @pytest.fixture
@@ -132,6 +137,7 @@ def _one_page_of_each_kind() -> list[str]:
         links.METHOD,
         links.TRENDS,
         links.FAILURES,
+        links.ANY_COMPARISON,
         *(links.history_page(name) for name in (*MODELS, *names)),
         *(links.device_page(name) for name in (HOST, POCL)),
         *(links.campaign_page(c.campaign_id) for c in farm.campaign_list),
@@ -140,14 +146,19 @@ def _one_page_of_each_kind() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "light"), (360, "dark")])
 def test_pages_fit_and_keep_silent(site, chromium, width, scheme):
     for visit in _visit(chromium, color_scheme=scheme):
         visit.page.set_viewport_size({"width": width, "height": 900})
         for path in _one_page_of_each_kind():
             visit.open(site / path)
+            _wait_until_drawn(visit.page, path)
             beyond = visit.page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert beyond <= 0, f"{path} is {beyond} px too wide at {width}"
+
+
+def _wait_until_drawn(page: Page, path: str) -> None:
+    page.wait_for_selector("table.forest" if path == links.ANY_COMPARISON else "h1")
 
 
 @pytest.mark.exhaustive
@@ -159,6 +170,7 @@ def test_axe_finds_no_barrier_on_any_kind_of_page(site, chromium, scheme):
     shard = links.shard_name(newest.campaign_id, 0)
     pages = (
         links.INDEX, links.METHOD, links.TRENDS, links.FAILURES, links.PUBLISHED, NEWEST,
+        links.ANY_COMPARISON,
         links.history_page(cell.model), links.device_page(HOST), links.cell_page(cell.cell_id),
         links.model_page(newest.campaign_id, cell.model), links.shard_page(shard),
         links.any_cell_page(shard, cell.cell_id),
@@ -169,7 +181,7 @@ def test_axe_finds_no_barrier_on_any_kind_of_page(site, chromium, scheme):
     for path in pages:
         page.goto("about:blank")
         page.goto(f"{site.as_uri()}/{path}")
-        page.wait_for_selector("h1")
+        _wait_until_drawn(page, path)
         page.evaluate(axe)
         found = page.evaluate("axe.run()")
         faults = [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
@@ -222,6 +234,35 @@ def test_home_is_filtered_and_sorted_and_the_address_keeps_it(site, visit):
     assert len(shown) == 3
     page.reload()
     assert page.locator("table.home > tbody > tr:visible th a").all_inner_texts() == shown
+
+
+def test_of_a_long_home_the_first_lines_are_shown_and_a_filter_finds_the_others(site, visit):
+    page = visit.page
+    visit.open(site / "index.html")
+    shown = page.locator("table.home > tbody > tr:visible")
+    every = len(MODELS) + 3 + len(HOSTILE_NAMES)
+    assert shown.count() == FIRST_ROWS
+    assert page.locator("output").first.inner_text() == f"{every} of {every} rows, {FIRST_ROWS} of them shown"
+    page.get_by_label("Filter rows").first.fill("=HYPERLINK")
+    assert shown.count() == 1
+    page.get_by_label("Filter rows").first.fill("")
+    page.get_by_label("sort by model").first.click()
+    assert shown.locator("th a").first.inner_text() == HOSTILE_NAMES[1]
+    assert shown.count() == FIRST_ROWS
+    page.get_by_role("button", name="Show all").click()
+    assert shown.count() == every
+
+
+@pytest.mark.parametrize(("name", "value"), [("delegate", "gpu"), ("state", "failed"), ("level", "quick")])
+def test_home_is_narrowed_to_what_the_address_says_on_a_phone_too(site, visit, name, value):
+    visit.page.set_viewport_size({"width": 360, "height": 900})
+    visit.page.goto(f"{(site / 'index.html').as_uri()}#{name}={value}")
+    rows = visit.page.locator("table.home > tbody > tr")
+    fitting = rows.evaluate_all(
+        "(rows, [name, value]) => rows.filter(row => row.dataset[name] === value).length", [name, value]
+    )
+    assert fitting
+    assert visit.page.locator("table.home > tbody > tr:visible").count() == min(fitting, FIRST_ROWS)
 
 
 def test_home_needs_no_script(site, visit_without_script):

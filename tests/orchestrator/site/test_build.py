@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -28,6 +29,11 @@ from tests.orchestrator.site.records import HOSTILE_NAMES, MODELS, HandMadeFarm,
 FARM = demo_farm()
 OLDER, NEWEST = FARM.campaign_list
 ALL_CELLS = [cell for cells in FARM.cell_lists.values() for cell in cells]
+SCRIPTS = {
+    links.ANY_CELL: (links.SHARDS_SCRIPT, links.CELL_SCRIPT),
+    links.ANY_COMPARISON: (links.SHARDS_SCRIPT, links.SCRIPT, links.COMPARE_SCRIPT),
+}
+"""The scripts of the pages that are drawn from shards; every other page has one."""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +70,10 @@ def test_every_link_leads_to_a_file_and_anchor_of_the_site(site):
             if there == (site / links.ANY_CELL).resolve() and file:
                 shard, _, cell = anchor.partition("/")
                 assert cell in read_shard((site / links.shard(shard)).read_text())
+            elif there == (site / links.ANY_COMPARISON).resolve() and anchor:
+                chosen = dict(parse_qsl(anchor))
+                assert chosen.keys() <= {"first", "second"}
+                assert {*chosen.values()} <= {*read_page(there).values("data-campaign")}
             elif anchor:
                 assert anchor in read_page(there).values("id"), f"{path.name}: no anchor for {target}"
 
@@ -98,7 +108,7 @@ def test_pages_nest_and_carry_no_inline_code_or_style(site):
         assert "style" not in names
         assert "style" not in {tag for tag, _ in page.elements}
         scripts = tuple(a["src"].removeprefix("../") for a in page.attributes("script"))
-        assert scripts == ((links.CELL_SCRIPT if path.name == links.ANY_CELL else links.SCRIPT),)
+        assert scripts == SCRIPTS.get(str(path.relative_to(site)), (links.SCRIPT,))
         assert len(page.values("id")) == len(set(page.values("id"))), f"{path.name}: an id occurs twice"
 
 
@@ -107,7 +117,7 @@ def test_every_page_forbids_everything_from_outside(site):
         (policy,) = [a["content"] for a in read_page(path).attributes("meta") if "http-equiv" in a]
         for rule in ("default-src 'none'", "style-src 'self'", "img-src 'self' data:", "script-src 'self'"):
             assert rule in policy.split("; ")
-    for asset in (links.STYLE, links.SCRIPT, links.CELL_SCRIPT):
+    for asset in {links.STYLE, links.SCRIPT}.union(*SCRIPTS.values()):
         assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttp|eval\(", (site / asset).read_text())
 
 
