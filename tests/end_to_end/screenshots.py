@@ -31,7 +31,9 @@ COLOURS = 128
 def pictured_farm() -> HandMadeFarm:
     """Build the nights of one model and two runs of the demo, without the names that are there to do harm."""
     nights, changed = nightly_farm(), changed_farm()
-    cells = {**nights.cell_lists, AGAIN: changed.cell_lists[AGAIN]}
+    # Of the model of the nights, whose step would not be told after another one.
+    again = tuple(one for one in changed.cell_lists[AGAIN] if one.model != MODEL)
+    cells = {**nights.cell_lists, AGAIN: again}
     cells[OLDER] = tuple(one for one in cells[OLDER] if one.model not in HOSTILE_NAMES)
     campaigns = (*nights.campaign_list, changed.campaign_list[-1])
     campaigns = tuple(
