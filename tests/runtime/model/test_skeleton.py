@@ -20,7 +20,7 @@ from tests.needs import REPOSITORY, shared_models
 
 ZOO = REPOSITORY / "examples/zoo"
 INDEX = {entry["name"]: entry for entry in json.loads((ZOO / "index.json").read_text())["models"]}
-SMALL = sorted(name for name, entry in INDEX.items() if entry["bytes"] <= 24_000_000)
+SMALL = sorted(name for name, entry in INDEX.items() if entry["bytes"] <= 8_000_000)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -134,13 +134,20 @@ def several(
 
 
 def every_type(movements: Sequence[Movement]) -> pytest.MarkDecorator:
-    """Parametrise a test with `movement` and `tensor_type`: each of the movements in each of its types."""
-    rows = [(movement, tensor_type) for movement in movements for tensor_type in movement.only]
-    return pytest.mark.parametrize(("movement", "tensor_type"), rows, ids=str)
+    """Parametrise a test with `movement`, each of which it tries in each of its types."""
+    return pytest.mark.parametrize("movement", movements, ids=str)
 
 
-def moves_as_litert(movement: Movement, tensor_type: TensorType) -> None:
-    case = built(movement, tensor_type)
+def moves_as_litert(movement: Movement) -> None:
+    for tensor_type in movement.only:
+        try:
+            _moves_as_litert(built(movement, tensor_type))
+        except Exception as error:
+            error.add_note(f"of {tensor_type.name}")
+            raise
+
+
+def _moves_as_litert(case: Case) -> None:
     try:
         expected = run_litert(case.model, case.inputs, case.resolver)
     except (LiteRtError, OracleDiedError):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator
@@ -34,9 +33,8 @@ def test_the_table_is_what_the_generator_writes(tmp_path):
     assert TABLE.read_text(encoding="utf-8") == fresh.read_text(encoding="utf-8"), stale
 
 
-@pytest.mark.parametrize("opcode", sorted(SPECS), ids=lambda o: o.name)
-def test_every_operator_states_its_types(opcode):
-    assert SPECS[opcode].types or SPECS[opcode].note
+def test_every_operator_states_its_types():
+    assert [opcode.name for opcode, spec in SPECS.items() if not (spec.types or spec.note)] == []
 
 
 def probe(opcode: BuiltinOperator, version: int) -> bytes:

@@ -63,8 +63,8 @@ MOVEMENTS = [
 
 
 @every_type(MOVEMENTS)
-def test_every_type_moves_as_litert_does(movement, tensor_type):
-    moves_as_litert(movement, tensor_type)
+def test_every_type_moves_as_litert_does(movement):
+    moves_as_litert(movement)
 
 
 def hot(name: str, indices: Arg, depth: int, on: Arg, off: Arg, axis: int = -1) -> Case:

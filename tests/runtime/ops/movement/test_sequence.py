@@ -28,8 +28,8 @@ MOVEMENTS = [
 
 
 @every_type(MOVEMENTS)
-def test_every_type_moves_as_litert_does(movement, tensor_type):
-    moves_as_litert(movement, tensor_type)
+def test_every_type_moves_as_litert_does(movement):
+    moves_as_litert(movement)
 
 
 def reverse(axes: Sequence[int], *shape: int) -> Case:

@@ -21,8 +21,8 @@ MOVEMENTS = [
 
 
 @every_type(MOVEMENTS)
-def test_every_type_moves_as_litert_does(movement, tensor_type):
-    moves_as_litert(movement, tensor_type)
+def test_every_type_moves_as_litert_does(movement):
+    moves_as_litert(movement)
 
 
 def test_a_declared_empty_output_does_not_keep_the_operator_from_running():

@@ -50,7 +50,9 @@ def test_product_is_that_of_unbounded_integers(values, real):
     assert found.tolist() == [exact(v, multiplier, shift) for v in values]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(8, 40))]
+)
 @pytest.mark.parametrize("largest", [2**21, 2**29])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 def test_requantizer_equals_the_two_roundings(seed, largest, dtype):
