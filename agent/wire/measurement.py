@@ -76,6 +76,8 @@ class ProcessSamples(Wire):
     growth of VmHWM from just before the model is loaded. `stages_ns` are parts of `init_ns` by name, as far
     as they were told; `memory_bytes` is the growth of VmRSS at `load`, `ready` and `steady`, and the bytes on
     the `device`. `device_busy_ns` and `queue_delay_ns` come from invokes after the timed ones.
+    `transfer_ns` and `transfer_bytes` are of further invokes: what they copied `in` and `out`, how long they
+    took with these copies (`copied`), and on buffers that spare them (`bound`).
     `slices` divide `invoke_ns` in their order; none in results of before it was timed by slices.
     """
 
@@ -97,6 +99,8 @@ class ProcessSamples(Wire):
     memory_bytes: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
     device_busy_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
     queue_delay_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
+    transfer_ns: dict[Key, tuple[Integer, ...]] = Field(default_factory=dict, max_length=MAX_FACTS)
+    transfer_bytes: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
     slices: tuple[TimedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
 
     def by_slice(self) -> Iterator[tuple[TimedSlice, tuple[int, ...]]]:
@@ -193,6 +197,23 @@ class DeviceTime(Wire):
 
     busy: float | None = None
     queue_delay: float | None = None
+    missing: Facts = Field(default_factory=dict)
+
+
+class Transfer(Wire):
+    """The copies of one invoke between host and device, in bytes and in milliseconds of the host's.
+
+    `p50_bound_ms`: an invoke on buffers that hold the inputs already and keep the outputs; `saved_ms`: what
+    that takes off an invoke beside it. Times are the mean over the processes of each one's median. `missing`
+    says why one is null.
+    """
+
+    in_ms: float | None = None
+    out_ms: float | None = None
+    in_bytes: Integer | None = None
+    out_bytes: Integer | None = None
+    p50_bound_ms: float | None = None
+    saved_ms: float | None = None
     missing: Facts = Field(default_factory=dict)
 
 
@@ -402,6 +423,7 @@ class Measurement(PassFigures):
     `quality`: None in results from before it was judged, and where no process measured.
     `variation` is null where no two processes were timed; `tunings` is empty for a delegate that chooses
     nothing by timing. `advice` is null for a delegate that plans nothing. `cpu_ms`: CPU time of an invoke.
+    `cache_bytes`: what its starts left in program caches that were empty.
     `ratio` is null for the baseline itself, and where no baseline was measured in the same blocks. `blocks`:
     what it is made of, in the order of measurement; empty in results from before they were kept.
     """
@@ -426,6 +448,8 @@ class Measurement(PassFigures):
     installed: Installed = Field(default_factory=Installed)
     cpu_ms: float | None = None
     device: DeviceTime = Field(default_factory=DeviceTime)
+    transfer: Transfer = Field(default_factory=Transfer)
+    cache_bytes: Integer | None = None
     advice: Advice | None = None
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)
 

@@ -45,7 +45,7 @@ from agent.wire.measurement import Measurement, Refinement
 from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 14
+PROTOCOL_VERSION = 15
 """Version of the messages, those between an agent's processes included: one may be of another commit. A farm
 gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -134,12 +134,12 @@ class Device(Wire):
     `delegate_environments` those that results of one delegate have besides, by its kind, by
     `KIND/INTERFACE` for each interface through which it reaches the device, and by `KIND@VERSION` for each
     release of its package; `facts` is recorded and never hashed. Devices of one `exclusion_group` share
-    silicon. One whose `api` is `ssh` is another machine, attached to the agent's.
+    silicon. One whose `api` is `ssh` or `adb` is another machine, attached to the agent's.
     """
 
     device_id: Id
     kind: Literal["cpu", "gpu"]
-    api: Literal["host", "opencl", "cuda", "webgpu", "ssh"]
+    api: Literal["host", "opencl", "cuda", "webgpu", "ssh", "adb"]
     name: Text
     vendor: Text = ""
     delegates: tuple[Id, ...] = Field(max_length=MAX_KINDS)

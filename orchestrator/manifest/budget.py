@@ -11,6 +11,9 @@ from orchestrator.errors import UsageError
 MEMORIES: Final = {"memory": "memory_peak_bytes", "memory_cold": "memory_peak_cold_bytes"}
 """Figures in bytes, with the property of a cell's record that has each."""
 
+ENERGY: Final = "energy"
+"""Energy of an invoke, where the machine counts it."""
+
 RATIO: Final = "ratio"
 """The p50 of the campaign in `baseline.against` over the own one: above 1 is faster."""
 
@@ -22,6 +25,7 @@ _FROM_BELOW: Final = {RATIO: f"{RATIO}>=0.95", FPS: f"{FPS}>=30"}
 
 _LATENCIES: Final = ("p50", "p90", "p95", "p99", "mean", "init", "init_warm", "first", "first_warm")
 _MS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+_MJ: Final = {"uJ": 1e-3, "mJ": 1.0, "J": 1e3}
 _BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _FORM: Final = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=)\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _EXPECTED: Final = (
@@ -31,7 +35,7 @@ _EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One limit: the figure's name, and the limit in ms, in bytes or, of `ratio` and `fps`, without a unit.
+    """One limit: the figure's name, and the limit in ms, mJ, bytes or, of `ratio` and `fps`, without a unit.
     `text` is how it was written.
     """
 
@@ -47,8 +51,8 @@ def read_budget(text: str) -> Budget:
         raise UsageError(f"budget {text!r}: {_EXPECTED}")
     figure, sign, number, unit = found.groups()
     from_below = figure in _FROM_BELOW
-    if figure not in (*_LATENCIES, *MEMORIES, *_FROM_BELOW):
-        known = ", ".join((*_LATENCIES, *MEMORIES, *_FROM_BELOW))
+    if figure not in (*_LATENCIES, *MEMORIES, ENERGY, *_FROM_BELOW):
+        known = ", ".join((*_LATENCIES, *MEMORIES, ENERGY, *_FROM_BELOW))
         raise UsageError(f"budget {text!r}: no figure is called {figure!r}; known: {known}")
     if from_below and unit:
         raise UsageError(f"budget {text!r}: {figure} has no unit, e.g. {_FROM_BELOW[figure]}")
@@ -60,12 +64,21 @@ def read_budget(text: str) -> Budget:
         )
     if from_below != (sign == ">="):
         raise UsageError(f"budget {text!r}: {_EXPECTED}")
-    units = _BYTES if figure in MEMORIES else {"": 1.0} if from_below else _MS
+    units = _units(figure)
     if unit not in units:
         if not unit:
             raise UsageError(f"budget {text!r}: {_EXPECTED}")
         raise UsageError(f"budget {text!r}: {figure} is measured in {', '.join(units)}, not {unit!r}")
     return Budget(figure, float(number) * units[unit], f"{figure}{sign}{number}{unit}")
+
+
+def _units(figure: str) -> dict[str, float]:
+    """Return the units that a figure's limit may have, by how many of the figure's own each one is."""
+    if figure in MEMORIES:
+        return {name: float(size) for name, size in _BYTES.items()}
+    if figure == ENERGY:
+        return _MJ
+    return {"": 1.0} if figure in _FROM_BELOW else _MS
 
 
 def latency_budget(figure: str, max_ms: float) -> Budget:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from orchestrator.manifest.budget import FPS, MEMORIES, RATIO, Budget
+from orchestrator.manifest.budget import ENERGY, FPS, MEMORIES, RATIO, Budget
 from orchestrator.results.comparison import reason_text
 from orchestrator.results.format import visible
 from orchestrator.results.records import CellRecord, void_reason
@@ -131,6 +131,8 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
         return None, None, f"{cell.struck_as if cell.struck_out else cell.status}{reason}"
     if name in MEMORIES:
         return getattr(cell, MEMORIES[name]), None, "not recorded"
+    if name == ENERGY:
+        return cell.measurement.energy.invoke_mj, None, cell.measurement.energy.note or "not recorded"
     if name == FPS:
         found = cell.measurement.pipeline
         if found is None:
@@ -146,6 +148,8 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
 def _shown(value: float, figure: str) -> str:
     if figure == FPS:
         return f"{value:.4g} frames/s"
+    if figure == ENERGY:
+        return f"{value:.4g} mJ"
     return f"{value / 1e6:.4g} MB" if figure in MEMORIES else f"{value:.4g} ms"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples
+from agent.wire.measurement import DeviceTime, Measurement, ProcessSamples, Transfer
 from orchestrator.results import format as text
 from orchestrator.results import metrics
 from orchestrator.results.grading import Graded, grade_of, p50_grade
@@ -263,6 +263,7 @@ def _words(cell: CellRecord) -> dict[str, Any]:
         "accuracy.rule": m.accuracy.rule,
         "accuracy.note": m.accuracy.note,
         "device_ms.missing": dict(m.device.missing) if m.device != DeviceTime() else None,
+        "transfer.missing": dict(m.transfer.missing) if m.transfer != Transfer() else None,
         "energy.note": m.energy.note or None,
         "init_ms.missing": dict(m.init.missing) if m.init.cold or m.init.warm else None,
         "memory_bytes.missing": dict(m.memory.missing) if m.memory.ready is not None else None,

@@ -14,8 +14,8 @@ Better: TypeAlias = Literal["lower", "higher", "none"]
 """Which values are better; `none` for a count that is neither good nor bad."""
 
 Section: TypeAlias = Literal["latency", "resources", "init", "memory", "output"]
-"""What a figure describes: the time of an invoke, what a run needs besides, the init or the memory by stage,
-or how right the output is."""
+"""What a figure describes: the time of an invoke, what a run needs besides, the init by stage, the memory by
+stage and what crosses into that of a device or stays in caches, or how right the output is."""
 
 
 def measured(*path: str) -> Callable[[CellRecord], Any]:

@@ -7,6 +7,7 @@ figure is a field of the wire's `Measurement`, the code that measures it, and on
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from agent.wire.measurement import Measurement
@@ -54,6 +55,33 @@ def _tail(name: str, percent: int) -> Metric:
 def _device_time(name: str, label: str, meaning: str) -> Metric:
     """Return a field of the wire's `DeviceTime`."""
     return _time(f"device_ms.{name}", ("device", name), label, "latency", meaning)
+
+
+def _transfer(name: str, label: str, meaning: str, better: Better = "lower") -> Metric:
+    """Return a time of the wire's `Transfer`."""
+    return replace(_time(f"transfer.{name}", ("transfer", name), label, "memory", meaning), better=better)
+
+
+def _copied(name: str, label: str, meaning: str) -> Metric:
+    """Return the bytes of one direction of the wire's `Transfer`."""
+    return Metric(
+        f"transfer.{name}", label, "bytes", "lower", "memory", meaning, measured("transfer", name),
+        text.byte_count, why_none=lambda m: m.transfer.missing.get(name, "not recorded"),
+    )  # fmt: skip
+
+
+def _power(cell: CellRecord) -> float | None:
+    found = cell.measurement
+    if found is None or found.energy.invoke_mj is None or not found.latency_ms.mean:
+        return None
+    return found.energy.invoke_mj / found.latency_ms.mean
+
+
+def _init_saved(cell: CellRecord) -> float | None:
+    found = None if cell.measurement is None else cell.measurement.latency_ms
+    if found is None or found.init is None or found.init_warm is None:
+        return None
+    return found.init - found.init_warm
 
 
 def _accuracy(
@@ -303,6 +331,19 @@ METRICS: tuple[Metric, ...] = (
     PEAK_MEMORY,
     PEAK_MEMORY_COLD,
     ENERGY,
+    Metric(
+        "energy.power_w",
+        "mean power",
+        "W",
+        "none",
+        "memory",
+        "This energy over the mean time of an invoke: what the part draws while it is timed.",
+        read=_power,
+        text=lambda value: f"{value:.4g}",
+        why_none=lambda m: m.energy.note or "not recorded",
+        unit_in_heading=True,
+        void_if_wrong=True,
+    ),
     INSTALLED,
     *_init_stages("cold"),
     *_init_stages("warm"),
@@ -323,6 +364,52 @@ METRICS: tuple[Metric, ...] = (
         "memory, device",
         "Bytes of every buffer that the delegate has allocated on its device: activations, constants and "
         "tables, also on a discrete GPU. Where the device computes in the host's memory, they lie there.",
+    ),
+    _transfer(
+        "in_ms",
+        "copies in",
+        "How long the host spends on copying an invoke's inputs to where the delegate computes, of all "
+        "partitions together. From further invokes after the timed ones, like the following; the mean over "
+        "the processes of each one's median.",
+    ),
+    _transfer("out_ms", "copies out", "The same of the outputs, once all kernels have ended."),
+    _copied("in_bytes", "bytes in", "Bytes of these inputs: what crosses the border of CPU and device."),
+    _copied("out_bytes", "bytes out", "The same of the outputs."),
+    _transfer(
+        "p50_bound_ms",
+        "p50, bound buffers",
+        "Median of invokes on buffers that hold the inputs already and keep the outputs, from start to end. "
+        "What the device cannot reach there, it copies itself.",
+    ),
+    _transfer(
+        "saved_ms",
+        "saved by bound buffers",
+        "The median of invokes end to end that take turns with these, less theirs: what zero copy saves.",
+        better="higher",
+    ),
+    Metric(
+        "caches.bytes",
+        "bytes in caches",
+        "bytes",
+        "lower",
+        "memory",
+        "Files that the starts of the first tuning left in program caches that were empty: kernels, packed "
+        "constants, recordings and choices of the delegate, and whatever drivers keep.",
+        read=measured("cache_bytes"),
+        text=text.byte_count,
+    ),
+    Metric(
+        "caches.init_saved_ms",
+        "init saved by caches",
+        "ms",
+        "higher",
+        "memory",
+        "The init that finds the caches empty less the median of those that find them filled.",
+        read=_init_saved,
+        text=text.milliseconds,
+        why_none=lambda m: m.latency_ms.missing.get("init_warm", "not recorded"),
+        unit_in_heading=True,
+        void_if_wrong=True,
     ),
     _accuracy(
         "max_abs",

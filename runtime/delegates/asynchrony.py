@@ -80,6 +80,14 @@ class RunSlot(Protocol):
 
 
 @runtime_checkable
+class BoundSlot(RunSlot, Protocol):
+    """A slot whose memory the run works on where it can: what an application fills and reads in place."""
+
+    def run_again(self) -> None:
+        """Run on the inputs that lie there, leave the outputs there, and wait. Raises the run's error."""
+
+
+@runtime_checkable
 class AsynchronousModel(Protocol):
     """A loaded model that also runs in the background, beside the methods of `LoadedModel`."""
 

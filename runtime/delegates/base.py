@@ -135,6 +135,25 @@ class CountsMemory(Protocol):
         are a part of the process's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The copies of one run between the host's memory and the device: bytes, and ns that the host spent."""
+
+    in_ns: int
+    out_ns: int
+    in_bytes: int
+    out_bytes: int
+
+
+@runtime_checkable
+class CountsCopies(Protocol):
+    """A delegate that counts what its open models copy at their borders."""
+
+    @property
+    def copies(self) -> Copies | None:
+        """The sum over the last runs of all partitions; None before one."""
+
+
 @runtime_checkable
 class Titled(Protocol):
     """A delegate with a name for LiteRT's messages, as in `GPU delegate`."""

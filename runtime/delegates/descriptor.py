@@ -29,6 +29,12 @@ INTERFACE: Final = "interface"
 CHOICES: Final = "choices"
 """The option, and the entry of `describe()`, that hold what a delegate chose by timing."""
 
+RECORDING: Final = "recording"
+"""The entry of `describe()` that says whether a start bound what an earlier one had prepared: `KEPT`, or why
+not."""
+
+KEPT: Final = "kept"
+
 INTERPRETER: Final = (
     "*.py", "api", "common/__init__.py", "common/arena.py", "common/installation.py", "common/stages.py",
     "interpreter", "model", "ops", "plan", "delegates/*.py",

@@ -21,6 +21,7 @@ from runtime.measure.loop import Loop, Times, timer_overhead_ns
 from runtime.measure.outputs import is_stateful, steps
 from runtime.measure.samples.noise import Usage, clocks_mhz, host_pressure, noise_flags
 from runtime.measure.start import Start
+from runtime.measure.transfer import Transfer, transfer
 from runtime.measure.warm_up import WarmUp, calibrated
 
 MEASURING_VERSION = "4"
@@ -44,7 +45,7 @@ class ProcessResult:
     `stages_ns` are parts of `init_ns`. `memory_bytes` is what the process had grown by once the file was read
     (`load`), ready to invoke (`ready`) and after the last timed slice (`steady`, without the input pool), and
     what the delegate holds on its `device`; `unseen` says why one of all these is missing. `device` is what
-    its device told in a pass of its own.
+    its device told in a pass of its own, `transfer` what another found of copies.
     """
 
     init_ns: int
@@ -66,6 +67,7 @@ class ProcessResult:
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
     device: DeviceTimes = field(default_factory=DeviceTimes)
+    transfer: Transfer = field(default_factory=Transfer)
 
 
 class Session:
@@ -121,7 +123,9 @@ class Session:
         self._on_phase("new inputs")
         remembers = begun.remembers(*self._model, timed_ns.tolist())
         self._on_phase("device times")
-        device = device_times(begun.start.opened, int(timed_ns.sum()))
+        opened, loop_ns = begun.start.opened, int(timed_ns.sum())
+        transferred = transfer(opened, begun.new_loop(), begun.pool, loop_ns)
+        device = device_times(opened, loop_ns)
         return begun.result(
             peak_bytes,
             steady_bytes,
@@ -133,6 +137,7 @@ class Session:
             last_set=last_set,
             flags=flags if remembers is None else (*flags, remembers),
             device=device,
+            transfer=transferred,
             facts={**self._pressure, **self._spent.facts()},
         )
 

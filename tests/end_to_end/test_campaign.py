@@ -18,7 +18,7 @@ KEYS = {
     "model_sha256", "device_name", "threads", "finished_at", "reused_from", "flags", "conditions_id",
     "quality", "grade", "half_width", "allowance", "grade_reason", "p50_grade", "ratio", "variation",
     "again", "energy", "imported", "init_ms", "installed", "device_ms", "sustained", "throughput", "advice",
-    "steps", "cpu_ms", "pipeline",
+    "steps", "cpu_ms", "pipeline", "transfer", "caches",
 }  # fmt: skip
 
 
@@ -72,6 +72,10 @@ def check_cell(campaign, model, delegate):
     told = {name: cell["device_ms"][name] for name in ("busy", "queue_delay")}
     assert {name for name, ms in told.items() if ms is None} == set(cell["device_ms"]["missing"])
     assert delegate == "gpu" or set(told.values()) == {None}
+    copied = dict(cell["transfer"])
+    assert {name for name, value in copied.items() if value is None} == set(copied.pop("missing"))
+    assert (copied["in_bytes"] is None) == (copied["p50_bound_ms"] is None) == (delegate != "gpu")
+    assert cell["caches"]["bytes"] >= (10_000 if delegate == "gpu" else 0)
     assert (cell["init_ms"]["cold"]["parse"] is None) == (delegate == "litert")
     if delegate == "gpu":
         assert cell["delegation"]["status"] == "full", cell["delegation"]["fallbacks"]

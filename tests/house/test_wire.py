@@ -14,7 +14,7 @@ from agent.runner.passes.process_frame import pass_of
 from agent.wire.messages import PROTOCOL_VERSION, ForAgent, ForOrchestrator
 from agent.wire.passes import PASSES
 
-RECORDED = (14, "f9f7786efcd8fea4")
+RECORDED = (15, "c17d2c62346b00a7")
 """`PROTOCOL_VERSION`, and the digest of the schemas of that version."""
 
 

@@ -6,11 +6,23 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Final
 
-from agent.wire.measurement import DeviceTime, InitStages, MemoryStages, ProcessSamples, StartStages
+from agent.wire.measurement import (
+    DeviceTime,
+    InitStages,
+    MemoryStages,
+    ProcessSamples,
+    StartStages,
+    Transfer,
+)
 from runtime.common.stages import STAGES
 
 DEVICE_BUSY: Final = "device_busy"
 """The name under which a process says why its device told no times."""
+
+COPIES: Final = "copies"
+BOUND: Final = "bound"
+"""The names under which it says why it counted no copies, and why it ran on no buffers
+(`runtime.measure.transfer`)."""
 
 
 def init_stages(processes: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> InitStages:
@@ -71,3 +83,37 @@ def device_time(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> D
 def no_device_time(why: str) -> DeviceTime:
     """Nothing of an invoke, with the reason."""
     return DeviceTime(missing=dict.fromkeys(("busy", "queue_delay"), why))
+
+
+def transfer(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) -> Transfer:
+    """Return what an invoke copies, and what it takes on buffers; null if a timed process has none."""
+    means = {
+        name: fmean(median(process.transfer_ns[name]) for process in timed) / 1e6
+        for name in ("in", "out", "copied", BOUND)
+        if timed and all(process.transfer_ns.get(name) for process in timed)
+    }
+    sizes = timed[0].transfer_bytes if "in" in means else {}
+    found = {
+        COPIES: {
+            "in_ms": means.get("in"),
+            "out_ms": means.get("out"),
+            "in_bytes": sizes.get("in"),
+            "out_bytes": sizes.get("out"),
+        },
+        BOUND: {
+            "p50_bound_ms": means.get(BOUND),
+            "saved_ms": means["copied"] - means[BOUND] if BOUND in means else None,
+        },
+    }
+    missing = {
+        name: unseen.get(why, "a timed process was not told")
+        for why, figures in found.items()
+        for name, value in figures.items()
+        if value is None
+    }
+    return Transfer.model_validate({**found[COPIES], **found[BOUND], "missing": missing})
+
+
+def no_transfer(why: str) -> Transfer:
+    """Nothing of an invoke, with the reason."""
+    return transfer((), {COPIES: why, BOUND: why})

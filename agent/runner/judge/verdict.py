@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult
+from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult, caches_folder
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, OutputsError, judged_outputs, unjudged
 from agent.runner.judge.blocks import time_units
 from agent.runner.judge.references import References
@@ -20,9 +21,12 @@ from agent.runner.judge.stages import (
     init_stages,
     memory_stages,
     no_device_time,
+    no_transfer,
+    transfer,
 )
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
+from agent.runner.tunings import timed as timed_reports
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import (
     BlockFigure,
@@ -37,6 +41,7 @@ from agent.wire.measurement import (
 )
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from runtime.common.statistics import estimate
+from runtime.delegates.descriptor import KEPT, RECORDING
 from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
 from runtime.judge.arithmetic import arithmetic_of, keeps_state
@@ -76,7 +81,7 @@ def concluded(
         reason = Reason(code=ReasonCode.RUNNER_ERROR, text=str(error))
         return RunnerResult(status=Status.FAILED, reason=reason)
     accuracy = judged.accuracy
-    measurement = _summed_up(attempt, reports, judged, took_s)
+    measurement = _summed_up(attempt, reports, judged, took_s, folder)
     if accuracy.verdict == "fail":
         reason = Reason(code=ReasonCode.WRONG_OUTPUT, text=f"wrong output: {accuracy.note} ({accuracy.rule})")
         return RunnerResult(status=Status.FAILED, reason=reason, measurement=measurement)
@@ -87,6 +92,7 @@ def concluded(
                 "latency_ms": _no_latency(why),
                 "init": InitStages(),
                 "device": no_device_time(why),
+                "transfer": no_transfer(why),
                 "cpu_ms": None,
             }
             struck = measurement.model_copy(update=update)
@@ -193,6 +199,7 @@ def _summed_up(
     reports: Sequence[ProcessReport],
     judged: JudgedOutputs,
     took_s: Mapping[int, float],
+    folder: Path,
 ) -> Measurement:
     """Compute the cell's figures from all processes, the cold one first; memory is the largest of a timed
     one.
@@ -225,7 +232,7 @@ def _summed_up(
         accuracy=judged.accuracy,
         delegation=reports[0].delegation,
         settings=settings,
-        warnings=(*_warnings(processes), *judged.warnings),
+        warnings=(*_warnings(processes), *_not_warm(reports), *judged.warnings),
         variation=_variation(reports, took_s),
         tunings=tunings(reports),
         init=init_stages(processes, reports[0].unseen),
@@ -233,6 +240,8 @@ def _summed_up(
         installed=installed(attempt.job.delegate_kind, attempt.release_of),
         cpu_ms=cpu_time(timed),
         device=device_time(timed, reports[-1].unseen),
+        transfer=transfer(timed, reports[-1].unseen),
+        cache_bytes=_bytes_below(caches_folder(folder, 0)),
         advice=reports[0].advice,
     )
 
@@ -261,6 +270,18 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
 def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:
     """Every process's flags, with the process that raised them."""
     return tuple(f"process {p.index + 1}: {flag}" for p in processes for flag in p.flags)
+
+
+def _not_warm(reports: Sequence[ProcessReport]) -> Iterator[str]:
+    """Say how many warm starts did not find the recording of an earlier one, and why."""
+    warm = [report.settings.get(RECORDING, KEPT) for report in timed_reports(reports)]
+    for told, count in Counter(warm).items():
+        if told != KEPT:
+            yield f"{count} of {len(warm)} warm starts prepared the model anew: its recording was {told}"
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
 
 
 def _no_latency(why: str) -> Latency:

@@ -98,7 +98,11 @@ def _measured(
             OutputFact(name=f.name, scale=f.scale, zero_point=f.zero_point) for f in result.output_facts
         ),
         last_set=result.last_set,
-        unseen={**result.unseen, **({DEVICE_BUSY: why} if (why := result.device.why_not) else {})},
+        unseen={
+            **result.unseen,
+            **result.transfer.missing,
+            **({DEVICE_BUSY: why} if (why := result.device.why_not) else {}),
+        },
         # After everything is timed: it loads what the measured program may not have loaded.
         environment=reported_environment(attempt.device, job.delegate_kind),
     )
@@ -154,6 +158,8 @@ def _samples(
         memory_bytes=dict(result.memory_bytes),
         device_busy_ns=result.device.busy_ns,
         queue_delay_ns=result.device.queue_ns,
+        transfer_ns=dict(result.transfer.times_ns),
+        transfer_bytes=dict(result.transfer.sizes),
     )
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import Final
 
 from runtime.delegates.abilities import KernelTime
 from runtime.delegates.asynchrony import Completion, StartedRun
-from runtime.delegates.base import Array, Partition
+from runtime.delegates.base import Array, Copies, Partition
 from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.backends.base import Backend, Entry
 from runtime.delegates.gpu.choose.schedules import persistent, plain
@@ -57,6 +57,7 @@ class CompiledGraph:
         )
         self.waits = options.waits
         self.recording.waits_actively = options.wait_type in ("active", "aggressive")
+        self._copied_ns: tuple[int, int] | None = None
 
     @property
     def schedule(self) -> str:
@@ -140,16 +141,29 @@ class CompiledGraph:
         if self._has_started:
             recording.finish()
             self._has_started = False
+        began_ns = perf_counter_ns()
         for value, array in zip(self.graph.inputs, inputs, strict=True):
             recording.write(value, array)
+        in_ns = perf_counter_ns() - began_ns
         run()
         failed = recording.failed_check()
         if failed is not None:
             raise InvocationError(failed)
         # Copied back, so that resetting, reading and setting variables work as on the CPU path.
         kept = (inputs[self.graph.inputs.index(state)] for state in self.graph.states)
+        began_ns = perf_counter_ns()
         for value, target in zip(self.graph.outputs, (*outputs, *kept), strict=True):
             recording.read(value, target)
+        self._copied_ns = in_ns, perf_counter_ns() - began_ns
+
+    @property
+    def copies(self) -> Copies | None:
+        """The copies of the last `invoke`; None before one."""
+        if self._copied_ns is None:
+            return None
+        ends = (self.graph.inputs, self.graph.outputs)
+        sizes = (sum(self.graph.values[value].bytes for value in values) for values in ends)
+        return Copies(*self._copied_ns, *sizes)
 
     @property
     def starts(self) -> bool:

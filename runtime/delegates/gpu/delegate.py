@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary, ref
 
 from runtime.common.profile import Peaks
 from runtime.delegates.abilities import Conformance, Primed
-from runtime.delegates.base import CompiledPartition, GraphFacts, Partition, Unsupported
+from runtime.delegates.base import CompiledPartition, Copies, GraphFacts, Partition, Unsupported
+from runtime.delegates.descriptor import RECORDING
 from runtime.delegates.gpu.alternatives import unit_refusal
 from runtime.delegates.gpu.backends.choice import in_the_way, open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
@@ -191,6 +192,19 @@ class GpuDelegate(Offer):
         """See `runtime.delegates.base.CountsMemory`."""
         return sum(graph.recording.device_bytes for graph in self._open_graphs())
 
+    @property
+    def copies(self) -> Copies | None:
+        """See `runtime.delegates.base.CountsCopies`."""
+        found = [one for graph in self._open_graphs() if (one := graph.copies) is not None]
+        if not found:
+            return None
+        return Copies(
+            sum(one.in_ns for one in found),
+            sum(one.out_ns for one in found),
+            sum(one.in_bytes for one in found),
+            sum(one.out_bytes for one in found),
+        )
+
     def _integer_path(self, *, is_of_integers: bool) -> str:
         """Whether quantised models are computed in integers; empty where none asked for it."""
         if is_of_integers:
@@ -227,7 +241,7 @@ class GpuDelegate(Offer):
             **({"left_to_the_cpu": ", ".join(self.excluded)} if self.excluded else {}),
             "weights": self.options.weights,
             "tuning": self.options.tuning,
-            **({"recording": "; ".join(origins)} if origins else {}),
+            **({RECORDING: "; ".join(origins)} if origins else {}),
             "persistent": self.options.persistent,
             "functions": "called by address" if device.shares_one_kernel else "kernels of their own",
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from runtime.common.stages import stage
 from runtime.delegates.base import Partition
+from runtime.delegates.descriptor import KEPT
 from runtime.delegates.gpu.alternatives import lowered
 from runtime.delegates.gpu.backends.base import Backend, KeepingBackend, Recording, recorded
 from runtime.delegates.gpu.choose.contention import disturbance
@@ -97,7 +98,7 @@ def _replayed(recordings: Recordings, backend: KeepingBackend) -> Prepared | str
         disturbed,
         kept.plan.needs,
         kept.kernels,
-        origin="kept",
+        origin=KEPT,
     )
 
 

@@ -22,6 +22,7 @@ from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.keep.cache import Cache, own_state
 from runtime.delegates.gpu.layout.packed_file import MappedConstants, PackedFiles
 from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
+from runtime.delegates.gpu.settings.choices import parsed
 from runtime.delegates.gpu.settings.options import Options
 
 _KIND: Final = "recordings"
@@ -51,15 +52,24 @@ class KeptRecording:
 
 @dataclass(frozen=True, slots=True)
 class Recordings:
-    """The entry of one partition. `depends_on`: what decides its content beside the key."""
+    """The entry of one partition. `depends_on`: what decides its content beside the key.
+
+    `free_key`: of the start that chose by itself; its entry serves one that is `given` the same choices.
+    """
 
     cache: Cache
     files: PackedFiles
     key: str
+    free_key: str
+    given: str | None
     depends_on: Mapping[str, str]
 
     def read(self) -> tuple[KeptRecording | None, str]:
         """Return what was kept, or None and why it is not used: empty where there was nothing."""
+        if self.given is not None:
+            free, _ = replace(self, key=self.free_key, given=None).read()
+            if free is not None and free.is_settled and free.choices.items() <= parsed(self.given).items():
+                return free, ""
         content = self.cache.read(_KIND, self.key)
         if content is None:
             return None, ""
@@ -110,14 +120,18 @@ def recordings_of(
     asked = replace(options, context=None, cache_dir=None, serialization_dir=None, model_token=None)
     operators = [operator.index for operator in partition.operators]
     whole = (partition.subgraph.index, operators, partition.inputs, partition.outputs, partition.shapes)
-    wanted = (files.owner, whole, repr(asked), way.name, device.name, device.processor)
+
+    def key(asked: Options) -> str:
+        wanted = (files.owner, whole, repr(asked), way.name, device.name, device.processor)
+        return hashlib.sha256(repr(wanted).encode()).hexdigest()
+
     depends_on = {
         "driver": device.key,
         "device": repr(device),
         "version of the delegate": own_state(),
     }
-    key = hashlib.sha256(repr(wanted).encode()).hexdigest()
-    return Recordings(files.cache, files, key, depends_on)
+    free = replace(asked, choices=None)
+    return Recordings(files.cache, files, key(asked), key(free), options.choices, depends_on)
 
 
 class _Reader(pickle.Unpickler):

@@ -105,6 +105,10 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
     assert ("parse" in found.init.missing) == (delegate == "litert")
     assert (found.memory.device is None) == (delegate != "gpu")
     assert found.memory.steady is not None
+    assert (found.transfer.in_bytes is None) == (found.transfer.p50_bound_ms is None) == (delegate != "gpu")
+    assert (found.cache_bytes > 10_000) == (delegate == "gpu")
+    told = [said for said in found.warnings if "warm starts" in said]
+    assert "disturbed" in found.settings or not told, "a disturbed start chose nothing that others may keep"
     assert found.installed.bytes > 0
     assert found.latency_ms.first == cold.first_ns / 1e6
     assert all(p.init_ns > 0 and p.first_ns > 0 for p in processes)

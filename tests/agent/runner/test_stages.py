@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from agent.runner.judge.stages import cpu_time, device_time, init_stages, memory_stages
+from agent.runner.judge.stages import cpu_time, device_time, init_stages, memory_stages, transfer
 from agent.wire.measurement import ProcessSamples, TimedSlice
 
 UNSEEN = {"tune": "nothing is timed", "upload": "no device", "device": "no device", "load": "not told"}
@@ -63,3 +63,23 @@ def test_the_time_of_the_device_is_the_mean_of_the_processes_medians_or_has_a_re
     silent = device_time([told[0], process(3, 1)], {"device_busy": "persistent kernels"})
     assert (silent.busy, silent.queue_delay) == (None, None)
     assert silent.missing == {"busy": "persistent kernels", "queue_delay": "persistent kernels"}
+
+
+def test_copies_and_what_buffers_save_are_means_of_the_processes_medians_or_have_reasons():
+    sizes = {"in": 64, "out": 8}
+    times = {"in": (1_000_000, 2_000_000, 9_000_000), "out": (1_000_000,), "copied": (8_000_000,)}
+    one, other = (
+        process(index, 1).model_copy(
+            update={"transfer_ns": {**times, "bound": (bound,)}, "transfer_bytes": sizes}
+        )
+        for index, bound in ((1, 5_000_000), (2, 6_000_000))
+    )
+    found = transfer([one, other], {})
+    assert (found.in_ms, found.out_ms, found.in_bytes, found.out_bytes) == (2.0, 1.0, 64, 8)
+    assert (found.p50_bound_ms, found.saved_ms, found.missing) == (5.5, 2.5, {})
+    part = other.model_copy(update={"transfer_ns": times})
+    found = transfer([one, part], {"bound": "in parts"})
+    assert (found.in_ms, found.p50_bound_ms, found.saved_ms) == (2.0, None, None)
+    assert found.missing == {"p50_bound_ms": "in parts", "saved_ms": "in parts"}
+    found = transfer([process(3, 1)], {"copies": "not told"})
+    assert (found.in_ms, found.in_bytes, found.missing["out_bytes"]) == (None, None, "not told")

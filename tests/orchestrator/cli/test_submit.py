@@ -185,7 +185,7 @@ def test_results_come_as_documented_json(measured: Shell) -> None:
         assert cell["samples"] >= 20
         assert cell["latency_ms"]["p99"] is None or cell["samples"] >= 662
         assert (cell["latency_ms"]["p99"] is None) == ("p99" in cell["latency_ms"]["missing"])
-        for figures in ("latency_ms", "device_ms", "init_ms", "memory_bytes"):
+        for figures in ("latency_ms", "device_ms", "init_ms", "memory_bytes", "transfer"):
             cell[figures]["missing"] = documented[0][figures]["missing"]
         assert cell["ratio"] is None or shape(cell["ratio"]) == shape(documented[0]["ratio"])
         varying = (

@@ -9,13 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from agent.wire.measurement import Quality
+from agent.wire.measurement import Energy, Quality
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator import api
 from orchestrator.cli.budgets import Undecided, conclude
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import latency_budget, read_budget
 from orchestrator.results.budgets import FAILED, UNDECIDED, judge_budgets, junit_xml, open_cells
+from orchestrator.results.metrics import named
 from orchestrator.results.records import CellRecord
 from tests.orchestrator.cli.records import cell
 
@@ -141,6 +142,21 @@ def test_the_python_interface_says_what_the_command_line_says(
     )
     with then:
         api.assert_latency("m.tflite", "cpu", max_ms=asked.limit, figure=asked.figure, undecided="warn")
+
+
+def test_energy_is_judged_where_the_machine_counts_it() -> None:
+    measured = cell().measurement
+    assert measured is not None
+    uncounted = measured.model_copy(update={"energy": Energy(note="CPU energy: no RAPL counter")})
+    assert outcome(replace(cell(), measurement=uncounted), "energy<=5mJ")[0] == "no_result"
+    assert "no RAPL" in outcome(replace(cell(), measurement=uncounted), "energy<=5mJ")[1]
+    counted = measured.model_copy(update={"energy": Energy(invoke_mj=6.0)})
+    assert outcome(replace(cell(), measurement=counted), "energy<=5mJ") == ("exceeded", "6 mJ")
+    assert outcome(replace(cell(), measurement=counted), "energy<=0.01J") == ("met", "6 mJ")
+    power = named("power_w")
+    assert power is not None
+    assert measured.latency_ms.mean is not None
+    assert power.read(replace(cell(), measurement=counted)) == 6.0 / measured.latency_ms.mean
 
 
 def test_an_unsupported_cell_has_no_budget() -> None:

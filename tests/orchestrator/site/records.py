@@ -25,6 +25,7 @@ from agent.wire.measurement import (
     Quality,
     Ratio,
     StartStages,
+    Transfer,
     Tuning,
     Variation,
     baseline_id,
@@ -212,6 +213,9 @@ def memory(delegate: str) -> MemoryStages:
 
 
 DEVICE = DeviceTime(busy=4.1, queue_delay=0.02)
+TRANSFER = Transfer(
+    in_ms=0.021, out_ms=0.002, in_bytes=602_112, out_bytes=4_000, p50_bound_ms=4.4, saved_ms=0.04
+)
 SILENT = DeviceTime(missing={"busy": "no queue", "queue_delay": "no queue"})
 SUSTAINED = Sustained(
     seconds=120.0,
@@ -268,6 +272,8 @@ def measurement(
         device=DEVICE
         if delegate == "gpu"
         else DeviceTime(missing={"busy": "no queue", "queue_delay": "no queue"}),
+        transfer=TRANSFER if delegate == "gpu" else Transfer(missing={"in_ms": "no border"}),
+        cache_bytes=19_000_000 if delegate == "gpu" else 0,
         sustained=SUSTAINED if delegate == "gpu" else None,
         throughput=THROUGHPUT if delegate == "gpu" else None,
         pipeline=PIPELINE if delegate == "gpu" else None,

@@ -133,6 +133,15 @@ def test_other_options_have_a_recording_of_their_own(model, folder, options):
     assert start(model, folder)[1]["recording"] == "kept"
 
 
+def test_a_start_with_the_choices_of_a_kept_recording_binds_it_and_one_with_others_does_not(model, folder):
+    _, first = start(model, folder)
+    choices = first["choices"]
+    _, given = start(model, folder, choices=choices)
+    assert (given["recording"], given["choices"]) == ("kept", choices)
+    others = " ".join(f"{one.partition('=')[0]}=nothing" for one in choices.split())
+    assert "recording" not in start(model, folder, choices=others)[1], "no kernel is called so"
+
+
 def test_what_rules_chose_for_a_disturbed_device_is_used_until_the_device_is_quiet(
     model, folder, monkeypatch
 ):

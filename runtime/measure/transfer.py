@@ -1,0 +1,125 @@
+"""Measures what a run copies between host and device, and what it takes on buffers that spare the copies.
+
+As the device's times, these come from invokes behind the timed ones, and nothing of them is in the samples.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from runtime.delegates.asynchrony import BoundSlot, NotStarted
+from runtime.delegates.base import Array, Copies, CountsCopies
+from runtime.errors import FarmRuntimeError
+from runtime.measure.device_times import SHARE
+from runtime.measure.in_flight import slots_of
+from runtime.measure.inputs import InputPool
+from runtime.measure.loading import Opened
+from runtime.measure.loop import Loop
+
+_T = TypeVar("_T")
+
+_TURNS: Final = 4
+"""Stretches of each way at most, by turns: what drifts meanwhile meets both."""
+
+_RUNS: Final = 6
+"""Runs of a stretch at most. The first one puts other addresses into the device's table, and counts only if
+it is alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Times in ns in the order of measurement, and bytes, by name.
+
+    `in`, `out`: the copies of a run; `copied`: that run, from inputs in host memory to outputs read; `bound`:
+    a run on buffers that hold the inputs already and keep the outputs. `missing` says why there are no
+    `copies` and why nothing is `bound`.
+    """
+
+    times_ns: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def transfer(opened: Opened, loop: Loop, pool: InputPool, loop_ns: int) -> Transfer:
+    """Invoke a model some more times; `loop_ns` is how long the slices took. Raises what invokes raise."""
+    kind, delegate = opened.kind, opened.delegate
+    if not isinstance(delegate, CountsCopies):
+        why = "computes in the host's memory" if delegate is None else "does not tell what it copies"
+        return Transfer(missing={"copies": f"{kind} {why}", "bound": f"{kind} runs on no buffers"})
+    slot, missing = _slot(opened), dict[str, str]()
+    copied, bound, copies = list[int](), list[int](), list[Copies]()
+    until = time.perf_counter_ns() + int(SHARE * loop_ns)
+    for turn in range(_TURNS):
+        number = turn % loop.sets
+        ran = _stretch(partial(_copied, loop, delegate, number), until)
+        copied += [ns for ns, _, _ in ran]
+        copies += [told for _, _, told in ran if told is not None]
+        if not isinstance(slot, str):
+            found = _on_buffers(slot, pool.sets[number], ran[-1][1], until)
+            if isinstance(found, str):
+                bound, slot = [], found
+            else:
+                bound += found
+        if time.perf_counter_ns() >= until:
+            break
+    if isinstance(slot, str):
+        missing["bound"] = slot
+    if not copies:
+        missing["copies"] = f"no partition of {kind} ran"
+    times = {
+        "in": [one.in_ns for one in copies],
+        "out": [one.out_ns for one in copies],
+        "copied": copied,
+        "bound": bound,
+    }
+    sizes = {"in": copies[-1].in_bytes, "out": copies[-1].out_bytes} if copies else {}
+    return Transfer({name: tuple(found) for name, found in times.items() if found}, sizes, missing)
+
+
+def _slot(opened: Opened) -> BoundSlot | str:
+    """Return memory that runs work on, or why there is none."""
+    slots = slots_of(opened, 1)
+    if isinstance(slots, NotStarted):
+        return slots.reason
+    (slot,) = slots
+    return slot if isinstance(slot, BoundSlot) else f"{opened.kind} runs on no buffers"
+
+
+def _copied(loop: Loop, delegate: CountsCopies, number: int) -> tuple[int, tuple[Array, ...], Copies | None]:
+    """Invoke once as always; return ns, the outputs and what was copied."""
+    ns, outputs = loop.once(number)
+    return ns, outputs, delegate.copies
+
+
+def _stretch(run: Callable[[], _T], until: int) -> list[_T]:
+    """Run a few times; return what the runs gave, without the first where it is not alone."""
+    given = [run()]
+    while len(given) < _RUNS and time.perf_counter_ns() < until:
+        given.append(run())
+    return given[1:] or given
+
+
+def _on_buffers(
+    slot: BoundSlot, values: tuple[Array, ...], expected: tuple[Array, ...], until: int
+) -> list[int] | str:
+    """Return the times of runs on buffers, or why they do not count."""
+
+    def timed() -> int:
+        began = time.perf_counter_ns()
+        slot.run_again()
+        return time.perf_counter_ns() - began
+
+    try:
+        slot.start(values)
+        slot.finish()
+        taken = _stretch(timed, until)
+        outputs = slot.finish()
+    except FarmRuntimeError as error:
+        return str(error)
+    if any(one.tobytes() != other.tobytes() for one, other in zip(outputs, expected, strict=True)):
+        return "runs on buffers give something else than runs that copy"
+    return taken

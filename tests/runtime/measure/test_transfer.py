@@ -1,0 +1,63 @@
+"""The copies of a run to a device and back, and the same run on buffers; or a reason why they are unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.interpreter.slots import Slot
+from runtime.measure.benchmark import measure, start_cold
+from runtime.measure.loading import Opener
+from tests.runtime.tools.plan_models import two_partitions
+
+SHA = "cd" * 32
+BYTES = 4 * 1 * 4 * 4 * 8
+"""Of the small model's input, and of its output."""
+
+
+def measured(kind, path, **options):
+    return measure(Opener.prepare(kind, options), str(path), SHA, warmup_runs=2, runs=40)
+
+
+def test_copies_and_runs_on_buffers_are_within_invokes_and_in_no_sample(small_model):
+    found = measured("gpu", small_model, tuning="none")
+    told = found.transfer
+    assert (told.sizes, told.missing) == ({"in": BYTES, "out": BYTES}, {})
+    ins, outs, whole = (told.times_ns[name] for name in ("in", "out", "copied"))
+    assert len(ins) == len(outs) == len(whole)
+    assert all(0 < a < ns and 0 < b < ns and a + b < ns for a, b, ns in zip(ins, outs, whole, strict=True))
+    assert min(told.times_ns["bound"]) > 0
+    assert len(found.invoke_ns) == 40
+    assert start_cold(Opener.prepare("gpu", {"tuning": "none"}), str(small_model), SHA).transfer.sizes == {}
+
+
+def test_a_model_in_parts_has_the_copies_of_all_its_partitions_and_no_run_on_buffers(tmp_path):
+    path = tmp_path / "parts.tflite"
+    path.write_bytes(two_partitions())
+    parts = {"max_delegated_partitions": 2, "cost_aware_partitioning": False}
+    told = measured("gpu", path, tuning="none", **parts).transfer
+    assert told.sizes == {"in": 4 * 8 * 8 * (5 + 6), "out": 4 * (8 * 8 * 6 + 4 * 4 * 64)}
+    assert "bound" not in told.times_ns
+    assert "starts only models that it runs whole" in told.missing["bound"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("cpu", "cpu computes in the host's memory"), ("litert", "litert does not tell what it copies")],
+)
+def test_who_copies_nothing_or_does_not_tell_says_why(small_model, kind, why):
+    told = measured(kind, small_model).transfer
+    assert (told.times_ns, told.missing) == ({}, {"copies": why, "bound": f"{kind} runs on no buffers"})
+
+
+def test_a_run_on_buffers_that_gives_something_else_is_none(small_model, monkeypatch):
+    real = Slot.run_again
+
+    def wrong(self):
+        real(self)
+        self._read[0].flat[0] += 1
+
+    monkeypatch.setattr(Slot, "run_again", wrong)
+    told = measured("gpu", small_model, tuning="none").transfer
+    assert told.missing == {"bound": "runs on buffers give something else than runs that copy"}
+    assert "bound" not in told.times_ns
+    assert told.sizes["in"] == BYTES
