@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
-from agent.attached.hosts import SSH, Attached
+from agent.attached.hosts import KINDS, Attached
 from agent.devices import RUNNER_COMMAND, ProbeReport, probe, with_attached
 from agent.machine.wheels import Wheels, unpack
 from agent.processes.sandbox.boundary import SANDBOXED, SandboxSettings
@@ -112,14 +112,14 @@ class AgentConfig:
         """Return a device under the name that the farm knows it by, with the facts of the sandbox and of the
         wheels that were refused; an attached one has its own.
         """
-        own = device.api == SSH
+        own = device.api in KINDS
         facts = {**device.facts, **({} if own else {**self.sandbox.facts(), **self.wheels.facts()})}
         return device.model_copy(update={"device_id": self.device_prefix + device.device_id, "facts": facts})
 
     def attached_as(self, device: Device) -> Attached | None:
         """Return the settings of a device that is attached; None for one of this host."""
         names = {self.device_prefix + one.name: one for one in self.attached}
-        return names.get(device.device_id) if device.api == SSH else None
+        return names.get(device.device_id) if device.api in KINDS else None
 
     @property
     def lock(self) -> Path:

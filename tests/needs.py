@@ -95,6 +95,13 @@ def sshd() -> Path:
     return Path(found or pytest.skip("no sshd on this machine: apt-get install openssh-server"))
 
 
+def adb() -> Path:
+    """Path of Android's `adb`: the machine's, else the one that `.ci/setup` unpacked, with its libraries."""
+    unpacked = Path(pytest.__file__).parents[4] / "bin" / "adb.d"
+    found = shutil.which("adb", path=os.pathsep.join([*os.get_exec_path(), str(unpacked)]))
+    return Path(found or pytest.skip("no adb on this machine: apt-get install adb"))
+
+
 def postgres_binaries() -> Path:
     """Folder of `initdb` and `postgres`, the newest of those installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -14,36 +14,61 @@ from agent.wire.bounded import Text, Wire
 ATTACHED_VARIABLE: Final = "FARM_ATTACHED"
 """The list of attached devices, the absolute path of a TOML file."""
 
-SSH: Final = "ssh"
-"""The kind of a device that is reached through ssh, and its `api`."""
+KINDS: Final = ("ssh", "adb")
+"""The kinds of attached devices, by what reaches them; the `api` of a device is its kind."""
 
 MOST_ATTACHED: Final = 64
 """Chosen: more than the ports of a rack of phones; each is asked for its description at every start."""
 
+_Address = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_\[][^\s\x00-\x1f\x7f]*$", max_length=255)]
+"""No option of the program that it is given to."""
+
 _RemotePath = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f\x7f]*$", max_length=1000)]
 
 
-class Attached(Wire):
-    """One device. `host`: as `ssh` takes it, `USER@HOST` or a name of `ssh_config`, a file in place of the
-    user's own.
+class _Device(Wire):
+    """The settings of every device, however it is reached.
 
     `benchmark_model`: LiteRT's tool on the device; `version`: its release, which it does not tell itself.
     `delegates`: what it was built with. `folder`: where a folder for each attempt is made.
     """
 
-    kind: Literal["ssh"]
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
-    host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_\[][^\s\x00-\x1f\x7f]*$", max_length=255)]
     benchmark_model: _RemotePath
     version: Text = ""
-    folder: _RemotePath = "/tmp"  # noqa: S108  # on the device
-    ssh_config: _RemotePath | None = None
     delegates: tuple[Literal["litert", "litert-gpu"], ...] = Field(default=("litert",), min_length=1)
 
+
+class OverSsh(_Device):
+    """A device behind `ssh`. `host`: as `ssh` takes it, `USER@HOST` or a name of `ssh_config`, a file in
+    place of the user's own.
+    """
+
+    kind: Literal["ssh"] = "ssh"
+    host: _Address
+    folder: _RemotePath = "/tmp"  # noqa: S108  # on the device
+    ssh_config: _RemotePath | None = None
+
     @property
-    def what(self) -> str:
-        """The words for it in messages."""
-        return f"{self.name} (ssh {self.host})"
+    def address(self) -> str:
+        """Its address, as the program that reaches it takes it."""
+        return self.host
+
+
+class OverAdb(_Device):
+    """A device of Android. `serial`: as `adb devices` lists it, `HOST:PORT` for one on a network."""
+
+    kind: Literal["adb"] = "adb"
+    serial: _Address
+    folder: _RemotePath = "/data/local/tmp"
+
+    @property
+    def address(self) -> str:
+        """Its address, as the program that reaches it takes it."""
+        return self.serial
+
+
+Attached: TypeAlias = Annotated[OverSsh | OverAdb, Field(discriminator="kind")]
 
 
 class _File(Wire):

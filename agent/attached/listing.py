@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from agent.attached.hosts import SSH, Attached
+from agent.attached.hosts import Attached, OverSsh
 from agent.attached.remote import LostError, RefusedError, Remote
 from agent.wire.messages import SANDBOX_FACT, Device
 from runtime.common.benchmark_log import TOOL
@@ -41,8 +41,11 @@ _CPUS: Final = re.compile(r"[1-9][0-9]{0,3}")
 _SENSORS: Final = """\
 for z in /sys/class/thermal/thermal_zone*; do [ -r $z/temp ] && echo "$(cat $z/type): $(cat $z/temp)"; done
 for b in /sys/class/power_supply/*; do
-[ -r $b/capacity ] && echo "battery: $(cat $b/capacity) % $(cat $b/status)"; done; :
+[ -r $b/capacity ] && echo "battery: $(cat $b/capacity) % $(cat $b/status)"; done
+dumpsys battery 2>/dev/null |
+sed -n 's/^ *level: \\([0-9]*\\)$/battery: \\1 %/p; s/^ *temperature: \\(-*[0-9]*\\)$/battery: \\100/p'; :
 """
+"""The kernel has thousandths of a degree; Android, which hides the kernel's battery, tenths."""
 
 _ZONE: Final = re.compile(r"(.{1,60}): (-?\d{1,6})")
 _BATTERY: Final = re.compile(r"battery: (\d{1,3} %.{0,40})")
@@ -74,17 +77,17 @@ def described(remote: Remote, within_s: float | None = None) -> Device:
     attached = remote.attached
     answer = remote.run(_DESCRIBE.format(tool=shlex.quote(attached.benchmark_model)), within_s=within_s)
     if answer.code == _NOT_THERE:
-        raise RefusedError(f"{attached.what}: {answer.text}")
+        raise RefusedError(f"{remote.what}: {answer.text}")
     said = dict(line.split("=", 1) for line in answer.text.splitlines() if "=" in line)
     told = said.get("tool") and said.get("machine") and _CPUS.fullmatch(said.get("cpus", ""))
     if answer.code != 0 or not told:
-        raise RefusedError(f"{attached.what} does not describe itself: {answer.text[:200]!r}")
+        raise RefusedError(f"{remote.what} does not describe itself: {answer.text[:200]!r}")
     tool = f"{attached.version or 'of an unknown release'} ({said['tool']})"
     name = said.get("board") or said.get("cpu") or said["machine"]
     return Device(
         device_id=attached.name,
         kind="cpu",
-        api=SSH,
+        api=attached.kind,
         name=name,
         delegates=attached.delegates,
         exclusion_group=_group(attached),
@@ -98,11 +101,12 @@ def described(remote: Remote, within_s: float | None = None) -> Device:
 
 
 def _group(attached: Attached) -> str:
-    """Return a path for the host, not for the name, which two farms may choose otherwise. What a host is
+    """Return a path for the address, not for the name, which two farms may choose otherwise. What a host is
     called means another one in another `ssh_config`.
     """
-    digest = hashlib.sha256(f"{attached.host}\0{attached.ssh_config or ''}".encode()).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9._@-]", "-", attached.host)[:100]
+    config = attached.ssh_config if isinstance(attached, OverSsh) else None
+    digest = hashlib.sha256(f"{attached.address}\0{config or ''}".encode()).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9._@-]", "-", attached.address)[:100]
     return f"{attached.kind}-{readable}-{digest[:12]}"
 
 

@@ -1,7 +1,7 @@
-"""Runs commands on an attached device through the system's `ssh`: one connection for each command.
+"""Runs commands on an attached device through the system's `ssh` or `adb`: one connection for each command.
 
 Each command ends with a line of its own that has its exit code. Without that line the connection was lost,
-whatever `ssh` ended with.
+whatever the program ended with.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from agent.attached.hosts import Attached
+from agent.attached.hosts import Attached, OverAdb
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import last_line
 
@@ -35,6 +35,9 @@ _OPTIONS: Final = (
     # A shared connection would outlive the attempt, and write outside of its folder.
     "ControlMaster=no", "ControlPath=none",
 )  # fmt: skip
+
+_PACKAGES: Final = {"ssh": "openssh-client", "adb": "adb"}
+"""Packages of Debian and Ubuntu with the programs."""
 
 _END: Final = "delegate-farm: ended with"
 _ENDED: Final = re.compile(rf"^{_END} (\d{{1,3}})$", re.MULTILINE)
@@ -75,6 +78,11 @@ class Remote:
     environment: Mapping[str, str] = field(default_factory=for_runner)
     _live: subprocess.Popen[bytes] | None = None
 
+    @property
+    def what(self) -> str:
+        """The words for it in messages."""
+        return f"{self.attached.name} ({self.attached.kind} {self.attached.address})"
+
     def run(self, script: str, given: BinaryIO | None = None, within_s: float | None = None) -> Answer:
         """Run a script of the POSIX shell, with a file as its input. `within_s`: after so many seconds the
         connection counts as lost; None: only its own probes tell.
@@ -97,11 +105,11 @@ class Remote:
             self.hang_up()
         limit.cancel()
         if len(read) > MOST_OUTPUT:
-            raise RefusedError(f"{self.attached.what}: a command wrote more than {MOST_OUTPUT >> 20} MiB")
+            raise RefusedError(f"{self.what}: a command wrote more than {MOST_OUTPUT >> 20} MiB")
         text = read.decode(errors="replace")
         ends = list(_ENDED.finditer(text))
         if not ends:
-            raise LostError(f"{self.attached.what}: {last_line(text) or 'the connection ended'}")
+            raise LostError(f"{self.what}: {last_line(text) or 'the connection ended'}")
         return Answer(int(ends[-1][1]), text[: ends[-1].start()].strip())
 
     def run_guarded(self, command: Sequence[str]) -> Answer:
@@ -112,7 +120,7 @@ class Remote:
         """Run a script that must succeed; return its output. Raises `LostError`, and `RefusedError`."""
         answer = self.run(script, given)
         if answer.code != 0:
-            raise RefusedError(f"{self.attached.what}: {what} failed: {last_line(answer.text)}")
+            raise RefusedError(f"{self.what}: {what} failed: {last_line(answer.text)}")
         return answer.text
 
     def put(self, file: Path, target: str) -> None:
@@ -131,17 +139,25 @@ class Remote:
                 self._live.stdin.close()
 
     def _started(self, script: str) -> subprocess.Popen[bytes]:
-        ssh = shutil.which("ssh", path=self.environment.get("PATH"))
-        if ssh is None:
-            raise LostError(f"{self.attached.what}: this host has no ssh: apt-get install openssh-client")
-        config = [] if self.attached.ssh_config is None else ["-F", self.attached.ssh_config]
-        options = [word for option in _OPTIONS for word in ("-o", option)]
-        # Whatever the user's shell is there, the POSIX one reads the script.
-        told = ["--", self.attached.host, f"exec sh -c {shlex.quote(script)}"]
+        name, *words = _command(self.attached, script)
+        program = shutil.which(name, path=self.environment.get("PATH"))
+        if program is None:
+            raise LostError(f"{self.what}: this host has no {name}: apt-get install {_PACKAGES[name]}")
         return subprocess.Popen(  # noqa: S603  # the operator chose the host
-            [ssh, *config, *options, *told],
+            [program, *words],
             env=dict(self.environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
+
+
+def _command(attached: Attached, script: str) -> list[str]:
+    """Return the command line that runs a script on a device."""
+    if isinstance(attached, OverAdb):
+        # Without a terminal the input is bytes, as a model is, and its end reaches the device.
+        return ["adb", "-s", attached.serial, "shell", "-T", script]
+    config = [] if attached.ssh_config is None else ["-F", attached.ssh_config]
+    options = [word for option in _OPTIONS for word in ("-o", option)]
+    # Whatever the user's shell is there, the POSIX one reads the script.
+    return ["ssh", *config, *options, "--", attached.host, f"exec sh -c {shlex.quote(script)}"]

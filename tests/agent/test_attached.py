@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.attached.hosts import Attached, attached_devices
+from agent.attached.hosts import OverSsh, attached_devices
 from agent.attached.listing import described
 from agent.attached.remote import _OPTIONS, Answer, RefusedError, Remote
 from agent.attempt.files import AttemptFile, mark_cancelled
@@ -231,7 +231,7 @@ def test_a_cancel_ends_the_arms_own_run_of_the_tool_and_nothing_else(tmp_path, t
             arm.kill_if_cancelled()
             return Answer(0, PRINTS)
 
-    one = Attached(kind="ssh", name="board", host="board", benchmark_model="/tool")
+    one = OverSsh(name="board", host="board", benchmark_model="/tool")
     line = Line(one)
     attempt = AttemptFile(
         job=job(("0" * 64, 1)), device=DEVICE, model_path=str(tiny), references="", attached=one
@@ -255,7 +255,7 @@ def test_a_device_that_says_nothing_of_itself_is_refused(lacks):
             said = ["machine=x", "cpus=4", "tool=0"]
             return Answer(0, "\n".join(line for line in said if not line.startswith(lacks)))
 
-    one = Attached(kind="ssh", name="board", host="u@" + 200 * "b", benchmark_model="/tool")
+    one = OverSsh(name="board", host="u@" + 200 * "b", benchmark_model="/tool")
     with pytest.raises(RefusedError, match="does not describe itself"):
         described(Said(one))
     lacks = "nothing"
@@ -316,7 +316,7 @@ def test_a_device_rests_until_it_is_about_as_cool_as_at_first(board):
 
 
 def test_an_attached_device_is_known_by_its_name_in_the_lab(tmp_path):
-    one = Attached(kind="ssh", name="board", host="board", benchmark_model="/tool")
+    one = OverSsh(name="board", host="board", benchmark_model="/tool")
     paths = dict.fromkeys(("state", "store", "leases"), tmp_path)
     config = AgentConfig(agent_id="lab1", device_prefix="lab1.", attached=(one,), **paths)
     named = config.named(DEVICE)
@@ -414,10 +414,12 @@ def test_values_that_are_given_go_to_the_device_as_bytes(tiny, tmp_path):
     ("text", "says"),
     [
         ("attached = 3", "attached"),
-        ('[[attached]]\nkind = "adb"\nname = "p"\nserial = "1"', "attached.0.kind: Input should be 'ssh'"),
-        (ENTRY.format(name="a b", config="/c") + 'benchmark_model = "/b"', "attached.0.name"),
+        ('[[attached]]\nkind = "usb"\nname = "p"\nserial = "1"', "attached.0: Input tag 'usb'"),
+        ('[[attached]]\nkind = "adb"\nname = "p"\nserial = "-e"\nbenchmark_model = "/b"',
+         "attached.0.adb.serial"),
+        (ENTRY.format(name="a b", config="/c") + 'benchmark_model = "/b"', "attached.0.ssh.name"),
         (ENTRY.format(name="a", config="/c").replace("board", "-oProxyCommand=x") + 'benchmark_model = "/b"',
-         "attached.0.host"),
+         "attached.0.ssh.host"),
         ((ENTRY.format(name="a", config="/c") + 'benchmark_model = "/b"\n') * 2, "names a twice"),
         ("[[attached", "cannot be read"),
     ],

@@ -1,0 +1,114 @@
+"""Devices behind the real `adb`: a server that speaks its protocol has them, and they are this machine."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent.attached.hosts import OverAdb
+from agent.attached.listing import sensed
+from agent.attached.remote import LostError, Remote
+from agent.wire.messages import JobResult, JobStarted
+from tests import needs
+from tests.agent.embedded_agent import EmbeddedAgent, alive, eventually, job, put_model
+from tests.agent.test_attached import BLOCKS, PRINTS
+from tests.services.adb import AdbServer, adb_server
+
+ENTRY = '[[attached]]\nkind = "adb"\nname = "{name}"\nserial = "{serial}"\nfolder = "{folder}"\n'
+ANDROID = {
+    "getprop": "case $1 in ro.product.model) echo Pixel;; *) echo google/test:15;; esac",
+    "dumpsys": '[ "$1" = battery ] && printf "  level: 80\\n  temperature: 312\\n"',
+}
+"""What a phone has and this machine lacks."""
+
+
+@dataclass
+class Phone:
+    agent: EmbeddedAgent
+    server: AdbServer
+    folder: Path
+    model: tuple[str, int]
+
+    def tool(self, text: str) -> None:
+        """Make a script the device's tool."""
+        written(self.folder / "tool", text)
+
+
+def written(path: Path, text: str) -> None:
+    path.with_suffix(".part").write_text(f"#!/bin/sh\n{text}\n")
+    path.with_suffix(".part").chmod(0o755)
+    path.with_suffix(".part").replace(path)
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
+    adb, folder = needs.adb(), tmp_path_factory.mktemp("phone")
+    (folder / "bin").mkdir()
+    for name, text in ANDROID.items():
+        written(folder / "bin" / name, text)
+    (folder / "text").write_text(PRINTS)
+    libraries = {"LD_LIBRARY_PATH": str(adb.parent)} if adb.parent.name == "adb.d" else {}
+    device = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in libraries.items():
+            patch.setenv(name, value)
+        with adb_server(adb, {"serial-1"}, device) as server:
+            tool = f'benchmark_model = "{folder}/tool"\n'
+            entries = (("phone", "serial-1"), ("gone", "serial-2"))
+            text = (ENTRY.format(name=name, serial=one, folder=folder) + tool for name, one in entries)
+            (folder / "attached.toml").write_text("".join(text))
+            patch.setenv("FARM_ATTACHED", str(folder / "attached.toml"))
+            patch.setenv("PATH", str(adb.parent), prepend=os.pathsep)
+            patch.setenv("ADB_SERVER_SOCKET", f"tcp:127.0.0.1:{server.port}")
+            patch.setenv("FARM_PASS_ENVIRONMENT", "ADB_SERVER_SOCKET")
+            found = Phone(None, server, folder, put_model(folder / "store", tiny))  # type: ignore[arg-type]
+            found.tool(f"cat {folder}/text")
+            found.agent = EmbeddedAgent(folder, probe_command=probed)
+            yield found
+            found.agent.close()
+
+
+def test_a_phone_is_measured_by_its_own_tool_on_the_bytes_that_were_copied(phone, tiny):
+    device = next(one for one in phone.agent.hello.devices if one.device_id == "phone")
+    assert (device.api, device.name, device.environment["system"]) == ("adb", "Pixel", "google/test:15")
+    phone.tool(f"cmp {tiny} {phone.folder}/delegate-farm-attempt/model.tflite && cat {phone.folder}/text")
+    result = phone.agent.run(job(phone.model, device="phone", delegate_options={"threads": 1}))
+    assert result.reason is None
+    assert result.measurement is not None
+    assert result.measurement.latency_ms.p50 == pytest.approx(0.1)
+    assert result.environment["board"] == "Pixel"
+    assert "battery 31.2 °C" in result.facts["sensors_before"]
+    assert "battery 80 %" in result.facts["sensors_before"]
+    assert not (phone.folder / "delegate-farm-attempt").exists()
+
+
+def test_a_phone_that_does_not_answer_is_missing_with_what_adb_says(phone):
+    (gone,) = [one for one in phone.agent.hello.missing if one.kind == "adb:gone"]
+    assert gone.reason == "gone (adb serial-2): error: device 'serial-2' not found"
+
+
+def test_a_host_without_adb_says_what_to_install(tmp_path):
+    one = OverAdb(name="p", serial="1", benchmark_model="/b")
+    with pytest.raises(LostError, match="this host has no adb: apt-get install adb"):
+        sensed(Remote(one, {"PATH": str(tmp_path)}))
+
+
+def test_a_phone_that_is_unplugged_in_a_block_is_lost_and_nothing_runs_on(phone):
+    one, two = (phone.folder / f"{name}-{uuid.uuid4().hex}" for name in ("one", "two"))
+    goes_on = f"echo $$ >{two}.part; mv {two}.part {two}; exec sleep 600"
+    phone.tool(f"[ -e {one} ] && {{ {goes_on}; }}\n: >{one}; cat {phone.folder}/text")
+    phone.agent.send(job(phone.model, device="phone", plan=BLOCKS))
+    phone.agent.expect(JobStarted)
+    eventually(two.exists, "the second block does not begin")
+    phone.server.unplug("serial-1")
+    result = phone.agent.expect(JobResult)
+    phone.server.serials.add("serial-1")
+    assert result.reason is not None
+    assert (result.status, result.reason.code) == ("failed", "device_lost")
+    assert "phone (adb serial-1)" in result.reason.text
+    eventually(lambda: not alive(int(two.read_text())), "the tool runs on without its connection")
