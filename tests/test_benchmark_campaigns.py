@@ -16,6 +16,7 @@ from benchmarks.interleaved import measure, ratio, slices
 from orchestrator.manifest import load_manifest, parse_manifest
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
+from tests.services.known import CPU_ALONE
 
 FILES = sorted((REPOSITORY / "benchmarks").glob("*.yaml"), key=lambda path: path.stem)
 
@@ -57,7 +58,7 @@ def test_a_campaign_is_submitted_and_its_report_says_what_the_farm_says(tmp_path
     command = [sys.executable, "-m", "benchmarks.campaign", str(tmp_path / "small.yaml")]
     ran = subprocess.run(
         [*command, "--threads", "1", "--out", str(out)],
-        env=os.environ | {"FARM_HOME": str(tmp_path / "home")},
+        env=os.environ | CPU_ALONE | {"FARM_HOME": str(tmp_path / "home")},
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

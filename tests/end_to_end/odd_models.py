@@ -1,12 +1,16 @@
-"""Two small models: one that the gpu delegate takes only in part, one with an operator our kernels lack."""
+"""Three small models: one of integers, one that the gpu delegate takes only in part, and one with an operator
+that our kernels lack.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
-from runtime.model.schema import BuiltinOperator, TensorType
+from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding, TensorType
 from runtime.model.writer import write_model
+from runtime.tools.skeleton import strip
+from tests.runtime.models import Builder, per_channel, per_tensor
 
 SHAPE = (1, 8, 8, 16)
 
@@ -54,3 +58,25 @@ def lacking_operator_model() -> bytes:
         Operator(1, BuiltinOperator.CUSTOM, 1, (1,), (2,), custom_code="Blur"),
     )
     return _model(tensors, operators, 2)
+
+
+def quantised_skeleton() -> bytes:
+    """Return the skeleton of three convolutions of int8, each of which halves height and width."""
+    b, random = Builder(), np.random.default_rng(8)
+    options = {"padding": Padding.SAME, "stride_w": 2, "stride_h": 2}
+    options |= {"dilation_w_factor": 1, "dilation_h_factor": 1}
+    options["fused_activation_function"] = ActivationFunctionType.RELU
+    side, channels, scale = 32, 3, 0.02
+    value = b.input(np.int8, (1, side, side, channels), per_tensor(scale), name="image")
+    for count, step in ((16, 0.05), (32, 0.1), (48, 0.4)):
+        side //= 2
+        steps = np.full(count, 0.005)
+        weights = random.integers(-127, 128, (count, 3, 3, channels), np.int8)
+        bias = random.integers(-3000, 3000, count).astype(np.int32)
+        operands = [
+            value, b.constant(weights, per_channel(steps)), b.constant(bias, per_channel(scale * steps)),
+        ]  # fmt: skip
+        channels, scale = count, step
+        value = b.tensor(np.int8, (1, side, side, count), per_tensor(scale, -128))
+        b.operator(BuiltinOperator.CONV_2D, operands, [value], options, version=3)
+    return strip(b.write([value])).skeleton()

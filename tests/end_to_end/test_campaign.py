@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agent.attempt import runlog
-from tests.end_to_end.conftest import FEW
+from tests.end_to_end.conftest import FEW, QUANTISED
 from tests.runtime.demo_models import ENTRIES
 
 DELEGATES = ("cpu", "gpu", "litert")
@@ -27,7 +27,7 @@ def test_the_campaign_ends_without_a_failure(campaign):
     assert "Traceback" not in campaign.output
 
 
-@pytest.mark.parametrize("model", FEW)
+@pytest.mark.parametrize("model", [*FEW, QUANTISED])
 @pytest.mark.parametrize("delegate", DELEGATES)
 def test_a_cell_is_measured_and_right(campaign, model, delegate):
     check_cell(campaign, model, delegate)

@@ -21,6 +21,8 @@ from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from tests.needs import REPOSITORY
+from tests.services.forks import run
+from tests.services.known import CPU_ALONE
 
 EXAMPLE = REPOSITORY / "examples/ci"
 
@@ -52,25 +54,22 @@ class Project:
 
     def farm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `farm` in the project's folder."""
-        return self._run("-c", "from orchestrator.cli import main; main()", *arguments)
+        return run("farm", *arguments, cwd=self.folder, env=self._environment)
 
     def tested(self) -> subprocess.CompletedProcess[str]:
         """The example's own tests."""
-        return self._run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_model.py")
-
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {
-            "FARM_HOME": str(self.folder / "home"),
-            "PYTHONPATH": str(REPOSITORY),
-        }
         return subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_model.py"],
             cwd=self.folder,
-            env=environment,
+            env=self._environment | {"PYTHONPATH": str(REPOSITORY)},
             capture_output=True,
             text=True,
             check=False,
         )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return os.environ | CPU_ALONE | {"FARM_HOME": str(self.folder / "home")}
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.end_to_end.conftest import run_farm
 from tests.runtime.delegates.peers.small_models import conv_model
+from tests.services.known import CPU_ALONE
 from tests.services.wheels import commit_wheel, listed
 
 MANIFEST = """\
@@ -50,7 +51,8 @@ def ran(tmp_path_factory) -> tuple[Path, str, dict[str, dict]]:
     (folder / "wheels.txt").write_text("".join(map(listed, wheels)))
     home, file = folder / "home", str(folder / "models.yaml")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setenv("FARM_RUNNER_WHEELS", str(folder / "wheels.txt"))
+        for name, value in {**CPU_ALONE, "FARM_RUNNER_WHEELS": str(folder / "wheels.txt")}.items():
+            monkeypatch.setenv(name, value)
         plan = run_farm(home, "submit", file, "--dry-run")
         assert plan.returncode == 0, plan.stdout + plan.stderr
         done = run_farm(home, "submit", file)

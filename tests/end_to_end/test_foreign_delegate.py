@@ -27,6 +27,7 @@ from tests.end_to_end.conftest import run_farm
 from tests.end_to_end.odd_models import partial_model
 from tests.needs import REPOSITORY
 from tests.runtime.models import Builder
+from tests.services.known import CPU_ALONE
 
 MANIFEST = """\
 version: 1
@@ -77,7 +78,7 @@ class Installed:
         """Run this environment's Python."""
         return subprocess.run(
             [str(self.python), "-P", *arguments],
-            env=os.environ | {"FARM_HOME": str(self.folder / "home")},
+            env=os.environ | CPU_ALONE | {"FARM_HOME": str(self.folder / "home")},
             capture_output=True,
             text=True,
             check=False,

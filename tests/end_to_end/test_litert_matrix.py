@@ -13,6 +13,7 @@ import pytest
 
 from tests.end_to_end.conftest import run_farm
 from tests.runtime.delegates.peers.small_models import conv_model, variable_model
+from tests.services.known import CPU_ALONE
 from tests.services.wheels import build_wheel, listed
 
 MANIFEST = """\
@@ -59,7 +60,8 @@ def measured(tmp_path_factory, monkeypatch) -> Ran:
     allowed += listed(changed)
     changed.write_bytes(changed.read_bytes() + b"changed")
     (folder / "wheels.txt").write_text(allowed)
-    monkeypatch.setenv("FARM_RUNNER_WHEELS", str(folder / "wheels.txt"))
+    for name, value in {**CPU_ALONE, "FARM_RUNNER_WHEELS": str(folder / "wheels.txt")}.items():
+        monkeypatch.setenv(name, value)
     manifest = MANIFEST.replace("INSTALLED", version("ai-edge-litert"))
     (folder / "models.yaml").write_text(manifest, encoding="utf-8")
     home, file = folder / "home", str(folder / "models.yaml")

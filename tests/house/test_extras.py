@@ -13,6 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
+from tests.services.known import CPU_ALONE
 
 WITHOUT = r"""
 import json, sys
@@ -67,7 +68,7 @@ def said(folder, *lines: str, **environment: str) -> dict[str, int]:
     assert {"celery", "cryptography", "redis", "starlette"} <= set(absent)
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT, json.dumps(absent), *lines],
-        env={**os.environ, "FARM_HOME": str(folder / "home"), **environment},
+        env={**os.environ, **CPU_ALONE, "FARM_HOME": str(folder / "home"), **environment},
         capture_output=True,
         text=True,
         check=False,

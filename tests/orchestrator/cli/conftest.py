@@ -7,11 +7,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
-from tests.services.forks import run
+from tests.services.forks import Fork, run
 
 FARM = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
 """The command line of a process that is started afresh, for tests that hold its terminal or its pipes."""
@@ -45,6 +45,12 @@ class Shell:
         done = run("farm", *arguments, cwd=self.folder, env=self.environment)
         assert "Traceback" not in done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    def start(self, out: IO[Any], err: IO[Any], *arguments: str) -> Fork:
+        """Start `farm`, which writes to these files."""
+        with Path(os.devnull).open("rb") as nothing:
+            files = (nothing.fileno(), out.fileno(), err.fileno())
+            return Fork(["farm", *arguments], files, self.folder, self.environment)
 
     def write(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name

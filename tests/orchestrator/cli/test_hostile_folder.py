@@ -18,6 +18,7 @@ from orchestrator.dispatch.embedded import EmbeddedDispatcher, agent_command
 from orchestrator.sources.pypi import Wheel, download
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.sources.test_sources import MEMBER, build_wheel
+from tests.services.known import CPU_ALONE
 
 MODULES = (
     "pip", "json", "numpy", "agent", "runtime", "orchestrator", "sitecustomize", "usercustomize", "typing",
@@ -75,7 +76,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "HOME": str(tmp_path),
         "FARM_LEASES": str(tmp_path / "leases"),
     }
-    return plain | own | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "COLUMNS": "100"}
+    return plain | own | CPU_ALONE | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "COLUMNS": "100"}
 
 
 def test_no_program_of_ours_runs_code_of_the_current_folder(

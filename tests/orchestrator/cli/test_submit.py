@@ -6,11 +6,11 @@ import contextlib
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import signal
 import sqlite3
-import subprocess
 import time
 import zipfile
 from pathlib import Path
@@ -20,8 +20,9 @@ import pytest
 from orchestrator.config.home import FarmHome
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.scheduling.lock import lock_holder
-from tests.orchestrator.cli.conftest import FARM, Shell
+from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
+from tests.services.forks import Fork
 
 CAMPAIGN = """\
 version: 1
@@ -144,20 +145,21 @@ def test_a_dry_run_lists_every_cell_and_names_what_changed(measured: Shell) -> N
 def test_a_dry_run_explains_how_many_operators_a_delegate_takes(measured: Shell) -> None:
     text = CAMPAIGN.replace("  litert: {", "  gpu: {kind: gpu}\n  whole: {kind: litert}\n  litert: {")
     measured.write("explained.yaml", text)
-    ran = measured.farm("submit", "explained.yaml", "--dry-run", "--explain")
+    asked = ("submit", "explained.yaml", "--dry-run", "--explain", "--model-id", "good")
+    ran = measured.farm(*asked)
     assert ran.code == 0, ran.err
     assert "good on cpu: 1 of 1 operators" in ran.out
     assert "good on gpu: 1 of 1 operators\n  suits the GPU; 0% of the products on the CPU" in ran.out
     assert "good on whole: it runs whole models; only a run shows" in " ".join(ran.out.split())
-    asked = ("submit", "explained.yaml", "--dry-run", "--explain", "--json", "--model-id", "good")
-    with subprocess.Popen(
-        [*FARM, *asked], cwd=measured.folder, env=measured.environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as explaining:  # fmt: skip
-        assert explaining.stderr is not None
-        assert "planning good\n" in iter(explaining.stderr.readline, "")
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as err, (measured.folder / "explained.json").open("w+b") as out:
+        explaining = measured.start(out, err, *asked, "--json")
+    with os.fdopen(reading) as said:
+        assert "planning good\n" in iter(said.readline, "")
         assert lock_holder(FarmHome(measured.home).scheduler_lock) is None, "another submit need not wait"
-        cells = json.loads(explaining.communicate()[0])
+        said.read()
+    assert explaining.wait(60) == 0
+    cells = json.loads((measured.folder / "explained.json").read_text())
     taken = {cell["delegate"]: cell["explained"]["delegated_ops"] for cell in cells}
     assert taken == {"cpu": 1, "gpu": 1, "whole": 0, "litert": 0}
     refused = measured.farm("submit", "explained.yaml", "--explain")
@@ -505,33 +507,38 @@ def test_what_names_no_model_is_one_line_and_nothing_is_stored(
 LONG = CAMPAIGN.replace("rounds: 3, slice: {seconds: 0.01}", "rounds: 10, slice: {seconds: 6}")
 
 
-def started(shell: Shell) -> subprocess.Popen[str]:
-    """Start a submit whose first cell will not end by itself; return when that cell runs."""
+def started(shell: Shell) -> Fork:
+    """Start a submit whose first cell will not end by itself, and which writes to `out` and `err`; wait until
+    that cell runs.
+    """
     shell.write("good.tflite", unary_model(size=1 << 22))
     shell.write("wide.tflite", unary_model(size=1 << 21))
     shell.write("models.yaml", LONG)
-    submit = subprocess.Popen(
-        [*FARM, "submit", "models.yaml", "--delegate", "litert"],
-        cwd=shell.folder,
-        env=shell.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with (shell.folder / "out").open("wb") as out, (shell.folder / "err").open("wb") as err:
+        submit = shell.start(out, err, "submit", "models.yaml", "--delegate", "litert")
     for _ in range(600):
-        if shell.home.exists() and shell.farm("status", "--json").json()["cells"]["running"] == 1:
+        if has_a_running_attempt(shell.home / "farm.db"):
             return submit
-        assert submit.poll() is None, submit.communicate()
+        assert submit.poll() is None, (shell.folder / "err").read_text()
         time.sleep(0.1)
     submit.kill()
     raise AssertionError("no cell started")
 
 
+def has_a_running_attempt(database: Path) -> bool:
+    with (
+        contextlib.suppress(sqlite3.OperationalError),  # there is no file, or no table so far
+        contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened,
+    ):
+        return opened.execute("SELECT 1 FROM attempt WHERE state = 'running'").fetchone() is not None
+    return False
+
+
 def test_ctrl_c_stops_the_runner_keeps_the_campaign_and_says_how_to_go_on(shell: Shell) -> None:
     submit = started(shell)
     submit.send_signal(signal.SIGINT)
-    out, err = submit.communicate(timeout=60)
-    assert submit.returncode == 130, err
+    code, out, err = submit.wait(60), *((shell.folder / name).read_text() for name in ("out", "err"))
+    assert code == 130, err
     assert out == ""
     home = f"FARM_HOME={shell.home}"
     assert err.splitlines()[-1].split() == [home, "farm", "submit", "models.yaml", "--delegate", "litert"]
@@ -545,8 +552,8 @@ def test_another_terminal_cancels_a_running_campaign(shell: Shell) -> None:
     submit = started(shell)
     ran = shell.farm("cancel", "small")
     assert (ran.code, ran.out) == (0, "small: 2 cells cancelled\n")
-    out, err = submit.communicate(timeout=60)
-    assert submit.returncode == 1, err
+    assert submit.wait(60) == 1, (shell.folder / "err").read_text()
+    out = (shell.folder / "out").read_text()
     assert out.count("cancelled [a]") == 2
     assert out.splitlines()[-1] == "[a] by the user"
     assert shell.farm("cancel", "nothing").code == 2
