@@ -95,8 +95,8 @@ class TrustedLab:
         return made
 
     def write_campaign(self, seconds: float) -> None:
-        """One model that is measured for so long."""
-        (self.folder / "small.tflite").write_bytes(unary_model(size=1 << 18))
+        """One model that is measured for so long; a larger one where that is longer than a few runs."""
+        (self.folder / "small.tflite").write_bytes(unary_model(size=1 << 18 if seconds else 1 << 10))
         (self.folder / "models.yaml").write_text(CAMPAIGN.replace("SECONDS", f"{seconds / 10:g}"))
 
     def begin(self, seconds: float) -> Server:
