@@ -27,8 +27,13 @@ def test_the_campaign_ends_without_a_failure(campaign):
     assert "Traceback" not in campaign.output
 
 
-@pytest.mark.parametrize("model", [*FEW, QUANTISED])
-@pytest.mark.parametrize("delegate", DELEGATES)
+@pytest.mark.parametrize(
+    ("model", "delegate"),
+    [
+        *((model, name) for model in FEW for name in ("cpu", "litert")),
+        *((QUANTISED, name) for name in DELEGATES),
+    ],
+)
 def test_a_cell_is_measured_and_right(campaign, model, delegate):
     check_cell(campaign, model, delegate)
 
@@ -111,7 +116,7 @@ def test_fallback_share_and_reason_are_visible_in_the_row(campaign):
 
 @pytest.mark.parametrize("delegate", DELEGATES)
 def test_result_carries_its_evidence(campaign, delegate):
-    cell = campaign.cell("face_landmark", delegate)
+    cell = campaign.cell(QUANTISED, delegate)
     shown = json.loads(campaign.farm("show", cell["cell_id"], "--json").stdout)
     assert shown["result"] == cell
     assert {"threads", "cpus", "precision", "plan"} <= set(shown["settings"])

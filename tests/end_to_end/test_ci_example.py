@@ -1,6 +1,7 @@
 """The example of `examples/ci`: a build passes with its model, and fails with a slow one in its place.
 
-That it passes is tested by default; `tests/orchestrator/cli` exceeds budgets and finds regressions there.
+By default its files alone are checked: `tests/orchestrator/cli` meets and exceeds budgets, from the command
+line and from Python, and finds regressions.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def built(project: Project) -> Project:
     return project
 
 
+@pytest.mark.exhaustive
 def test_a_build_passes_with_a_fast_model(built: Project) -> None:
     assert ElementTree.parse(built.folder / "farm.xml").find(".//failure") is None
     ran = built.tested()
@@ -108,6 +110,12 @@ def test_a_build_fails_once_its_model_is_slow(built: Project) -> None:
     ran = built.farm("compare", "build~1", "build", "--fail-on", "regression")
     assert ran.returncode == 5, "by how much sessions of this machine differ was not measured"
     assert "open" in ran.stdout
+
+
+def test_the_campaign_of_the_example_is_one(project: Project) -> None:
+    (project.folder / "model.tflite").write_bytes(model(width=64))
+    ran = project.farm("submit", "--check", "models.yaml")
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_the_workflow_runs_commands_that_there_are(project: Project) -> None:

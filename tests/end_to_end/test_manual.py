@@ -227,7 +227,7 @@ def reader(
         shutil.copy(path, folder)
     write_files(folder)
     cells = [cell for cell in campaign.results if cell["delegate"] == "gpu" and cell["status"] == "done"]
-    ours = campaign.cell("face_landmark", "gpu")["model_sha256"]
+    ours = campaign.cell("face_landmark", "cpu")["model_sha256"]
     (stored,) = (folder / "home/store").rglob(ours)
     shutil.copy(stored, folder / "my.tflite")
     with_keys = short_folder / "manual"

@@ -199,6 +199,7 @@ def test_an_open_limit_gets_blocks_once_and_command_line_and_python_agree(
         measured = assert_latency().measurement
         assert measured is not None
         assert len(measured.blocks) == blocks
+        assert api.assert_accuracy("net.tflite", "cpu", how=api.How(options={"threads": 1})).measurement
     elif code == 0:
         with pytest.warns(UserWarning, match=raised):
             assert_latency()
