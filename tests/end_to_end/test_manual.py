@@ -87,7 +87,7 @@ LONG = (
     "farm model profile *",
     "farm compare demo~1 demo --rerun*",
     "farm compare A B --rerun*",
-    "farm refine demo*",
+    "farm refine *",
     "farm submit models.yaml --dry-run --explain",
     "farm submit tokens.tflite *",
     "farm submit three.yaml",
