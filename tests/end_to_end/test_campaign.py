@@ -150,5 +150,6 @@ def test_second_submit_reuses_every_finished_cell(campaign):
     lives = runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log"))
     dry = campaign.farm("submit", str(campaign.manifest), "--dry-run", "--json")
     planned = json.loads(dry.stdout)
-    assert [cell for cell in planned if cell["action"] != "reuse"] == []
+    others = [(cell["model"], cell["delegate"]) for cell in planned if cell["action"] != "reuse"]
+    assert others == [(model, "gpu") for model in FEW], "which a rule leaves out"
     assert runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log")) == lives
