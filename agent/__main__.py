@@ -1,7 +1,5 @@
 """`python -m agent --embedded --fd N --state DIR --store DIR`: the agent as a child of an orchestrator."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`farm-agent`: enrol this host in a lab, serve the lab with its devices, or list them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib.metadata import version as installed_version
 from pathlib import Path

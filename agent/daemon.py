@@ -3,8 +3,6 @@
 One thread, one loop. It wakes for a message, for the end of a child, and once per heartbeat.
 """
 
-from __future__ import annotations
-
 import logging
 import resource
 import selectors

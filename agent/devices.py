@@ -4,8 +4,6 @@ Only a valid answer is accepted. The process imports every installed delegate an
 runs in the boundary of a runner, in a folder of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

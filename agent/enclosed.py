@@ -5,8 +5,6 @@ files that it names and into the farm's program cache. `python -m agent.enclosed
 plans for `farm submit --explain`, which writes nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

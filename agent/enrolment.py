@@ -1,7 +1,5 @@
 """Enrol this host in a lab: a one-time token of the farm is exchanged for credentials that are made here."""
 
-from __future__ import annotations
-
 import logging
 import os
 import ssl

@@ -4,8 +4,6 @@ The command replaces this process and inherits the locks, as a runner does: they
 process is dead, however it died. Its exit code and its signals are its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -3,8 +3,6 @@
 A stranger's model is run there with native code. `FARM_RUNNER_SANDBOX=off` calls the verbs as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

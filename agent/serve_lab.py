@@ -1,7 +1,5 @@
 """An agent of a lab: the daemon of a single machine, with a link to the broker instead of a parent."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

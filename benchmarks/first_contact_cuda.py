@@ -4,8 +4,6 @@
 ends with the error of the call that refused.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

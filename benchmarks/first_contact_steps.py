@@ -3,8 +3,6 @@
 `python -m benchmarks.first_contact_steps STEP [ARGUMENTS]` prints the step's figures as a line of JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -9,8 +9,6 @@ fails the check, unless `EXCEPTIONS` gives the reason. Intel's compiler is not i
 of it here.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

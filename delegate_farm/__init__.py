@@ -5,8 +5,6 @@ with a delegate or an operator of its own needs besides is in `delegate_farm.del
 `.model`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -15,8 +15,6 @@ configuration names, also by `FARM_URL`; a result that is there for the same mod
 reused.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

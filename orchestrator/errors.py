@@ -7,8 +7,6 @@ FarmError               exit 1
 A verb exits with 3 where a budget is exceeded or a cell is slower, and with 5 where that is not decided.
 """
 
-from __future__ import annotations
-
 
 class FarmError(Exception):
     """Root; the text says what, where and what to do."""

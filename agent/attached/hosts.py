@@ -1,7 +1,5 @@
 """The devices that the operator attached to this host, as the file that `FARM_ATTACHED` names lists them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

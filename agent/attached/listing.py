@@ -1,7 +1,5 @@
 """Asks attached devices what they are, and what their sensors say."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shlex

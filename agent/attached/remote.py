@@ -4,8 +4,6 @@ Each command ends with a line of its own that has its exit code. Without that li
 whatever the program ended with.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

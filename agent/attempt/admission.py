@@ -1,7 +1,5 @@
 """Check whether this agent can run a job, and find the job's files, before the job is accepted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Content-addressed files: a model is verified before it is used, samples are stored by their hash."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -15,8 +15,6 @@ reference-<kind>.npz, references.json   references that the runner made (`agent.
 log               stdout and stderr of all of them
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ An attempt is `open` from its acceptance, `spooled` once its result is known, an
 orchestrator has the result. A result leaves the journal only on its receipt.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Final, TypeVar

@@ -8,8 +8,6 @@ locks of files beside those, which the kernel frees only when every process of t
 its agent was killed; who takes a lock takes that one too, alone for a moment.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ waiting --LeaseGranted--> running --RunnerExited--------------------------> ende
    '-----cancel | shutdown | patience over---------------------------------> ended
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Recover, at an agent's start, the attempts that were running when its predecessor died."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 

@@ -9,8 +9,6 @@ A runner may read the part of its own model and write nowhere into the folder: w
 leaves here would decide over others.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

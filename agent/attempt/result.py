@@ -1,7 +1,5 @@
 """The result of an attempt: from the files that its runner left to the message for the orchestrator."""
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import dataclass

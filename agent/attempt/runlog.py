@@ -6,8 +6,6 @@ ends the interval of any other. Times are CLOCK_BOOTTIME: the clock of all proce
 runs while the host sleeps.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -4,8 +4,6 @@ Attempts that are the arms of one comparison share a lease and a runner, and so 
 a result of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

@@ -1,7 +1,5 @@
 """The control groups of this process, of either version, those above it, and the memory that they leave."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -4,8 +4,6 @@ Every reading is a text. A setting that cannot be read says so in one fixed way,
 the identity of an environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final

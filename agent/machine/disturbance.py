@@ -1,7 +1,5 @@
 """Judges a measurement by the counters around it: the signals there were, and what they showed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Waits until the machine is quiet, before a process is measured on it, and names who keeps it busy."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ The record lies in `/run`, which a reboot empties: the kernel's own settings are
 written before the first change, so that whatever ends this process leaves a host that `restore` can put back.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence

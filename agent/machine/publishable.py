@@ -1,7 +1,5 @@
 """Lists the reasons why figures of this machine, as it is set up now, are not for publication."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path

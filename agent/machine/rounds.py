@@ -5,8 +5,6 @@ process, or one of others. It waited for others at most as long as its CPUs did 
 at most as long as others ran at all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ The list has lines as `sha256sum *.whl` prints them. Each wheel is unpacked once
 folder named by its hash, which a measuring process finds before what is installed.
 """
 
-from __future__ import annotations
-
 import compileall
 import hashlib
 import logging

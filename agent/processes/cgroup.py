@@ -4,8 +4,6 @@ Without one, an attempt's processes are found by session, descent and mark alone
 (`agent.processes.descendants`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Every process of an attempt, found in /proc by control group, session, descent, or a mark with its id."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections import defaultdict

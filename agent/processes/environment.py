@@ -1,7 +1,5 @@
 """The environment of every process that an agent starts (agent/wire/environment.py has the lists)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

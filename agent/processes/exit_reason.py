@@ -1,7 +1,5 @@
 """The reason of a process's exit, from its exit code and its log (pure)."""
 
-from __future__ import annotations
-
 import re
 import signal
 

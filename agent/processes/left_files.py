@@ -3,8 +3,6 @@
 No other module of the agent touches what lies below an attempt's folder (`tests/house/test_left_files.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

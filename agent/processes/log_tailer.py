@@ -1,7 +1,5 @@
 """The output of a runner while it runs, in small pieces: limited in rate and size."""
 
-from __future__ import annotations
-
 import codecs
 from dataclasses import dataclass, field
 from pathlib import Path

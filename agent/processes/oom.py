@@ -4,8 +4,6 @@ Such a process ends by SIGKILL, which does not tell the cause; the kernel's own 
 control groups of version 2, `memory.oom_control` of version 1, else `/proc/vmstat` of the whole host).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plans a model on a delegate, and says what a result, or `farm submit --explain`, tells of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from importlib import import_module

@@ -5,8 +5,6 @@ each tuning, which find empty program caches and whose outputs are judged; then 
 by blocks (`agent.runner.turns.block`), until each one's answer is known (`agent.runner.judge.stopping`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Translates an error of a process into a status and a reason for the attempt's cell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agent.attempt.files import AttemptFile, Failure

@@ -1,7 +1,5 @@
 """Prepares the opening of a model in an attempt's processes: delegate options and input rules."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ from 1 on, so that what drifts meanwhile is in all of them alike; behind those a
 that are measured once more, then the other cold processes.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The advice in a result: how a model suits its delegate, and what of it would have to be changed."""
 
-from __future__ import annotations
-
 from typing import Final, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The figure of a model on labelled data, and its difference from a baseline's."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

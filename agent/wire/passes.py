@@ -2,8 +2,6 @@
 answers. Everything that lists passes reads `PASSES`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The profile in a result: what each kernel and operator took, in a process of its own."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

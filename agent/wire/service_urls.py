@@ -1,7 +1,5 @@
 """The URLs of a lab's broker and endpoint: with the login of an agent, without any, and across which wire."""
 
-from __future__ import annotations
-
 from typing import Final
 from urllib.parse import quote, urlsplit
 

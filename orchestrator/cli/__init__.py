@@ -3,8 +3,6 @@
 The file of a verb is imported when the verb is called, so that `farm --help` stays fast.
 """
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

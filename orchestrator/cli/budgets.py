@@ -1,7 +1,5 @@
 """Options, output and exit code of the budgets of a submission or a result."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`farm submit --check` and `--schema`: whether a campaign is valid, and what its file may hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from orchestrator.cli import output

@@ -2,8 +2,6 @@
 ended and the earlier one that its file names.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

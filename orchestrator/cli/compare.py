@@ -1,7 +1,5 @@
 """`farm compare`: what changed between two runs, or between delegates, devices or models of one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """`farm db`: maintain the database and the store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`farm devices`: list the devices with their states, reserve one, take one out of work, or put it back."""
 
-from __future__ import annotations
-
 import tempfile
 from enum import StrEnum
 from fnmatch import fnmatchcase

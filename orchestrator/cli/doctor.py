@@ -1,7 +1,5 @@
 """`farm doctor`: check every part of the farm, and show the fix for each fault."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError

@@ -1,7 +1,5 @@
 """The front page of `farm`: its verbs in groups, `--version`, and suggestions for unknown verbs."""
 
-from __future__ import annotations
-
 import shlex
 from importlib.metadata import version
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`farm import`: results of other tools beside those of the farm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`farm lab keys list | rotate | retire`: show and replace the key that signs for the farm."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated

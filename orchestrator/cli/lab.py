@@ -1,7 +1,5 @@
 """`farm lab serve` and `farm lab lock`: schedule for a lab, and have a machine of it to oneself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`farm show --logs`: show a cell's events and its runners' output."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Prints the results of a campaign, as the answer or as the table of everything; computes the exit code."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from functools import partial

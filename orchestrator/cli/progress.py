@@ -1,7 +1,5 @@
 """Measures a campaign to its end and shows it: a line per finished cell, and one about the present state."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """`farm refine`: add blocks to the vaguest results of a campaign."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final
 

@@ -1,7 +1,5 @@
 """`farm results`: show the measured results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """`farm show`: one cell, in the ten lines that say all of it or in full, or the file of a campaign."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Annotated

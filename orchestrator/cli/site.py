@@ -1,7 +1,5 @@
 """`farm site`: the results as pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

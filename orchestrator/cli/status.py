@@ -1,7 +1,5 @@
 """`farm status`: the state of the farm and the progress of its campaigns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

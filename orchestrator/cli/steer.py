@@ -1,7 +1,5 @@
 """`farm cancel`, `farm retry` and `farm queue`: steer what a campaign still has to measure."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Handles Ctrl-C, `kill` and a closed terminal in one way, and names the command that continues."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

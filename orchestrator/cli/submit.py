@@ -1,7 +1,5 @@
 """`farm submit`: measures models, or what a campaign file asks for."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`farm tune`: the best options of a model on this farm, by successive halving in alternating blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from math import ceil

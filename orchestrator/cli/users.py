@@ -1,7 +1,5 @@
 """`farm lab users add | list | revoke`: who may work with the farm over HTTP, and what each may do."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager

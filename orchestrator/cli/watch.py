@@ -1,7 +1,5 @@
 """`farm status --watch`: show a running campaign, device by device and cell by cell."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter, deque

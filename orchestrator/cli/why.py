@@ -1,7 +1,5 @@
 """`farm show --why`: why a cell waits, or how far it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from orchestrator.policy.why import Why

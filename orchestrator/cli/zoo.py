@@ -1,7 +1,5 @@
 """`farm model zoo`: the models that come with the farm."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Annotated

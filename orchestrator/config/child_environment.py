@@ -3,8 +3,6 @@
 The agent of a farm of one machine gets the list of `agent.wire.environment`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping

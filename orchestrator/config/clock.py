@@ -1,7 +1,5 @@
 """The clock of the orchestrator's records."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 

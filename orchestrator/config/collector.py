@@ -1,7 +1,5 @@
 """Pauses Python's collector of reference cycles while many lasting objects are made."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

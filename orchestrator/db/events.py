@@ -1,7 +1,5 @@
 """Stores events of cells in the transaction of the change that each describes, and queries them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

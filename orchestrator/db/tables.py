@@ -1,7 +1,5 @@
 """The tables, in terms that SQLite and PostgreSQL share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any

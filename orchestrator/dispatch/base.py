@@ -1,7 +1,5 @@
 """Defines the dispatchers' interface and their events, and reads messages as events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Connects the scheduler to Redis through Kombu, with the names and forms of `agent.wire.queue`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from json import JSONDecoder
 from pathlib import Path

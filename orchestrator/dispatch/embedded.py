@@ -1,7 +1,5 @@
 """Runs this machine's agent as a child process, with messages as JSON lines over a socket pair."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """Reaches agents on other machines through the broker, and survives outages of the broker."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import random

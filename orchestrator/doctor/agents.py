@@ -1,7 +1,5 @@
 """Checks the agents of a lab."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final

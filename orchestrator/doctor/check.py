@@ -2,8 +2,6 @@
 the sandbox of its runners holds back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Checks every part of this machine's farm, each with the fix where it has a fault."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

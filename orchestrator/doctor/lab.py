@@ -1,7 +1,5 @@
 """Checks the services of a lab, and from where its broker is reached. Imported where there is a lab alone."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Checks the store and the endpoint, each with the fix."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Authorises requests: agents by the token of their enrolment, users by their own, others by the farm's."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Serves the endpoint's questions about agents and users: enrolment, tokens, the artifacts each may fetch."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It stands around Starlette, which would hand an error on to the server to be log
 with the statement and the values that a database refused.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 import unicodedata

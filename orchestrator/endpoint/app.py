@@ -3,8 +3,6 @@
 Only `/health`, `/authority` and `/enrol` need no token.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Final

@@ -1,7 +1,5 @@
 """Serves models and receives samples over HTTP. The name of an artifact is a sha256 and nothing else."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Reads a request's body in a worker thread, and checks the size that its header announces."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import AsyncIterator
 from contextlib import suppress

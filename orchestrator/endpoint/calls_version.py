@@ -1,7 +1,5 @@
 """The constants that both ends of users' calls share; imports nothing that only a server has installed."""
 
-from __future__ import annotations
-
 from typing import Final
 
 VERSION: Final = 1

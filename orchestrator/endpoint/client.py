@@ -1,7 +1,5 @@
 """Uploads models to the farm's endpoint and downloads samples, on a machine without the farm's store."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

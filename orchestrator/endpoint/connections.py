@@ -4,8 +4,6 @@ A connection belongs to its address until a request on it showed a valid token, 
 of the token. What no token has vouched for is cheap to open; it is bounded by address, in all, and in time.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 from collections import Counter

@@ -1,7 +1,5 @@
 """The listening socket of the endpoint, which counts every connection before TLS or any byte is awaited."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -1,7 +1,5 @@
 """Receives models from other machines, in one or several pieces, and stores them if the hash matches."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

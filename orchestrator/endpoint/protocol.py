@@ -1,7 +1,5 @@
 """HTTP/1.1 of the endpoint: uvicorn's protocol, with a deadline for everything that the other end must do."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from enum import Enum

@@ -1,7 +1,5 @@
 """Serves campaigns and results as JSON to readers with the read token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool

@@ -1,7 +1,5 @@
 """Serves users' machines: `POST /farm/VERSION/CALL` asks the farm's own face, in JSON, with their tokens."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from http import HTTPStatus

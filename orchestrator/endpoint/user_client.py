@@ -1,7 +1,5 @@
 """Calls the farm from a user's machine, which has nothing of it but the address and a token."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

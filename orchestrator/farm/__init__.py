@@ -14,8 +14,6 @@ On a user's machine, `RemoteFarm.open(home, lab)` gives a farm whose parts ask t
 `serving.serve_lab` is the scheduler of a lab, and imports what only a lab has.
 """
 
-from __future__ import annotations
-
 from orchestrator.farm.opening import Farm
 
 __all__ = ["Farm"]

@@ -1,7 +1,5 @@
 """Conducts a submission: brings its files into the store, has it planned, sends the files, and stores it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

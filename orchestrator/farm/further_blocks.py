@@ -1,7 +1,5 @@
 """Adds blocks to a campaign that was just measured: as its time budget allows, and to decide its limits."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

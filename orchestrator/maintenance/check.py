@@ -1,7 +1,5 @@
 """Checks that the database is intact and that the store has every file it names; copies it to a new file."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Deletes old campaigns, and the files of the store that nothing names any more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Shows and forgets the references that agents made."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

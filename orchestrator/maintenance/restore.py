@@ -1,7 +1,5 @@
 """Puts a backup in the place of the database, and tells first who gets in by it and who does not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass

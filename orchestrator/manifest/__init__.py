@@ -1,7 +1,5 @@
 """Reads `models.yaml` strictly: the result is a campaign, or every mistake with its line and column."""
 
-from __future__ import annotations
-
 from orchestrator.manifest.bare import InputOptions, Wanted, campaign_for_models
 from orchestrator.manifest.campaign import (
     Campaign,

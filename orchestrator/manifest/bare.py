@@ -1,7 +1,5 @@
 """The campaign of `farm submit my.tflite`, which has no file."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The form of a budget, `p50<=5ms`, in a campaign file and on the command line."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

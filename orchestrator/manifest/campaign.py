@@ -1,7 +1,5 @@
 """The frozen values of a submission, as they result from reading a `models.yaml`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias

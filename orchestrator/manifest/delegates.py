@@ -4,8 +4,6 @@ An entry point of the group `delegate_farm.delegates` names a descriptor (`runti
 This floor does not import the runtime: it reads of a descriptor what the protocols below name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache

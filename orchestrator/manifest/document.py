@@ -1,7 +1,5 @@
 """Parses YAML text into nodes with positions, with bounds on size and depth, without aliases and tags."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

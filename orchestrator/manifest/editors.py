@@ -1,7 +1,5 @@
 """The JSON schema of a `models.yaml`, by which editors complete its keys and mark mistakes."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema

@@ -1,7 +1,5 @@
 """Base of the mappings of a campaign file, and the bounds of its lists and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Labels of a campaign as options and references write them: WORD, or NAME=VALUE."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final

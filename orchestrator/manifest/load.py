@@ -1,7 +1,5 @@
 """Builds a `Campaign` from a `models.yaml`, or raises every mistake in it with its line and column."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Keys of `measure:` in a `models.yaml`: how much is timed, and the passes beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final
 

@@ -1,7 +1,5 @@
 """Narrows a campaign to some of its models, delegates and devices."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace

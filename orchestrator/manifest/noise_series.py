@@ -1,7 +1,5 @@
 """The campaign of an A/A series: one delegate against itself on one device, in several sessions."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

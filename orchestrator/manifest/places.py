@@ -3,8 +3,6 @@
 pydantic names the location of an error by keys and indices, which lead to a node with line and column.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

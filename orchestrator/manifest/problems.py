@@ -1,7 +1,5 @@
 """Collects the mistakes in a file with their positions, and raises them together."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A type stands in the annotation of a key, `Annotated[float, Duration()]`. pydant
 written, so that `3.10` is still text and `off` is still a word, and asks it for its JSON schema.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

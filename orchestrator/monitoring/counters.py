@@ -1,7 +1,5 @@
 """Counts what committed transactions did, and how long devices stood idle meanwhile."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import datetime
 from typing import Final, get_args

@@ -1,7 +1,5 @@
 """Builds the text that Prometheus scrapes; scrapes within a few seconds of each other share it."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import threading

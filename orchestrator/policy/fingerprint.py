@@ -1,7 +1,5 @@
 """Computes digests of what a measurement depends on: equal digests mean an equal experiment. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

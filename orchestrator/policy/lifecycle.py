@@ -7,8 +7,6 @@ A cell goes back to `queued` while another attempt may help; its terminal state 
 a user has measured again keeps its result until a new one replaces it, and goes back to `done` without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

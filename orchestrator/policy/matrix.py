@@ -1,7 +1,5 @@
 """Expands a campaign into its cells: models x delegates x devices. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Plans a submission cell by cell: run it, reuse a result, or state why neither. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Decides what a user may do: the scopes of a token, and whose campaign is whose. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

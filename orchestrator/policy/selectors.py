@@ -5,8 +5,6 @@
 The text can be parsed again; characters with a meaning in it are percent-encoded within values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ An agent speaks for its own attempts alone, and a false reference would decide o
 kernels are deterministic: what two agents made independently, bit for bit, is what they compute.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

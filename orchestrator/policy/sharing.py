@@ -5,8 +5,6 @@ of two machines are no series. So a model goes where it was measured last, and a
 has the fewest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from agent.wire.messages import Device

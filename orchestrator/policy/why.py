@@ -1,7 +1,5 @@
 """Explains the state of a cell in sentences: what it waits for, how long, and what would help. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

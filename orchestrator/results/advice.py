@@ -1,7 +1,5 @@
 """The advice of a result in words: how the model suits its delegate, and what would have to be changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from agent.wire.advice import Advice, AdvicePiece

@@ -1,7 +1,5 @@
 """Judges limits on the figures of cells, and writes what came of it as JUnit XML."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ adds cancels. The rest is a further source of variance, which no result of one s
 (`orchestrator.results.device_noise`); where nothing tells of it, nothing can be said of the difference.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Every segment is also compared with the best one before it (the *pinned best*), 
 small to be told, or to matter, add up.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Turns records into the text of the comparison table, models x delegate@device; the CLI lays it out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

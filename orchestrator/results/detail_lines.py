@@ -1,7 +1,5 @@
 """Explains a cell's figures in words: spread, init by stage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from agent.wire.measurement import Measurement, Variation

@@ -1,7 +1,5 @@
 """Defines the events of cells and attempts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias

@@ -3,8 +3,6 @@
 docs/results-format.md describes each of them.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -6,8 +6,6 @@ while its ratio is open, and the baseline itself is measured again with every su
 known by its p50, to the target of its plan.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

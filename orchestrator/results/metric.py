@@ -1,7 +1,5 @@
 """The definition of a cell's figure: its name, its unit, and how it is read, written and explained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

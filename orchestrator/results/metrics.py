@@ -4,8 +4,6 @@ The comparison table, `farm show`, CSV, JSON, the pages and docs/metrics.md read
 figure is a field of the wire's `Measurement`, the code that measures it, and one entry here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal

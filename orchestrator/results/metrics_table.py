@@ -3,8 +3,6 @@
 python -m orchestrator.results.metrics_table docs/metrics.md     writes the file
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ floor*. By how much the median itself differs from session to session is the *se
 every comparison of two runs that were not interleaved.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

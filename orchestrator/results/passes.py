@@ -1,7 +1,5 @@
 """The view of results on the passes (`agent.wire.passes`): figures, lines, and what an export adds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

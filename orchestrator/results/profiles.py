@@ -1,7 +1,5 @@
 """A cell's profile in its forms: those of `farm model profile`, from what the result holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from agent.wire.profile import Profile

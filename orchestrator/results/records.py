@@ -3,8 +3,6 @@
 `orchestrator.db.results.records` makes them; the CLI, the endpoint and the site only read them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

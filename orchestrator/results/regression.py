@@ -5,8 +5,6 @@ A ratio is the first's time over the second's, and its verdict is the one of eve
 so that of all differences that are called one at most a twentieth are false.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

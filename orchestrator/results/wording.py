@@ -3,8 +3,6 @@
 Reasons why cells, figures and operators have no result are grouped, so that each is said once.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Knows which devices may get work: present ones of a willing agent that sent a message lately."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

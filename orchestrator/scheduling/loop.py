@@ -1,7 +1,5 @@
 """The scheduler's loop, which joins database, policy and dispatcher: `assign` and `listen` in turn."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Gives up attempts that are lost, and recovers lost devices by the command of the operator."""
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

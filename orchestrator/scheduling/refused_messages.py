@@ -1,7 +1,5 @@
 """Handles messages that the database, or the rules of a cell's states, do not accept."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from typing import Final

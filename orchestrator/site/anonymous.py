@@ -1,7 +1,5 @@
 """Reads a farm without names of users and hosts, and without local paths, for a site that is public."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace

@@ -5,8 +5,6 @@ when a page is made of them, and then what comparisons read of each. Whole recor
 campaign, while the pages of one are written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate

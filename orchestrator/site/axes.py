@@ -1,7 +1,5 @@
 """Computes scales and ticks of the drawings; a scale maps a value to a coordinate in px."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Builds the site: `build_site` reads the farm, renders every page and puts the site in place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial

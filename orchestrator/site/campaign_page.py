@@ -1,7 +1,5 @@
 """Builds the campaign pages: head, matrix, devices and their environments."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds a cell's page: everything behind one number."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

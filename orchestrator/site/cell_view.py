@@ -3,8 +3,6 @@
 A `tone` is a word for the style sheet (bad, quiet, the tones of a speed-up); no meaning depends on it alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace as View
 

@@ -1,7 +1,5 @@
 """Checks a built site: every link leads to a place in it, and nothing is fetched from elsewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

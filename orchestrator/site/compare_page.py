@@ -1,7 +1,5 @@
 """Builds the pages that set campaigns against each other: what changed, and by how much."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace as View
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds the page of a device: its noise and environments, what ran there, and what did not."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Digests what the parts of a site are made of: campaigns, and models over all campaigns."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.results.records import CampaignRecord, CellGroup, ComparedCell

@@ -1,7 +1,5 @@
 """Groups what has no result by its cause: on which models, delegates and devices, and since when."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

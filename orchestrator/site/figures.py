@@ -1,7 +1,5 @@
 """Builds the figures, settings and facts of a page; a missing figure has a footnote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

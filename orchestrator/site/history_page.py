@@ -1,7 +1,5 @@
 """Builds a model's page over all campaigns, with a drawing of each series, and the page of all changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import SimpleNamespace as View

@@ -1,7 +1,5 @@
 """Builds the home page: of every model the newest results over all campaigns, one line each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Judges the budgets of a campaign file."""
 
-from __future__ import annotations
-
 from orchestrator.errors import UsageError
 from orchestrator.manifest.budget import Budget, read_budget
 from orchestrator.manifest.load import parse_manifest

@@ -1,7 +1,5 @@
 """Computes the paths of pages and data files below the site's root, from ids, never from names."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

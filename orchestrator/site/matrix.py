@@ -1,7 +1,5 @@
 """Builds the main table: models x (delegate on device)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace as View
 

@@ -1,7 +1,5 @@
 """Builds the method page: the meaning of every figure, and the sample floors of the newest result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from orchestrator.results import metrics

@@ -1,7 +1,5 @@
 """Builds a model's page: every delegate on every device side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

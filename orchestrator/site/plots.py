@@ -7,8 +7,6 @@ ends where the bulk of the timed samples ends: what lies above is marked at its 
 dropped.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The new folder is written beside the old one and exchanged with it in one system call (Linux, renameat2).
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import os

@@ -1,7 +1,5 @@
 """Joins the cells of all campaigns into series: of a model, delegate with options, device and level."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Serves a site on this machine, and builds it again as results arrive."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ Every cell is in a shard, so that its address there stays the same. Pages of its
 samples, only a cell of the newest campaigns has.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

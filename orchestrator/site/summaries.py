@@ -1,7 +1,5 @@
 """Summarises the parts of a site: what pages over all campaigns say of a campaign, and of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace as View
 

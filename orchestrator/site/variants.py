@@ -1,7 +1,5 @@
 """Builds the table of a model's page that sets accuracy on labelled data beside time, size and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace as View

@@ -1,7 +1,5 @@
 """Brings models into the store from files, skeletons, the zoo, wheels, npm packages and https."""
 
-from __future__ import annotations
-
 from orchestrator.sources.resolve import (
     CheckedSources,
     StoredModel,

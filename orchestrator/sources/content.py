@@ -5,8 +5,6 @@ administrator's. It can name any file that they can read, so what is no model is
 an agent, nor quoted in a message.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """Brings a campaign's labelled data from its source into the store, and its hash into the measuring plan."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace

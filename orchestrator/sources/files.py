@@ -3,8 +3,6 @@
 A file is opened once, and every check is of what was opened: nothing can take its place in between.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -4,8 +4,6 @@ Of a folder nothing is taken but pictures and the files that say what is on them
 any folder that its submitter can read.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tarfile

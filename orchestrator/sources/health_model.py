@@ -4,8 +4,6 @@ Health checks run it, and the noise of a device is measured with it: matrix prod
 clocks and memory as that of real models does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from array import array

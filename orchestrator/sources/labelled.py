@@ -1,7 +1,5 @@
 """Checks from array headers that labelled data fits its model, before anything is measured."""
 
-from __future__ import annotations
-
 import ast
 import zipfile
 from collections.abc import Mapping, Sequence

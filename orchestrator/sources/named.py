@@ -1,7 +1,5 @@
 """Finds the models that words of a command line name: files, folders, globs, the zoo, packages, the web."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@ The registry names the URL of the package and its sha512; the archive is never u
 one member is read from it, and nothing in it names a path that is written.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import gzip

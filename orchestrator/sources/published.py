@@ -1,7 +1,5 @@
 """LiteRT's published table of models on the GPU of a Galaxy S24, beside own results of the same files."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

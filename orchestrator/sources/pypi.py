@@ -4,8 +4,6 @@
 archive is never unpacked; the one member is read from it with the store's size limit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

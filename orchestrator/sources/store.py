@@ -3,8 +3,6 @@
 An artifact lives at `sha256/ab/<64 hex digits>` and nowhere else; a name from outside is never a path.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """The zoo: skeletons that come with the farm. An index names their restored sha256, source and licence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -5,8 +5,6 @@ neither the messages of other agents nor those to them. These are two users with
 cannot allow a user one command on one key alone; the same rules work on Redis 7.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path

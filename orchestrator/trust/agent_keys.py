@@ -1,7 +1,5 @@
 """Checks messages with the agents' keys, which it keeps in memory and reads once a second."""
 
-from __future__ import annotations
-
 import logging
 import time
 from dataclasses import dataclass, field

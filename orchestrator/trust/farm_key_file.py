@@ -1,7 +1,5 @@
 """The key that signs for the farm: a file that only its user may read, made on first use."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 from typing import Final

@@ -3,8 +3,6 @@
 `farm.key` holds the newest key; `farm.key.former` holds the one before it, as JSON with its expiry.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

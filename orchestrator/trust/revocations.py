@@ -1,7 +1,5 @@
 """Keeps beside the farm's keys what was revoked, so that a restored backup lets nobody in again."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Signs envelopes to agents, and checks the signatures of envelopes from known agents."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ AUTHORITY begins the sha256 of that CA, so that a user's machine can fetch it an
 one. The database has the token's sha256 alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ One log may hold several runs. A run is complete with its line `Inference timing
 statistics before it has the median and the 95th percentile, in releases that print them. Times are in us.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The descriptor of `litert`: Google's LiteRT runs the whole file on the CPU. Results are compared to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final

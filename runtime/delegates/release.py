@@ -1,7 +1,5 @@
 """The option `version` of the delegates that this project brings: the commit of the code that runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

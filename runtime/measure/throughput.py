@@ -3,8 +3,6 @@
 A run is end to end, as a timed invoke is: from the inputs in host memory to all outputs read into it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

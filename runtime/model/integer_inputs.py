@@ -5,8 +5,6 @@ often says its range: token ids name rows of an embedding, a mask becomes a trut
 with positions.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from runtime.model.graph import Operator, Subgraph, Tensor

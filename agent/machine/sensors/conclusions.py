@@ -3,8 +3,6 @@
 The bounds are those of NVBench (75 % of the nominal clock) and of the vendors' own protections.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev

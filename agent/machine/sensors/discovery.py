@@ -1,7 +1,5 @@
 """Finds the sensors of a part of the machine, of any vendor."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

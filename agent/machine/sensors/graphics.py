@@ -6,8 +6,6 @@ Documentation/gpu/drm-uapi (gt/gt0/throttle_reason_*) of the Linux kernel. A dri
 driver is another `_Layout`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The sensors of NVIDIA's GPUs, by NVML (the package `nvidia-ml-py`, extra `nvidia`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final

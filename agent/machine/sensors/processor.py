@@ -5,8 +5,6 @@ hwmon/sysfs-interface.rst, ABI/testing/sysfs-devices-system-cpu (thermal_throttl
 power/powercap/powercap.rst.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final

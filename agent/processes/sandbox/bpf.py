@@ -4,8 +4,6 @@ The kernel's interface is linux/seccomp.h and linux/filter.h. A filter answers e
 `PASS` or an error. Filters stack: of several answers, an error wins.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -5,8 +5,6 @@ found them under strace. `numbers.json` holds the numbers of asm/unistd_64.h (x8
 asm-generic/unistd.h (aarch64); null where an architecture has no such call.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@ so that the runner can close it, between fork and exec, around each process that
 the runner's boundary refuses stays refused.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

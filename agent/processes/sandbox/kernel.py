@@ -1,7 +1,5 @@
 """System calls that Python does not have, as functions that raise `OSError`."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -4,8 +4,6 @@ The kernel's interface is linux/landlock.h and Documentation/userspace-api/landl
 (ABI) adds rights; this module asks for all that the running kernel knows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

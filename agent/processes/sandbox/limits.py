@@ -4,8 +4,6 @@ There is no default for the address space: drivers of GPUs reserve terabytes of 
 limited is data (RLIMIT_DATA), which counts only what can be written and is this process's own.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -2,8 +2,6 @@
 memory shared by a key.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from enum import StrEnum

@@ -4,8 +4,6 @@ It stacks on the runner's filter (`agent.processes.sandbox.seccomp`), which the 
 too: that one starts groups, and signals them.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from typing import Final

@@ -4,8 +4,6 @@ What is not listed cannot be opened: home folders, the farm's home, the agent's 
 journal, other attempts, `/etc/shadow`, `/tmp`, `/run`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence

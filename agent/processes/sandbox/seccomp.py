@@ -7,8 +7,6 @@ to a socket that has a path, the mode and times of a file, the limits and priori
 same user, and memory that is shared by a key.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

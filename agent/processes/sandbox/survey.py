@@ -2,8 +2,6 @@
 own.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

@@ -5,8 +5,6 @@ the attempt's user (id-mapped mounts, Linux 5.12, mount_setattr(2)): no owner an
 what the attempt writes is the agent's, and to every other file of the host it is a stranger.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import stat

@@ -2,8 +2,6 @@
 arm, and sums up. Nothing of the model is executed on this host.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import time

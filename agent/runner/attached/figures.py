@@ -1,7 +1,5 @@
 """The figures of an attempt at an attached device, from what its tool printed in each block."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final

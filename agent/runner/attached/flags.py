@@ -3,8 +3,6 @@
 What the tool cannot do is refused, with the reason: a result never stands for other options than the cell's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

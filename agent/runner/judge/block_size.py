@@ -5,8 +5,6 @@ level is repeated √(cost of the level above ÷ its own · its variance ÷ vari
 sees variances and seconds, and no difference between arms: a choice by that would prefer one outcome.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

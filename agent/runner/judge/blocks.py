@@ -1,7 +1,5 @@
 """Order the arms of a comparison by blocks and rounds, and take the ratios that the blocks give."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compares an arm's answers to labelled data with the baseline's, sample by sample, and keeps them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import shutil

@@ -5,8 +5,6 @@ a kind could not be made, so that no attempt waits for it again. A runner only r
 in the attempt's folder, from which the agent takes it (`agent.attempt.references`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Sums up the starts, memory and device times of a cell's processes for its result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Final

@@ -5,8 +5,6 @@ its own time. The rule sees figures that are final, the blocks that were kept an
 reads no clock and starts nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Derives an attempt's result from its processes' reports: judges, sums up, rejects wrong measurements."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Runs a model on labelled data in a process of its own, after everything is timed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.attempt.files import ANSWERS_FILE, AttemptFile, LabelledReport

@@ -1,7 +1,5 @@
 """Runs the process that pre-processes frames beside the model's runs, and reads its report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -4,8 +4,6 @@ It writes no file that another process reads: what follows the timed blocks of o
 folders of its competitors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass

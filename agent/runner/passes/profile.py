@@ -1,7 +1,5 @@
 """Runs the process that times each kernel and operator by itself, after everything is timed."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar

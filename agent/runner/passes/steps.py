@@ -1,7 +1,5 @@
 """Runs the process that times sequences of steps after everything else is timed, and reads its report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, PassReport

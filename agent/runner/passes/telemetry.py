@@ -1,7 +1,5 @@
 """Reads the sensors of an attempt in a process of its own, and judges the readings of each timed process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The environment of a measuring process: caches of its own, and the threads that it may use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Facts about this host and this software: those that split a series of results, and those only recorded."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Measures the installed size of a delegate on this host, in bytes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions

@@ -1,7 +1,5 @@
 """`--check`: the operators of the `gpu` delegate against the CPU path, on each OpenCL device of this host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from agent.devices import CheckedDevice, CheckReport

@@ -3,8 +3,6 @@
 The probe knows no delegate by name: it offers the devices to every registered descriptor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

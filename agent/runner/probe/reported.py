@@ -1,7 +1,5 @@
 """Reports a measuring process's own device, machine and software."""
 
-from __future__ import annotations
-
 import logging
 
 from agent.runner.probe.cuda_devices import CUDA, with_cuda_now

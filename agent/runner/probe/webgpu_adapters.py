@@ -1,7 +1,5 @@
 """The adapters of WebGPU, as further interfaces to the devices of this host."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final

@@ -7,8 +7,6 @@ repeated at once; where that is the rule and not the exception, all rounds are k
 may be measured once more.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

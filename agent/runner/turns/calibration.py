@@ -4,8 +4,6 @@ It is recorded, and compared with the device's own history before a block that m
 no figure is ever scaled by it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Receive the agent's cancel of an arm, and end what the arm is doing at once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

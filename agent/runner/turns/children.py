@@ -3,8 +3,6 @@
 Each may be ended sooner than by itself: by the arm's time limit, or because its attempt was cancelled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

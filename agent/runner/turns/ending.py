@@ -1,7 +1,5 @@
 """Ends an arm before its time, and counts the time of an arm."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs the passes after the timed processes of an arm: the requested ones, and the labelled data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

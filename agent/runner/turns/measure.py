@@ -1,7 +1,5 @@
 """The processes that make a reference, start cold, or are timed."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterator

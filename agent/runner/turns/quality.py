@@ -2,8 +2,6 @@
 measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from statistics import median

@@ -1,7 +1,5 @@
 """Complete the samples of a timed process with its slices, which the deciding process has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from agent.machine.counters import Window

@@ -1,7 +1,5 @@
 """Adds campaigns with all their cells, finds them again, cancels and parks them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta

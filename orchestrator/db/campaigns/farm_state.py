@@ -2,8 +2,6 @@
 reads the state of the whole farm in a few queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

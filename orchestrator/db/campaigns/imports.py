@@ -3,8 +3,6 @@
 Their series and fingerprints are of the file that they came from, so that nothing ever reuses them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

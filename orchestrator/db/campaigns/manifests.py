@@ -1,7 +1,5 @@
 """Keeps the campaign file of a campaign as it was submitted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """Computes a campaign's progress: the cells that have not ended, and their expected seconds of work."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final

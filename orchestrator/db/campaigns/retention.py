@@ -1,7 +1,5 @@
 """Queries what could be deleted, and deletes ended campaigns, a part of it per transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Stores what users and operators request for campaigns, cells and devices; the scheduler applies it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime

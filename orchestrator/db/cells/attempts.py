@@ -1,7 +1,5 @@
 """Begins attempts, follows them, and ends them together with the consequence for their cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ A cell that was measured before and is measured again shows its earlier result a
 a new result alone: any other end restores `done`, with the reason why there is no newer result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """Chooses the cells that are measured in blocks with another, and builds the jobs of attempts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

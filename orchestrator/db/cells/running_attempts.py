@@ -1,7 +1,5 @@
 """Reads the attempts that run, and keeps the end of what their runners write."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Explains why a cell waits, and ends cells that have waited for as long as their campaign file lets them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 

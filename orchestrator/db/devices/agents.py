@@ -1,7 +1,5 @@
 """Queries and stores agents: when each last sent a message, which get jobs, which are revoked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

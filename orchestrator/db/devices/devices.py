@@ -1,7 +1,5 @@
 """Queries and stores devices as their agents described them last."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

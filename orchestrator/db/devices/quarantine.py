@@ -1,7 +1,5 @@
 """Quarantines devices whose faults end cell after cell, and keeps the history of their recoveries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Reads the states of devices, and keeps their reservations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

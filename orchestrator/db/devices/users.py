@@ -1,7 +1,5 @@
 """Queries and stores the users' tokens, by hash, and their revocation."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass

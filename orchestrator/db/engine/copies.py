@@ -1,7 +1,5 @@
 """Copies of a database as `Database.backup` makes them: read without a database, and put in its place."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -3,8 +3,6 @@
 No other module asks which of the two it works with.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import math

@@ -1,7 +1,5 @@
 """Generates the ids of rows."""
 
-from __future__ import annotations
-
 import secrets
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Runs PostgreSQL's own programs on the farm's database: a password is on no command line."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -5,8 +5,6 @@ loaded when it is looked up. So a transaction over hundreds of messages takes a 
 the same code is correct for a single message.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime

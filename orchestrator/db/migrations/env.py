@@ -1,7 +1,5 @@
 """Alembic's entry point: upgrades the connection of `orchestrator.db.migrate`, in its transaction."""
 
-from __future__ import annotations
-
 from alembic import context
 
 from orchestrator.db.tables import metadata

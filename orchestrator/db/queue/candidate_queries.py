@@ -5,8 +5,6 @@ unfinished campaign and line finds the first cell that may start, by index alone
 are. The fixed statements are made once: building and compiling one takes longer than its answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final

@@ -3,8 +3,6 @@
 One seek per unfinished campaign and line: the time does not grow with the number of cells.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Finds a cell by words of its model, delegate, device, level and campaign: `iris gpu`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -3,8 +3,6 @@
 What is unchanged need not be read: `cell_groups` digests the cells of every model in the database.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

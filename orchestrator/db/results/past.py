@@ -1,7 +1,5 @@
 """Queries earlier measurements that a cell could reuse, and stores delivered results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache

@@ -1,7 +1,5 @@
 """Turns rows into the frozen values that the CLI and the site read."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

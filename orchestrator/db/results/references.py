@@ -1,7 +1,5 @@
 """Stores agents' claims about the references that they made, and adds the farm's references to jobs."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 To choose a cell, to begin its attempt and to put its job into the outbox is one turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Stores the end of an attempt exactly once, even if messages are repeated, late or lost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal, TypeAlias

@@ -4,8 +4,6 @@ A bundle is a zip archive of plain names. `bundle.json` has the row of the resul
 digests of what it was measured and judged by; `models.yaml` names the files beside it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

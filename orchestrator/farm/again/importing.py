@@ -1,7 +1,5 @@
 """Takes result files of other tools into the farm, marked as imported: shown beside its own, never judged."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Adds blocks to the vaguest results of a campaign: checks that they can be added, and queues the cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Builds the campaign that repeats a result here; lists the conditions that differ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ become two delegates of a new campaign, the first of which is its baseline, so t
 blocks. A campaign has one baseline: each distinct pair of settings is a campaign of its own.
 """
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

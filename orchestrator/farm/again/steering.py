@@ -1,7 +1,5 @@
 """Steers the farm: each verb writes to the database, and the scheduler, on any machine, acts on it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final

@@ -1,7 +1,5 @@
 """Lets a watcher outlast a database, or a farm, that is away for a while, for example while it restarts."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

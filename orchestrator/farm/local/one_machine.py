@@ -2,8 +2,6 @@
 devices that are present, as a running scheduler recorded them or as an agent reports them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack

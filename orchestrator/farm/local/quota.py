@@ -1,7 +1,5 @@
 """Names whoever runs this process, and limits the waiting cells of one user."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

@@ -1,7 +1,5 @@
 """Answers users and operators: results, progress, and why cells wait. Changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta

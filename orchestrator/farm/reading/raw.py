@@ -1,7 +1,5 @@
 """Reads the raw files of a result: its samples, and its answers to labelled data."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

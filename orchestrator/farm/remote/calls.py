@@ -3,8 +3,6 @@
 Arguments and answers have the types of the methods themselves, so that there is one description of both ends.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Reads a campaign's events from the database, so every terminal shows the same ones."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

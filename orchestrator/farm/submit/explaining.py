@@ -4,8 +4,6 @@ The question is planned within a runner's boundary: this process opens no model.
 devices of this machine, of which a lab may have others.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 The farm reads the document by its own rules, whatever the sender made of it, and fetches nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final

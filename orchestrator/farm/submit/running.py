@@ -1,7 +1,5 @@
 """Follows a submitted campaign to its end: this process schedules it, or watches the one that does."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

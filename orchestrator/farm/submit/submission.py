@@ -1,7 +1,5 @@
 """Turns a request into a campaign: planned once, shown, and stored as it was shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Builds the answer from cells: title, headline, columns, legend and footnotes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

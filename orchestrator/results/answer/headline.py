@@ -4,8 +4,6 @@ costs; below, the signs that occur, what is open and how it is decided, and the 
 A sentence is a sequence of clauses; where a line is too short for all of them, the last ones are left out.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads result files of other tools into the form of a result of the farm."""
 
-from __future__ import annotations
-
 from orchestrator.results.imports.reading import MOST_BYTES, read_results
 from orchestrator.results.imports.reports import ImportedResult, NotReadableError
 

@@ -1,7 +1,5 @@
 """Takes the runs of a log of `benchmark_model` as results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from orchestrator.results.imports.reports import Figures, ImportedResult, NotReadableError

@@ -4,8 +4,6 @@ A log ends with its figures: a number of runs, a latency in us, and the list of 
 them names the model or how it was run. The latency has a mean and no median.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The block alone names no model and no accelerator. Times are in ms.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Reads reports in JSON: those of `litert-benchmark` (CompiledModel), and profiles of Qualcomm AI Hub."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

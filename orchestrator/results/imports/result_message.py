@@ -4,8 +4,6 @@ The binary form is Protocol Buffers' wire format; fields that are not named here
 releases add some.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ CSV (with commas, semicolons or tabs) and Markdown. The columns stand in any ord
 units, as `ms (GPU)`; `delegate` and `device` are read too, others are not.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """The tables of the first release, from which upgrades start; a new database gets those of the code."""
 
-from __future__ import annotations
-
 revision = "0022"
 down_revision = None
 branch_labels = None

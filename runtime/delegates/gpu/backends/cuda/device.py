@@ -1,7 +1,5 @@
 """Chooses, describes and opens a CUDA device."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterator

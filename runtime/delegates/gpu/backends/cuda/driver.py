@@ -4,8 +4,6 @@ Names, parameters and constants are those of `cuda.h`, with the version of each 
 exports it; a test compares them with NVIDIA's own header. Drivers from 11.5 on have them all.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p

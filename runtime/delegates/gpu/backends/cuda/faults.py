@@ -3,8 +3,6 @@
 An error of a kernel voids the primary context, and with it everything that this process has on the device.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

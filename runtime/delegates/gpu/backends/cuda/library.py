@@ -1,7 +1,5 @@
 """The kernels of a CUDA device: PTX from the compiler, machine code from the driver, kept on disk."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

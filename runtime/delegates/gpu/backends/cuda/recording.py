@@ -1,7 +1,5 @@
 """A recorded launch list on a CUDA device: memory, launches, and one graph that runs them all."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A caller's OpenCL buffers and shared virtual memory as storages of tensors."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,7 +3,6 @@
 Most of them never reach `lower`: the pass `fuse_epilogue` appends them to the kernel of their operand.
 """
 
-from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
@@ -123,7 +122,7 @@ def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
     return Step(name, (operand,))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: a unit is a range of pixels; work-items take the vectors of all pixels in turn."""
     (target,) = node.outputs
     value, stride, in_groups = (

@@ -4,9 +4,7 @@ There are 256 levels and 65536 pairs of them, so that every rule of LiteRT's ref
 construction. Real numbers go through the families `elementwise` and `pointwise`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -180,7 +178,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:count], {"table": table.tobytes(), **linear})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel over all pixels; operands are broadcast."""
     (target,) = node.outputs
     output = context.value(target)

@@ -6,8 +6,6 @@ Each is one expression of vectors. What works on float32 alone is of the family 
 fused into other kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -336,7 +334,7 @@ def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[t
     return (Check.of(node, forbidden.text),), expression
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel over all pixels."""
     (target,) = node.outputs
     output, channels = context.value(target), round_up(context.value(target).channels)

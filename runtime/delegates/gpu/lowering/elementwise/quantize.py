@@ -5,8 +5,6 @@ nothing, which `passes/canonicalise.py` knows. What is left are nodes with one i
 graph or of what is computed in integers, which convert.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from runtime.delegates.base import Unsupported
@@ -78,7 +76,7 @@ def _writes_integers(node: Node, graph: Graph) -> bool:
     return graph.values[node.outputs[0]].type is not ElementType.F32
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel over all pixels."""
     (target,) = node.outputs
     if not _converts(node, context.graph):

@@ -1,6 +1,6 @@
 """RFFT2D, the spectrum of real images; REAL, IMAG and COMPLEX_ABS of complex numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -122,7 +122,7 @@ def _part(node: Node, context: Context, source: int) -> Launch:
     )
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel."""
     (source,) = node.required
     launch = _spectrum if node.op == Op.RFFT2D else _part

@@ -4,7 +4,6 @@ The options are the bytes of a C struct of int32: padding, strides and filter (w
 """
 
 import struct
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -66,7 +65,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs, attributes)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is 16 channels of an output pixel."""
     return [_pool(node, context) if node.op is Custom.MAX_POOLING_WITH_ARGMAX_2D else _unpool(node, context)]
 

@@ -1,6 +1,6 @@
 """MediaPipe's custom operators on landmarks: a crop's matrix, the crop of an image, and the way back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def _around(node: Node) -> tuple[PackedConstant, dict[str, int | float]]:
     }
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is the whole matrix, a pixel of the crop, or a landmark."""
     source, target = node.first, node.outputs[0]
     before, after = context.value(source), context.value(target)

@@ -1,6 +1,6 @@
 """MAX_POOL_2D, AVERAGE_POOL_2D and L2_POOL_2D."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
@@ -68,7 +68,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs, attributes, activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: a unit is an output row, a work-item takes four channels of a pixel."""
     (source,), (target,), a = node.required, node.outputs, node.attributes
     before, after = context.value(source), context.value(target)

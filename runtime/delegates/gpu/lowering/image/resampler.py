@@ -1,7 +1,5 @@
 """Custom operator Resampler of MediaPipe's models: an image read at positions between its pixels."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.gpu.graph.graph import Custom, Node
 from runtime.delegates.gpu.graph.parameters import divisor, parameters
 from runtime.delegates.gpu.lowering.spec import (
@@ -20,7 +18,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is one output pixel."""
     (source, positions), (target,) = node.required, node.outputs
     value = context.value(target)

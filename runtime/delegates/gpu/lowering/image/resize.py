@@ -1,7 +1,5 @@
 """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
@@ -35,7 +33,7 @@ def _scale(size: int, output: int, align_corners: bool) -> float:
     return (size - 1) / (output - 1) if align_corners and output > 1 else size / output
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: a unit is an output row, a work-item takes four channels of a pixel."""
     (source,), (target,), a = node.required, node.outputs, node.attributes
     before, after = context.value(source), context.value(target)

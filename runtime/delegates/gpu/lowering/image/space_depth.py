@@ -81,7 +81,7 @@ _AXES: Mapping[Kind, Callable[[Shape, Sequence[int], Shape], Axes]] = {
 }
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy."""
     shape, steps = context.value(node.outputs[0]).shape, source_strides(node, context)
     axes = _AXES[node.op](shape, steps, node.attributes["blocks"])

@@ -4,7 +4,6 @@ x [N, D, H, W, Ci], filter [kd, kh, kw, Ci, Co], bias [Co]. A filter of one fram
 images; one of a single pixel in each frame is a CONV_2D of images that are D high and H * W wide.
 """
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -54,7 +53,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec((*inputs[:2], bias), attributes, activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Return the candidates of CONV_2D for a flat window, else tiles over all taps."""
     flat = _flat_shape(node, context)
     if flat is not None:

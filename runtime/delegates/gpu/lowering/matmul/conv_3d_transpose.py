@@ -3,7 +3,6 @@
 Inputs: output shape, filter [kd, kh, kw, Co, Ci], x [N, D, H, W, Ci], bias [Co].
 """
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -50,7 +49,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec((inputs[_DATA], inputs[_FILTER], bias), attributes, activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is one output cell and 16 channels."""
     (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))

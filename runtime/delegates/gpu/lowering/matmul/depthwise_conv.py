@@ -1,8 +1,5 @@
 """DEPTHWISE_CONV_2D by a kernel of its own; several outputs per channel as a convolution with groups."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
@@ -64,7 +61,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:3], attributes, activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Return the cheapest tile, and the next if the model sees little difference."""
     shape = conv_shape(node, context, depthwise=True)
     if suits_groups(context.device):

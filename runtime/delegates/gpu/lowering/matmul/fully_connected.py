@@ -1,6 +1,5 @@
 """FULLY_CONNECTED: a product of rows and weights, constant or computed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from runtime.delegates.base import Unsupported
@@ -70,7 +69,7 @@ class _Rows:
         return self.pixels * self.layout.pixel_stride
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Return the product, behind a copy of the input if its rows do not consist of whole pixels."""
     source, weights, bias = node.filtered
     rows, copies = _rows(node, context, context.value(source), context.value(weights).shape[1])

@@ -4,7 +4,6 @@ Output pixels whose positions have equal remainders by the strides form a phase.
 inputs through the same taps: together they are a convolution with stride 1.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +97,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec((inputs[2], inputs[1], bias), attributes, activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Return the cheapest tile of a phase, and one of another width if the cost model sees no difference.
 
     The node's inputs are the image [N, H, W, I], the filter [O, h, w, I] and the bias [O] or None.

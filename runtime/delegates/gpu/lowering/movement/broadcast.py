@@ -37,7 +37,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[place : place + 1], {"places": places})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy. An axis of length 1 that is broadcast is one that is repeated whole, as in TILE."""
     source, target = context.value(node.first).shape, context.value(node.outputs[0]).shape
     places: Sequence[int] = range(len(target) - len(source), len(target))

@@ -3,8 +3,6 @@
 PACK is rewritten by `canonicalise`, CONCATENATION by the layout pass.
 """
 
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.lowering.spec import (
@@ -29,7 +27,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs, {"axis": int(facts.options["axis"]) % len(facts.output_shape())})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:  # noqa: ARG001 - the protocol's signature
+def lower(node: Node, context: Context) -> list[Candidate]:  # noqa: ARG001 - the protocol's signature
     """Never reached: raises ValueError."""
     raise ValueError(f"{node.op.name} must be resolved by the passes")
 

@@ -1,6 +1,5 @@
 """ONE_HOT: a new axis that holds one value where it equals an index, and another value elsewhere."""
 
-from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
@@ -28,7 +27,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec((indices, *facts.operator.inputs[2:4]), {"inner": inner, "depth": depth})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is one output pixel."""
     (source, on, off), (target,) = node.required, node.outputs
     indices, value = context.value(source), context.value(target)

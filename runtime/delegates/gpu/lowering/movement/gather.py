@@ -3,7 +3,6 @@
 All three read a tensor [outer, extents..., inner], where each index vector is a position in the extents.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -95,7 +94,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(inputs, {"form": _form(facts), "outside": _outside(facts)})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: whole rows where the channels are no extent, else single elements."""
     (source, chooser), (target,) = node.required, node.outputs
     table = narrow_table(context.value(source))

@@ -1,7 +1,5 @@
 """PAD and PADV2 with a constant, where no window operation absorbed the padding, and MIRROR_PAD."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType
 from runtime.delegates.gpu.graph.graph import Node
@@ -60,7 +58,7 @@ def _digit(node: Node, extent: int, step: int, border: tuple[int, int]) -> Digit
     return Digit(extent, step, mirror=Mirror(border[0], extent - sum(border), skipped))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy."""
     extents = context.value(node.outputs[0]).shape
     shares = zip(extents, source_strides(node, context), node.attributes["paddings"], strict=True)

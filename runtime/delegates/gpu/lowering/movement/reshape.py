@@ -1,6 +1,5 @@
 """RESHAPE, SQUEEZE and EXPAND_DIMS: a copy between layouts where the layout pass could not make a view."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime.delegates.gpu.capabilities import Capabilities
@@ -33,7 +32,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1])
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy.
 
     For a part of a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`.

@@ -1,6 +1,5 @@
 """SPLIT, SPLIT_V and UNPACK: the pass `canonicalise` makes a SLICE for each output, so none is lowered."""
 
-from collections.abc import Sequence
 from itertools import accumulate
 
 from runtime.delegates.base import Unsupported
@@ -45,7 +44,7 @@ def _axis(facts: OperatorFacts) -> int:
     return int(data.reshape(-1)[0])
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:  # noqa: ARG001 - the protocol's signature
+def lower(node: Node, context: Context) -> list[Candidate]:  # noqa: ARG001 - the protocol's signature
     """Never reached: raises ValueError."""
     raise ValueError(f"{node.op.name} must be rewritten by the pass canonicalise")
 

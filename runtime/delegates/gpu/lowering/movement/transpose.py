@@ -1,6 +1,5 @@
 """TRANSPOSE: a copy with the input's strides in another order, in blocks where the channels move."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -35,7 +34,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1], {"perm": perm})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy: of the axes in the order `perm`, or of the `places` that the pass `join_moves` found."""
     turned = _turned(node, context)
     if turned is not None:

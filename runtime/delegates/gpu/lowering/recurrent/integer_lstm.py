@@ -116,7 +116,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(inputs, attributes, states=states)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One candidate: the launches of all steps, one step behind the other."""
     if isinstance(node.attributes["cell"], BasicScaling):
         return [Candidate("steps", tuple(_basic_launches(node, context)))]

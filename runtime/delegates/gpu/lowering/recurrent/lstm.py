@@ -152,7 +152,7 @@ def _cell(node: Node, context: Context) -> _Cell:
     return _Cell(weights, [at(_BIASES + g) for g in gates], peepholes, norms, projection)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One candidate: the launches of all steps, one step behind the other."""
     steps = _Steps(node, context, _cell(node, context))
     return [Candidate("steps", tuple(launch for t in range(steps.extent.time) for launch in steps.at(t)))]

@@ -1,7 +1,5 @@
 """RNN and UNIDIRECTIONAL_SEQUENCE_RNN on floats: activation(W x + R h + b), step by step."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from runtime.delegates.base import Unsupported
@@ -47,7 +45,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One launch for each step."""
     x, weights, recurrent, bias, previous = node.inputs
     y, state = node.outputs

@@ -1,7 +1,5 @@
 """SVDF, a bank of filters of low rank over time: on floats, and on int8 with an int16 state."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from runtime.delegates.base import Unsupported
@@ -75,7 +73,7 @@ def _scaling(facts: OperatorFacts) -> dict[str, int]:
     return found
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One launch; a unit is an output of one batch row."""
     x, feature, time, bias, previous = node.inputs
     y, state = node.outputs

@@ -1,6 +1,5 @@
 """ARG_MAX and ARG_MIN: the first index of the extremum along a constant axis."""
 
-from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
@@ -25,7 +24,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1], {"axis": axis % len(facts.shape(0))})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is 16 elements of the output."""
     (source,), (target,) = node.required, node.outputs
     value, found, axis = context.value(source), context.value(target), node.attributes["axis"]

@@ -1,6 +1,5 @@
 """CUMSUM: running sums along any constant axis, with channels in the vectors or along the channels."""
 
-from collections.abc import Sequence
 from math import prod
 
 from runtime.delegates.base import Unsupported
@@ -39,7 +38,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1], {"axis": place, **flags})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: a unit is a run of 16 channels along the axis, or one row of channels."""
     (source,), (target,) = node.required, node.outputs
     value, axis = context.value(target), node.attributes["axis"]

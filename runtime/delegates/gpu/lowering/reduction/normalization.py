@@ -3,8 +3,6 @@
 With the attribute `epsilon`, which the pass `fuse_norms` gives, it is the norm of a layer instead.
 """
 
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
@@ -47,7 +45,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs, {**attributes, "radius": int(facts.options["radius"])})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel, a unit for each row of channels."""
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)

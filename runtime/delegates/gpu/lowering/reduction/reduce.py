@@ -3,9 +3,7 @@
 The last dimension stands by itself, because the rows of channels are padded.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -199,7 +197,7 @@ def _views(node: Node, context: Context, source: int) -> tuple[int, dict[str, st
     return prod(digit.extent for digit in reduced), expressions, kept.parameters | joined.parameters
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel, by what becomes of the channels: reduced as well, or kept."""
     (source,) = node.inputs
     if source is None:

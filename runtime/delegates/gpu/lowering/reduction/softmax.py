@@ -1,7 +1,5 @@
 """SOFTMAX and LOG_SOFTMAX over the last dimension."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from runtime.delegates.base import Unsupported
@@ -93,7 +91,7 @@ def _of_levels(node: Node, context: Context, source: int) -> Candidate:
     return Candidate("rows", (launch,))
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: a unit is a row of channels, which work-items of a group share."""
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)

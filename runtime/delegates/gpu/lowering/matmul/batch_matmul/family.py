@@ -1,8 +1,5 @@
 """BATCH_MATMUL: products of the last two dimensions, the leading ones broadcast."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -50,7 +47,7 @@ def read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:2], adjoints)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Return the general product, or that of pixels and weights if there is one constant matrix."""
     product = product_of(node, context)
     right = product.right

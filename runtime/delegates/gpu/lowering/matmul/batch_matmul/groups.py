@@ -1,7 +1,5 @@
 """Batches of matrix products by the tiled kernel of work-groups, the batch in the third dimension."""
 
-from __future__ import annotations
-
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.work_groups import QUAD

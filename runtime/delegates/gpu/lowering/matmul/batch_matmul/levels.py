@@ -1,6 +1,5 @@
 """BATCH_MATMUL of int8, bit for bit as LiteRT's reference kernel."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,7 +81,7 @@ class _Packed:
         return Scratch("panels", self.product.right.matrices * self.count * self.ints, ElementType.I32)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Two launches: the right side is packed in every run, as weights are on the host."""
     product = product_of(node, context)
     packed = _Packed(product, Panels.of(product.columns, product.rows, product.depth))

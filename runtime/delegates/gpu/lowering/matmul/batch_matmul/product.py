@@ -1,7 +1,5 @@
 """Batches of matrix products, and the kernels that compute them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """CONV_2D: as a matrix product where it is one, else by the kernel that suits window and size."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.delegates.gpu.graph.work_groups import suits_groups
@@ -88,7 +86,7 @@ def product_of(shape: ConvShape) -> Product | None:
     )
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """Candidates, the best by the cost model first."""
     shape = conv_shape(node, context)
     scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
@@ -103,9 +101,7 @@ def lower(node: Node, context: Context) -> Sequence[Candidate]:
     return found if scale is None else scaled_candidates(found, scale)
 
 
-def _in_groups(
-    node: Node, context: Context, shape: ConvShape, scale: int | None = None
-) -> Sequence[Candidate]:
+def _in_groups(node: Node, context: Context, shape: ConvShape, scale: int | None = None) -> list[Candidate]:
     """Return the kernel of work-groups that suits the convolution."""
     if shape.groups > 1 and not has_wide_members(shape):
         return [direct_in_groups(node, context, shape)]
@@ -115,7 +111,7 @@ def _in_groups(
     return window_in_groups(node, context, shape)
 
 
-def window_candidates(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
+def window_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
     """Return the candidates for a convolution: as a product, else by the most specialised kernel that fits.
 
     On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both,

@@ -1,6 +1,5 @@
 """Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -165,7 +164,7 @@ class LeftSide:
 
 def product_in_groups(
     node: Node, context: Context, product: Product, scale: int | None = None
-) -> Sequence[Candidate]:
+) -> list[Candidate]:
     """Return a product that is the whole of `node`; `scale` is a value with a factor for each k."""
     aligned = product.step == 1 and product.row_stride % QUAD == 0 and product.depth <= product.row_stride
     if product.rows <= FEW_ROWS and scale is None:
@@ -175,7 +174,7 @@ def product_in_groups(
     return [tiled_product(node, context, left, product.weights, shape, "x".join(map(str, shape)))]
 
 
-def window_in_groups(node: Node, context: Context, shape: ConvShape) -> Sequence[Candidate]:
+def window_in_groups(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
     """Return a convolution as a product whose left side are windows, for each of its groups of channels.
 
     The outputs of a group are a multiple of `QUAD` where there are several.

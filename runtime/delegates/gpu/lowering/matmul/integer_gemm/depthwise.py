@@ -1,7 +1,5 @@
 """Depthwise convolutions of int8."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -1,9 +1,5 @@
 """CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int8, bit for bit as LiteRT's reference kernels."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node
@@ -54,7 +50,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:3], attributes)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel."""
     source = node.inputs[0]
     is_of_one = source is not None and context.value(source).channels == 1

@@ -1,7 +1,5 @@
 """The stage from sums of products of levels to output levels: its reading from tensors, its constants."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any

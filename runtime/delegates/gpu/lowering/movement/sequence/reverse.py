@@ -1,7 +1,5 @@
 """REVERSE_V2: a copy with steps backwards."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
@@ -30,7 +28,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1], {"axes": tuple(int(axis) % rank for axis in axes)})
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy, which begins at the last element of each axis that is reversed."""
     base, axes = 0, []
     steps = zip(context.value(node.outputs[0]).shape, source_strides(node, context), strict=True)

@@ -1,7 +1,5 @@
 """TOPK_V2: the greatest elements of each row and their indices."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
@@ -26,7 +24,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs[:1])
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is one row."""
     (source,), (target, places) = node.required, node.outputs
     before, values = context.value(source), context.value(target)

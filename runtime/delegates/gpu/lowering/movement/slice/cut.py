@@ -1,6 +1,5 @@
 """SLICE and STRIDED_SLICE: a copy with strides from a starting point."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.delegates.base import Unsupported
@@ -94,7 +93,7 @@ def _add_entry(facts: OperatorFacts, spans: _Spans, entry: int, extent: int) -> 
     spans.add(start, step)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One copy."""
     distances = source_strides(node, context)
     a = node.attributes

@@ -1,7 +1,5 @@
 """DYNAMIC_UPDATE_SLICE: a tensor with another one written over a box of it, the way key-value caches grow."""
 
-from collections.abc import Sequence
-
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import parameters
@@ -24,7 +22,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     return NodeSpec(facts.operator.inputs)
 
 
-def lower(node: Node, context: Context) -> Sequence[Candidate]:
+def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is one output pixel."""
     (source, update, starts), (target,) = node.required, node.outputs
     before, box, after = (context.value(v) for v in (source, update, target))
