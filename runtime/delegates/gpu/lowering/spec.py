@@ -15,7 +15,7 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.element_type import MOVABLE, ElementType, ElementTypes
 from runtime.delegates.gpu.graph.epilogue import join, join_residual, operands_of
 from runtime.delegates.gpu.graph.graph import LANES, LINE, Graph, Kind, Layout, Node, Step, Value, round_up
-from runtime.delegates.gpu.graph.parameters import Parameters
+from runtime.delegates.gpu.graph.parameters import Parameters, parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.graph.work_groups import QUAD, WorkGroup
 from runtime.model.graph import Operator
@@ -432,6 +432,18 @@ def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
     return tuple(
         sorted((name, int(value) if isinstance(value, bool) else value) for name, value in values.items())
     )
+
+
+def function(
+    source: str,
+    name: str,
+    defined: Mapping[str, int | str],
+    work_group: WorkGroup | None = None,
+    /,
+    **values: int | float,
+) -> Instance:
+    """Return the function of a file of `kernels/` under its defines; `values` are its parameters."""
+    return Instance(source, name, defines(**defined), parameters(**values), work_group)
 
 
 def activation_of(facts: OperatorFacts) -> str:

@@ -8,17 +8,15 @@ from math import prod
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.epilogue import BOUNDS, MAX_OPERANDS, can_broadcast
 from runtime.delegates.gpu.graph.graph import Node, Step, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.work_groups import strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -133,21 +131,21 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     units: int | tuple[int, ...]
     if in_groups:
         group, units, vectors = strided_vectors(value)
-        instance = Instance(
-            "elementwise/elementwise_groups.cl",
-            instance_name("groups_elementwise"),
-            parameters=parameters(**stride, **vectors),
-            work_group=group,
+        instance = function(
+            "elementwise/elementwise_groups.cl", "f32_groups_elementwise", {}, group, **stride, **vectors
         )
     else:
         ops = (
             "clamp" if step.op in BOUNDS else step.op.lower() for step in node.epilogue if step.op != "LOAD"
         )
         channels = round_up(value.channels)
-        instance = Instance(
+        instance = function(
             "elementwise/elementwise.cl",
-            instance_name(f"elementwise_{'_'.join(ops)}"),
-            parameters=parameters(**stride, PIXELS=value.pixels, CHANNELS=channels),
+            f"f32_elementwise_{'_'.join(ops)}",
+            {},
+            **stride,
+            PIXELS=value.pixels,
+            CHANNELS=channels,
         )
         units = max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels))
     launch = context.launch(

@@ -15,7 +15,7 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.epilogue import broadcast_shape, can_broadcast
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.graph import Value as GraphValue
-from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.graph.parameters import Digit, offset
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
@@ -24,13 +24,12 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Types,
-    defines,
+    function,
 )
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
@@ -224,46 +223,41 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     if linear is not None:
         types = (*node.inputs, target)
         kinds = [context.value(each).type.opencl for each in types if each is not None]
-        instance = Instance(
+        instance = function(
             "elementwise/level_functions_linear.cl",
             f"i8_level_functions_{'product' if linear.is_product else 'sum'}",
-            defines(
+            {
                 **dict(places),
                 **dict(zip(("T0", "T1", "T"), kinds, strict=True)),
-                IS_PRODUCT=linear.is_product,
-            ),
-            parameters(
-                **shape,
-                ZERO0=linear.zeros[0],
-                ZERO1=linear.zeros[1],
-                FACTOR0=linear.factors[0],
-                FACTOR1=linear.factors[1],
-                MORE=linear.more,
-                ZERO_POINT=linear.zero_point,
-                LOW=float(linear.low - linear.zero_point),
-                HIGH=float(linear.high - linear.zero_point),
-            ),
+                "IS_PRODUCT": linear.is_product,
+            },
+            **shape,
+            ZERO0=linear.zeros[0],
+            ZERO1=linear.zeros[1],
+            FACTOR0=linear.factors[0],
+            FACTOR1=linear.factors[1],
+            MORE=linear.more,
+            ZERO_POINT=linear.zero_point,
+            LOW=float(linear.low - linear.zero_point),
+            HIGH=float(linear.high - linear.zero_point),
         )
     elif picking is not None:
-        instance = Instance(
+        instance = function(
             "elementwise/level_functions.cl",
             "u8_level_functions_picked",
-            defines(**dict(places), PERMUTES=context.device.permutes_bytes, PICKS=1),
-            parameters(**shape),
+            {**dict(places), "PERMUTES": context.device.permutes_bytes, "PICKS": 1},
+            **shape,
         )
     elif len(places) > 1:
-        instance = Instance(
-            "elementwise/level_functions_pair.cl",
-            "u8_level_functions_pair",
-            defines(**dict(places)),
-            parameters(**shape),
+        instance = function(
+            "elementwise/level_functions_pair.cl", "u8_level_functions_pair", dict(places), **shape
         )
     else:
-        instance = Instance(
+        instance = function(
             "elementwise/level_functions.cl",
             "u8_level_functions_one",
-            defines(**dict(places), PERMUTES=context.device.permutes_bytes, PICKS=0),
-            parameters(**shape),
+            {**dict(places), "PERMUTES": context.device.permutes_bytes, "PICKS": 0},
+            **shape,
         )
     launch = Launch(
         instance,

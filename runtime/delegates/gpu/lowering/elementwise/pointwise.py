@@ -15,7 +15,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType, ElementTypes, element_type
 from runtime.delegates.gpu.graph.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, Value, round_up
-from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters
+from runtime.delegates.gpu.graph.parameters import Digit, offset
 from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.delegates.gpu.lowering.spec import (
@@ -24,15 +24,13 @@ from runtime.delegates.gpu.lowering.spec import (
     Check,
     Context,
     Family,
-    Instance,
     Launch,
     NodeSpec,
     OperatorFacts,
     Types,
     activation_of,
-    defines,
     epilogue_of,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import quantize_multiplier
@@ -356,18 +354,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         shape["VALID"] = output.channels
     types = "_".join(value.type.name.lower() for value in (*values, output))
     launch = Launch(
-        Instance(
+        function(
             "elementwise/pointwise.cl",
-            instance_name(f"pointwise_{node.op.name.lower()}_{types}"),
-            defines(
-                T=output.type.opencl,
-                INPUTS=", ".join(pointers),
-                IS_CHECKED=bool(check),
-                **{"VALUE(p, c)": expression, "FORBIDDEN(p, c)": forbidden},
-            ),
-            parameters(
-                **shape, **{name: n for operand in operands for name, n in operand.parameters.items()}
-            ),
+            f"f32_pointwise_{node.op.name.lower()}_{types}",
+            {
+                "T": output.type.opencl,
+                "INPUTS": ", ".join(pointers),
+                "IS_CHECKED": bool(check),
+                "VALUE(p, c)": expression,
+                "FORBIDDEN(p, c)": forbidden,
+            },
+            **shape,
+            **{name: n for operand in operands for name, n in operand.parameters.items()},
         ),
         (*(context.pointer(value.id) for value in values), *check, target),
         units=max(

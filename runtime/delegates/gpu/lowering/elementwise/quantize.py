@@ -10,7 +10,6 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Graph, Node, Step
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.simulation import is_quantized, levels_of, quantized
 from runtime.delegates.gpu.graph.work_groups import most_units
 from runtime.delegates.gpu.lowering.elementwise import elementwise
@@ -18,12 +17,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -88,20 +85,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     stored = after if to_levels else before
     limits = np.iinfo(stored.type.dtype)
     bounds = {"LOW": float(limits.min), "HIGH": float(limits.max)} if to_levels else {}
-    instance = Instance(
+    instance = function(
         f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
-        instance_name(f"{node.op.name.lower()}_{stored.type.value}"),
-        defines(T=stored.type.opencl),
-        parameters(
-            **bounds,
-            PIXELS=after.pixels,
-            CHANNELS=after.channels,
-            IN_STRIDE=read.pixel_stride,
-            IN_CHANNEL_STRIDE=read.channel_stride,
-            OUT_STRIDE=write.pixel_stride,
-            SCALE=float(node.attributes["scale"]),
-            ZERO_POINT=float(node.attributes["zero_point"]),
-        ),
+        f"f32_{node.op.name.lower()}_{stored.type.value}",
+        {"T": stored.type.opencl},
+        **bounds,
+        PIXELS=after.pixels,
+        CHANNELS=after.channels,
+        IN_STRIDE=read.pixel_stride,
+        IN_CHANNEL_STRIDE=read.channel_stride,
+        OUT_STRIDE=write.pixel_stride,
+        SCALE=float(node.attributes["scale"]),
+        ZERO_POINT=float(node.attributes["zero_point"]),
     )
     launch = context.launch(
         node,

@@ -9,18 +9,16 @@ from numpy.typing import NDArray
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Types,
-    defines,
+    function,
     instance_name,
     packed,
 )
@@ -77,18 +75,16 @@ def _spectrum(node: Node, context: Context, source: int) -> Launch:
     before, after = context.value(source), context.value(node.outputs[0])
     height, width = node.attributes["lengths"]
     size, images = max(2, height, width), prod(after.shape[:-2])
-    instance = Instance(
+    instance = function(
         "features/signal_spectrum.cl",
         instance_name("spectrum", f"n{size}"),
-        defines(SIZE=size),
-        parameters(
-            IN_HEIGHT=before.shape[-2],
-            IN_WIDTH=before.shape[-1],
-            HEIGHT=height,
-            WIDTH=width,
-            TAIL=context.tail(node.outputs[0]),
-            **context.strides(IN=source, OUT=node.outputs[0]),
-        ),
+        {"SIZE": size},
+        IN_HEIGHT=before.shape[-2],
+        IN_WIDTH=before.shape[-1],
+        HEIGHT=height,
+        WIDTH=width,
+        TAIL=context.tail(node.outputs[0]),
+        **context.strides(IN=source, OUT=node.outputs[0]),
     )
     return context.launch(
         node,
@@ -103,15 +99,13 @@ def _part(node: Node, context: Context, source: int) -> Launch:
     """Return the launch of a part of complex numbers; a unit is a range of pixels."""
     after = context.value(node.outputs[0])
     channels = round_up(after.channels)
-    instance = Instance(
+    instance = function(
         "features/signal_part.cl",
-        instance_name(f"signal_{node.op.name.lower()}"),
-        defines(**{"PART(re, im)": _PARTS[node.op]}),
-        parameters(
-            PIXELS=after.pixels,
-            CHANNELS=channels,
-            **context.strides(IN=source, OUT=node.outputs[0]),
-        ),
+        f"f32_signal_{node.op.name.lower()}",
+        {"PART(re, im)": _PARTS[node.op]},
+        PIXELS=after.pixels,
+        CHANNELS=channels,
+        **context.strides(IN=source, OUT=node.outputs[0]),
     )
     return context.launch(
         node,

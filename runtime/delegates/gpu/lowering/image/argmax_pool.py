@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import LANES, Custom, Node, ceil_div
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import image_places
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
@@ -19,8 +19,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Instance,
     NodeSpec,
     OperatorFacts,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import ActivationFunctionType as Activation
 
@@ -73,33 +72,29 @@ def lower(node: Node, context: Context) -> list[Candidate]:
 def _pool(node: Node, context: Context) -> Candidate:
     (source,), (target, places), a = node.required, node.outputs, node.attributes
     low, high = _BOUNDS[a["activation"]]
-    instance = Instance(
+    instance = function(
         "image/argmax_pool.cl",
-        instance_name("argmax_pool"),
-        defines(),
-        parameters(
-            **_window(node, context, source, target),
-            **{f"STRIDE_{letter}": a[f"stride_{letter.lower()}"] for letter in "HW"},
-            LOW=low,
-            HIGH=high,
-            **context.strides(PLACE=places),
-        ),
+        "f32_argmax_pool",
+        {},
+        **_window(node, context, source, target),
+        **{f"STRIDE_{letter}": a[f"stride_{letter.lower()}"] for letter in "HW"},
+        LOW=low,
+        HIGH=high,
+        **context.strides(PLACE=places),
     )
     return _candidate(node, context, instance, (source, target, places))
 
 
 def _unpool(node: Node, context: Context) -> Candidate:
     (source, indices), (target,), a = node.required, node.outputs, node.attributes
-    instance = Instance(
+    instance = function(
         "image/argmax_pool_inverse.cl",
-        instance_name("argmax_pool_inverse"),
-        defines(),
-        parameters(
-            **_window(node, context, source, target),
-            **divisor("STRIDE_H", a["stride_h"]),
-            **divisor("STRIDE_W", a["stride_w"]),
-            **context.strides(INDEX=indices),
-        ),
+        "f32_argmax_pool_inverse",
+        {},
+        **_window(node, context, source, target),
+        **divisor("STRIDE_H", a["stride_h"]),
+        **divisor("STRIDE_W", a["stride_w"]),
+        **context.strides(INDEX=indices),
     )
     pointers = (context.pointer(source), context.pointer(indices), target)
     return _candidate(node, context, instance, pointers)
@@ -115,8 +110,7 @@ def _window(node: Node, context: Context, source: int, target: int) -> dict[str,
         "PAD_TOP": a["pad_top"],
         "PAD_LEFT": a["pad_left"],
         "CHANNELS": after.channels,
-        "IN_STRIDE": context.layout(source).pixel_stride,
-        "OUT_STRIDE": context.layout(target).pixel_stride,
+        **context.strides(IN=source, OUT=target),
         **divisor("UNIT_BLOCKS", ceil_div(after.channels, LANES)),
         **image_places(after),
     }

@@ -7,17 +7,16 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Custom, Kind, Node
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
-    instance_name,
+    function,
 )
 from runtime.ops.image.landmarks import VERSION, Crop, crop_options
 
@@ -65,8 +64,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     source, target = node.first, node.outputs[0]
     before, after = context.value(source), context.value(target)
     numbers: dict[str, int | float] = {
-        "IN_STRIDE": context.layout(source).pixel_stride,
-        "OUT_STRIDE": context.layout(target).pixel_stride,
+        **context.strides(IN=source, OUT=target),
     }
     second: Argument
     if node.op is _MATRIX:
@@ -84,9 +82,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     elif node.op is _MOVED:
         numbers["DIMENSIONS"] = after.channels
     part = _PARTS[node.op]
-    instance = Instance(
-        f"image/landmarks_{part}.cl", instance_name(f"landmarks_{part}"), (), parameters(**numbers)
-    )
+    instance = function(f"image/landmarks_{part}.cl", f"f32_landmarks_{part}", {}, **numbers)
     launch = context.launch(
         node,
         instance,

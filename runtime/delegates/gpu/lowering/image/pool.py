@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Kind, Node, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
@@ -13,13 +12,11 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
     activation_of,
-    defines,
-    instance_name,
+    function,
     window_attributes,
 )
 from runtime.model.schema import ActivationFunctionType, TensorType
@@ -76,21 +73,19 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     images, out_h, out_w, channels = after.shape
     is_of_levels = after.type is ElementType.I8
     in_groups = suits_groups(context.device) and not is_of_levels
-    name, kind = f"pool_{node.op.name.partition('_')[0].lower()}", defines(KIND=_KINDS[node.op])
+    name, kind = f"pool_{node.op.name.partition('_')[0].lower()}", {"KIND": _KINDS[node.op]}
     shape = {"IN_H": in_h, "IN_W": in_w, **context.strides(IN=source, OUT=target)}
     shape |= {name.upper(): a[name] for name in _WINDOW}
     units: int | tuple[int, ...]
     if in_groups:
         group, units, vectors = strided_vectors(after)
         shape |= vectors | image_places(after)
-        instance = Instance(
-            "image/pool_groups.cl", instance_name(f"groups_{name}"), kind, parameters(**shape), group
-        )
+        instance = function("image/pool_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
         shape |= {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
         file = "image/pool_levels.cl" if is_of_levels else "image/pool.cl"
-        instance, units = Instance(file, instance_name(name), kind, parameters(**shape)), images * out_h
+        instance, units = function(file, f"f32_{name}", kind, **shape), images * out_h
     launch = context.launch(
         node,
         instance,

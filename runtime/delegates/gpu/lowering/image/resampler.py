@@ -1,16 +1,14 @@
 """Custom operator Resampler of MediaPipe's models: an image read at positions between its pixels."""
 
 from runtime.delegates.gpu.graph.graph import Custom, Node
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
-    defines,
-    instance_name,
+    function,
 )
 
 
@@ -23,17 +21,15 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     (source, positions), (target,) = node.required, node.outputs
     value = context.value(target)
     _, height, width, channels = value.shape
-    instance = Instance(
+    instance = function(
         "image/resampler.cl",
-        instance_name("resampler"),
-        defines(),
-        parameters(
-            IN_H=height,
-            IN_W=width,
-            CHANNELS=channels,
-            **context.strides(IN=source, POSITION=positions, OUT=target),
-            **divisor("IN_PIXELS", height * width),
-        ),
+        "f32_resampler",
+        {},
+        IN_H=height,
+        IN_W=width,
+        CHANNELS=channels,
+        **context.strides(IN=source, POSITION=positions, OUT=target),
+        **divisor("IN_PIXELS", height * width),
     )
     launch = context.launch(
         node,

@@ -2,17 +2,14 @@
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -41,7 +38,11 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     images, out_h, out_w, channels = after.shape
     is_bilinear, in_groups = node.op == Op.RESIZE_BILINEAR, suits_groups(context.device)
     name = f"resize_{'bilinear' if is_bilinear else 'nearest'}"
-    kind = defines(ALIGN_CORNERS=a["align_corners"], HALF_PIXEL=a["half_pixel_centers"], BILINEAR=is_bilinear)
+    kind = {
+        "ALIGN_CORNERS": a["align_corners"],
+        "HALF_PIXEL": a["half_pixel_centers"],
+        "BILINEAR": is_bilinear,
+    }
     shape: dict[str, int | float] = {
         "IN_H": in_h,
         "IN_W": in_w,
@@ -53,13 +54,11 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     if in_groups:
         group, units, vectors = strided_vectors(after)
         shape |= vectors | image_places(after)
-        instance = Instance(
-            "image/resize_groups.cl", instance_name(f"groups_{name}"), kind, parameters(**shape), group
-        )
+        instance = function("image/resize_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
         instance, units = (
-            Instance("image/resize.cl", instance_name(name), kind, parameters(**shape)),
+            function("image/resize.cl", f"f32_{name}", kind, **shape),
             images * out_h,
         )
     launch = context.launch(

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
@@ -21,11 +21,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    defines,
+    function,
     instance_name,
     packed,
 )
@@ -147,18 +146,16 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
             f"PAD_{letter}": node.attributes["before"][axis],
         }
     name = "x".join(map(str, taps))
-    instance = Instance(
+    instance = function(
         "matmul/conv_3d.cl",
         instance_name("conv_3d", tile.name, found.type),
-        defines(TILE_M=tile.rows, TILE_N=tile.columns, WEIGHT=found.type.value),
-        parameters(
-            **window,
-            **tile.order(after.pixels, after.channels, packed_weights.bytes),
-            M=after.pixels,
-            K=channels,
-            CHANNELS=round_up(after.channels),
-            **context.strides(IN=source, OUT=target),
-        ),
+        {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
+        **window,
+        **tile.order(after.pixels, after.channels, packed_weights.bytes),
+        M=after.pixels,
+        K=channels,
+        CHANNELS=round_up(after.channels),
+        **context.strides(IN=source, OUT=target),
     )
     flops, traffic = _cost(before, weights, after)
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))

@@ -8,19 +8,17 @@ from math import prod
 import numpy as np
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import TRANSPOSED, activation_refusal
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    defines,
-    instance_name,
+    function,
     packed,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -77,20 +75,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
             **divisor(f"STRIDE_{letter}", node.attributes["strides"][axis]),
         }
     _, _, height, width, _ = after.shape
-    instance = Instance(
+    instance = function(
         "matmul/conv_3d_transpose.cl",
-        instance_name("conv_3d_transpose"),
-        defines(),
-        parameters(
-            K=depth,
-            CHANNELS=after.channels,
-            **context.strides(IN=source, OUT=target),
-            **window,
-            **divisor("UNIT_BLOCKS", blocks),
-            **divisor("OUT_VOLUME", prod(after.shape[1:4])),
-            **divisor("OUT_AREA", height * width),
-            **divisor("OUT_W", width),
-        ),
+        "f32_conv_3d_transpose",
+        {},
+        K=depth,
+        CHANNELS=after.channels,
+        **context.strides(IN=source, OUT=target),
+        **window,
+        **divisor("UNIT_BLOCKS", blocks),
+        **divisor("OUT_VOLUME", prod(after.shape[1:4])),
+        **divisor("OUT_AREA", height * width),
+        **divisor("OUT_W", width),
     )
     launch = context.launch(
         node,

@@ -3,7 +3,7 @@
 from math import prod
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
     LOCAL_BYTES,
@@ -20,13 +20,12 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     Launch,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    defines,
     epilogue_of,
+    function,
     instance_name,
     window_attributes,
 )
@@ -112,17 +111,15 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
 
     weights = s.weights.panels(f"weights{s.target}", channels // LANES, taps, LANES, depthwise_panels)
     launch = Launch(
-        Instance(
+        function(
             "matmul/depthwise_conv.cl",
             instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
-            defines(**s.taps, TILE_H=rows, TILE_W=columns, WEIGHT=s.weights.type.value),
-            parameters(
-                **s.image,
-                BLOCK=channels // parts,
-                **divisor("PARTS", parts),
-                **divisor("TILES_X", ceil_div(s.out_w, columns)),
-                **divisor("TILES_Y", ceil_div(s.out_h, rows)),
-            ),
+            {**s.taps, "TILE_H": rows, "TILE_W": columns, "WEIGHT": s.weights.type.value},
+            **s.image,
+            BLOCK=channels // parts,
+            **divisor("PARTS", parts),
+            **divisor("TILES_X", ceil_div(s.out_w, columns)),
+            **divisor("TILES_Y", ceil_div(s.out_h, rows)),
         ),
         (s.source, weights, s.target),
         units=s.images * tiles * parts,
@@ -172,21 +169,19 @@ def _in_groups(node: Node, context: Context, shape: ConvShape, tile: tuple[int, 
     groups = (across, down * s.images, channels // LANES)
     matrix = s.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
     launch = Launch(
-        Instance(
+        function(
             "matmul/depthwise_conv_groups.cl",
             instance_name("groups_depthwise_conv", weights=s.weights.type),
-            defines(WEIGHT=s.weights.type.value),
-            parameters(
-                **s.image,
-                **s.taps,
-                CHANNELS=channels,
-                TILE_H=rows,
-                PATCH_H=height,
-                **divisor("TILE_W", columns),
-                **divisor("PATCH_W", width),
-                **divisor("TILES_DOWN", down),
-            ),
+            {"WEIGHT": s.weights.type.value},
             WorkGroup((GROUP_ITEMS, 1, 1), (LocalArray("patch", "float4", patch),)),
+            **s.image,
+            **s.taps,
+            CHANNELS=channels,
+            TILE_H=rows,
+            PATCH_H=height,
+            **divisor("TILE_W", columns),
+            **divisor("PATCH_W", width),
+            **divisor("TILES_DOWN", down),
         ),
         (s.source, matrix.rows(f"weights{s.target}", taps, s.out_channels), s.target),
         units=prod(groups),

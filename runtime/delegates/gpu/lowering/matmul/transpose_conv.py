@@ -10,7 +10,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
@@ -21,11 +21,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    defines,
+    function,
     instance_name,
     packed,
 )
@@ -136,20 +135,18 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
 
     found = weights_of(weights, 0, lambda: bias_of(bias, context))
     packed_weights = found.panels(f"weights{target}", count, taps * channels, tile.columns, pack)
-    instance = Instance(
+    instance = function(
         "matmul/transpose_conv.cl",
         instance_name("transpose_conv", tile.name, found.type),
-        defines(TILE_M=tile.rows, TILE_N=tile.columns, WEIGHT=found.type.value),
-        parameters(
-            **rows.parameters("H"),
-            **columns.parameters("W"),
-            **divisor("PHASES", phases),
-            **tile.order(pixels, after.channels, packed_weights.bytes, phases),
-            M=pixels,
-            K=channels,
-            CHANNELS=round_up(after.channels),
-            **context.strides(IN=source, OUT=target),
-        ),
+        {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
+        **rows.parameters("H"),
+        **columns.parameters("W"),
+        **divisor("PHASES", phases),
+        **tile.order(pixels, after.channels, packed_weights.bytes, phases),
+        M=pixels,
+        K=channels,
+        CHANNELS=round_up(after.channels),
+        **context.strides(IN=source, OUT=target),
     )
     flops, traffic = _cost(before, weights, after)
     zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))

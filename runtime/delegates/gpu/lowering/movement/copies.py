@@ -13,9 +13,9 @@ import numpy as np
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, round_up
 from runtime.delegates.gpu.graph.parameters import Digit as Affine
-from runtime.delegates.gpu.graph.parameters import divisor, offset, parameters, reciprocal
+from runtime.delegates.gpu.graph.parameters import divisor, offset, reciprocal
 from runtime.delegates.gpu.graph.work_groups import QUAD, most_units, strided, suits_groups
-from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, defines, instance_name
+from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, function
 
 _UNITS = 16
 """Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
@@ -161,27 +161,25 @@ def _in_units(copy: _Copy) -> Instance:
     """Return the unit function, whose units are ranges of pixels."""
     value = copy.value
     constant = {name: count for name, count in copy.row.items() if _is_constant(name, count)}
-    return Instance(
+    return function(
         "movement/copies.cl",
-        instance_name("copies"),
-        defines(
-            T=value.type.word,
-            VALUE=_FILLS[value.type.size],
-            VECTORS=copy.lanes > 0,
-            DENSE=copy.step == 1,
+        "f32_copies",
+        {
+            "T": value.type.word,
+            "VALUE": _FILLS[value.type.size],
+            "VECTORS": copy.lanes > 0,
+            "DENSE": copy.step == 1,
             **constant,
             **copy.expressions,
-        ),
-        parameters(
-            PIXELS=value.pixels,
-            CHANNELS=value.channels,
-            OUT_STRIDE=copy.layout.pixel_stride,
-            TAIL=copy.tail,
-            **{name: count for name, count in copy.row.items() if name not in constant},
-            STEP=copy.step,
-            LANES=copy.lanes,
-            **copy.values,
-        ),
+        },
+        PIXELS=value.pixels,
+        CHANNELS=value.channels,
+        OUT_STRIDE=copy.layout.pixel_stride,
+        TAIL=copy.tail,
+        **{name: count for name, count in copy.row.items() if name not in constant},
+        STEP=copy.step,
+        LANES=copy.lanes,
+        **copy.values,
     )
 
 
@@ -191,22 +189,20 @@ def _in_groups(copy: _Copy) -> tuple[Instance, tuple[int, ...]]:
     has_vectors = copy.lanes > 0 and not any(step % QUAD for step in (*copy.steps, copy.layout.pixel_stride))
     width = copy.lanes // QUAD if has_vectors else value.channels + copy.tail
     group, groups = strided(value.pixels * width)
-    instance = Instance(
+    instance = function(
         "movement/copies_groups.cl",
-        instance_name("groups_copies"),
-        defines(VECTORS=has_vectors, **copy.expressions),
-        parameters(
-            TOTAL=value.pixels * width,
-            CHANNELS=value.channels,
-            OUT_STRIDE=copy.layout.pixel_stride,
-            BEFORE=row["BEFORE"],
-            LENGTH=value.channels - row["BEFORE"] - row["AFTER"],
-            STEP=copy.step,
-            **divisor("ROW", width),
-            **divisor("RUN", row["RUN"]),
-            **copy.values,
-        ),
+        "f32_groups_copies",
+        {"VECTORS": has_vectors, **copy.expressions},
         group,
+        TOTAL=value.pixels * width,
+        CHANNELS=value.channels,
+        OUT_STRIDE=copy.layout.pixel_stride,
+        BEFORE=row["BEFORE"],
+        LENGTH=value.channels - row["BEFORE"] - row["AFTER"],
+        STEP=copy.step,
+        **divisor("ROW", width),
+        **divisor("RUN", row["RUN"]),
+        **copy.values,
     )
     return instance, groups
 

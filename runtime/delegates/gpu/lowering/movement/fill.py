@@ -4,17 +4,15 @@ from math import prod
 
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -32,20 +30,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     (source, on, off), (target,) = node.required, node.outputs
     indices, value = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
-    instance = Instance(
+    instance = function(
         "movement/fill_one_hot.cl",
-        instance_name("one_hot"),
-        defines(T=value.type.word, INDEX=indices.type.opencl),
-        parameters(
-            CHANNELS=value.channels,
-            OUT_STRIDE=write.pixel_stride,
-            TAIL=context.tail(target),
-            INDEX_STRIDE=read.pixel_stride,
-            INDEX_CHANNEL_STRIDE=read.channel_stride,
-            **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
-            **divisor("INNER", node.attributes["inner"]),
-            **divisor("INDEX_CHANNELS", indices.channels),
-        ),
+        "f32_one_hot",
+        {"T": value.type.word, "INDEX": indices.type.opencl},
+        CHANNELS=value.channels,
+        OUT_STRIDE=write.pixel_stride,
+        TAIL=context.tail(target),
+        INDEX_STRIDE=read.pixel_stride,
+        INDEX_CHANNEL_STRIDE=read.channel_stride,
+        **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
+        **divisor("INNER", node.attributes["inner"]),
+        **divisor("INDEX_CHANNELS", indices.channels),
     )
     launch = context.launch(
         node,

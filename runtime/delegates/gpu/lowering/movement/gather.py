@@ -11,7 +11,7 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE, ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
 from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
@@ -20,12 +20,11 @@ from runtime.delegates.gpu.lowering.spec import (
     Check,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Types,
-    defines,
+    function,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -109,36 +108,34 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     count = after.elements // (form.outer * prod(form.inner))
     blocks = ceil_div(after.channels, _BLOCK)
     flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
-    instance = Instance(
+    instance = function(
         "movement/gather.cl",
-        instance_name("gather_rows" if rows else "gather_elements"),
-        defines(
-            T=before.type.word,
-            INDEX=indices.type.opencl,
-            ROWS=rows,
-            CHECKED=not indices.is_constant,
-            DEPTH=len(form.extents),
-            EXTENTS=", ".join(f"EXTENT{i}" for i in range(len(form.extents))),
-            BLOCK=_BLOCK,
-            VECTORS=rows and read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
-        ),
-        parameters(
-            CHANNELS=after.channels,
-            IN_STRIDE=read.pixel_stride,
-            IN_CHANNEL_STRIDE=read.channel_stride,
-            OUT_STRIDE=write.pixel_stride,
-            TAIL=context.tail(target),
-            **context.strides(INDEX=chooser),
-            SPAN=prod(form.extents),
-            **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
-            **divisor("BLOCKS", blocks),
-            **divisor("IN_CHANNELS", before.channels),
-            **divisor("INDEX_CHANNELS", indices.channels),
-            **divisor("COUNT_INNER", count * inner),
-            COUNT=count,
-            **divisor("INNER", inner),
-            **divisor("SHARED", form.shared),
-        ),
+        f"f32_{'gather_rows' if rows else 'gather_elements'}",
+        {
+            "T": before.type.word,
+            "INDEX": indices.type.opencl,
+            "ROWS": rows,
+            "CHECKED": not indices.is_constant,
+            "DEPTH": len(form.extents),
+            "EXTENTS": ", ".join(f"EXTENT{i}" for i in range(len(form.extents))),
+            "BLOCK": _BLOCK,
+            "VECTORS": rows and read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
+        },
+        CHANNELS=after.channels,
+        IN_STRIDE=read.pixel_stride,
+        IN_CHANNEL_STRIDE=read.channel_stride,
+        OUT_STRIDE=write.pixel_stride,
+        TAIL=context.tail(target),
+        **context.strides(INDEX=chooser),
+        SPAN=prod(form.extents),
+        **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
+        **divisor("BLOCKS", blocks),
+        **divisor("IN_CHANNELS", before.channels),
+        **divisor("INDEX_CHANNELS", indices.channels),
+        **divisor("COUNT_INNER", count * inner),
+        COUNT=count,
+        **divisor("INNER", inner),
+        **divisor("SHARED", form.shared),
     )
     launch = context.launch(
         node,
@@ -182,24 +179,22 @@ def _narrow(node: Node, context: Context, table: PackedConstant) -> Candidate:
     if stored is None:
         raise ValueError(f"value {source} is float32")
     flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
-    instance = Instance(
+    instance = function(
         "movement/gather_narrow.cl",
         instance_name("gather", weights=stored.type),
-        defines(
-            WEIGHT=stored.type.value,
-            INDEX=indices.type.opencl,
-            CHECKED=not indices.is_constant,
-            BLOCK=_BLOCK,
-        ),
-        parameters(
-            ROWS=before.shape[0],
-            ROW_BYTES=table.bytes // before.shape[0],
-            HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
-            CHANNELS=round_up(after.channels),
-            **context.strides(OUT=target, INDEX=chooser),
-            **divisor("BLOCKS", blocks),
-            **divisor("INDEX_CHANNELS", indices.channels),
-        ),
+        {
+            "WEIGHT": stored.type.value,
+            "INDEX": indices.type.opencl,
+            "CHECKED": not indices.is_constant,
+            "BLOCK": _BLOCK,
+        },
+        ROWS=before.shape[0],
+        ROW_BYTES=table.bytes // before.shape[0],
+        HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
+        CHANNELS=round_up(after.channels),
+        **context.strides(OUT=target, INDEX=chooser),
+        **divisor("BLOCKS", blocks),
+        **divisor("INDEX_CHANNELS", indices.channels),
     )
     launch = context.launch(
         node,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Layout, Node, Value
-from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.graph.parameters import divisor, reciprocal
 from runtime.delegates.gpu.graph.work_groups import strided, suits_groups
 from runtime.delegates.gpu.lowering.spec import (
     PARAMETRISED,
@@ -17,8 +17,7 @@ from runtime.delegates.gpu.lowering.spec import (
     LineOf,
     NodeSpec,
     OperatorFacts,
-    defines,
-    instance_name,
+    function,
     moving,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -91,12 +90,7 @@ def _launch(
     group, groups = strided(int(given["PIXELS"]) * row)
     kept = {name: number for name, number in given.items() if name not in _UNUSED_IN_GROUPS}
     kept |= {"TOTAL": int(given["PIXELS"]) * row, **divisor("ROW", row)}
-    in_groups = Instance(
-        "movement/reshape_groups.cl",
-        instance_name("groups_reshape_copy"),
-        parameters=parameters(**kept),
-        work_group=group,
-    )
+    in_groups = function("movement/reshape_groups.cl", "f32_groups_reshape_copy", {}, group, **kept)
     return replace(launch, instance=in_groups, units=groups[0], groups=groups)
 
 
@@ -126,22 +120,20 @@ def _copy(
         joined = next(n for n in range(pixels // min(pixels, _UNITS), 0, -1) if pixels % n == 0)
         alike = alike and joined == 1
         pixels, channels, stride = pixels // joined, channels * joined, stride * joined
-    return Instance(
+    return function(
         "movement/reshape.cl",
-        instance_name("reshape_copy"),
-        defines(T=source.type.word, DENSE=step == 1, ALIKE=alike),
-        parameters(
-            PIXELS=pixels,
-            OUT_CHANNELS=channels,
-            IN_STRIDE=layout.pixel_stride,
-            IN_CHANNEL_STRIDE=step,
-            OUT_STRIDE=stride,
-            OUT_SHIFT=shift,
-            TAIL=tail,
-            GROUP_STEP=0 if group_stride is None else group_stride - group * stride,
-            **divisor("IN_CHANNELS", length),
-            **reciprocal("GROUP", group),
-        ),
+        "f32_reshape_copy",
+        {"T": source.type.word, "DENSE": step == 1, "ALIKE": alike},
+        PIXELS=pixels,
+        OUT_CHANNELS=channels,
+        IN_STRIDE=layout.pixel_stride,
+        IN_CHANNEL_STRIDE=step,
+        OUT_STRIDE=stride,
+        OUT_SHIFT=shift,
+        TAIL=tail,
+        GROUP_STEP=0 if group_stride is None else group_stride - group * stride,
+        **divisor("IN_CHANNELS", length),
+        **reciprocal("GROUP", group),
     )
 
 

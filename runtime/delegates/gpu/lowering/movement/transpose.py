@@ -5,7 +5,7 @@ from math import prod
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import Digit as Place
-from runtime.delegates.gpu.graph.parameters import Offset, divisor, offset, parameters
+from runtime.delegates.gpu.graph.parameters import Offset, divisor, offset
 from runtime.delegates.gpu.graph.work_groups import QUAD, LocalArray, WorkGroup, suits_groups
 from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
 from runtime.delegates.gpu.lowering.spec import (
@@ -17,8 +17,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Launch,
     NodeSpec,
     OperatorFacts,
-    defines,
-    instance_name,
+    function,
     moving,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -123,11 +122,13 @@ def _in_groups(turned: _Turned) -> Candidate:
 
 
 def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **given: str) -> Instance:
-    return Instance(
+    return function(
         f"movement/{stem}.cl",
-        instance_name(name),
-        defines(**given, **{"SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression}),
-        parameters(**values, **turned.source.parameters, **turned.target.parameters),
+        f"f32_{name}",
+        {**given, "SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression},
+        **values,
+        **turned.source.parameters,
+        **turned.target.parameters,
     )
 
 

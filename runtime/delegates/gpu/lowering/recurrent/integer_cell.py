@@ -6,17 +6,15 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.recurrent.steps import Rows
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Array,
     Context,
-    Instance,
     Launch,
     PackedConstant,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.ops.recurrent.fixed_point import sigmoid_table, tanh_table
 from runtime.ops.recurrent.integer_cell import IntegerCell, Scaling
@@ -109,23 +107,25 @@ class Product:
         if state is not None:
             pointers.append(state.argument)
             numbers["STATE_STRIDE"] = state.stride
-        form = defines(
-            IN=given,
-            WEIGHT=weight,
-            OUT=made,
-            JOINED=previous is not None,
-            ADDED=added is not None,
-            KEEPS=state is not None,
-            TIES_UP=self.ties_up,
-        )
+        form = {
+            "IN": given,
+            "WEIGHT": weight,
+            "OUT": made,
+            "JOINED": previous is not None,
+            "ADDED": added is not None,
+            "KEEPS": state is not None,
+            "TIES_UP": self.ties_up,
+        }
         low, high = self.bounds
-        instance = Instance(
+        instance = function(
             "recurrent/steps_levels.cl",
-            instance_name("lstm_levels"),
+            "f32_lstm_levels",
             form,
-            parameters(
-                **numbers, ZERO=self.zero, LOW=low, HIGH=high, **divisor("UNIT_BLOCKS", self.padded // LANES)
-            ),
+            **numbers,
+            ZERO=self.zero,
+            LOW=low,
+            HIGH=high,
+            **divisor("UNIT_BLOCKS", self.padded // LANES),
         )
         depth = inputs + (0 if previous is None else previous[1])
         return Launch(
@@ -165,25 +165,23 @@ class Cells:
         }
         cell = context.pointer(old)
         return Launch(
-            Instance(
+            function(
                 "recurrent/steps_levels_cells.cl",
-                instance_name("lstm_levels_cells"),
-                defines(
-                    GATES=self.gates,
-                    COMPLETED=bool(self.completions),
-                    NORMS=self.has_norms,
-                    BASIC=self.element is U8,
-                    OUT=self.element.opencl,
-                    KEEPS=state is not None,
-                ),
-                parameters(
-                    CELLS=self.cells,
-                    PADDED=round_up(self.cells),
-                    BATCH=self.batch,
-                    **out.parameters("OUT"),
-                    **strides,
-                    **self.numbers,
-                ),
+                "f32_lstm_levels_cells",
+                {
+                    "GATES": self.gates,
+                    "COMPLETED": bool(self.completions),
+                    "NORMS": self.has_norms,
+                    "BASIC": self.element is U8,
+                    "OUT": self.element.opencl,
+                    "KEEPS": state is not None,
+                },
+                CELLS=self.cells,
+                PADDED=round_up(self.cells),
+                BATCH=self.batch,
+                **out.parameters("OUT"),
+                **strides,
+                **self.numbers,
             ),
             (sums, *self.tables, *self.completions, out.argument, *kept, cell, fresh),
             units=self.batch,

@@ -10,7 +10,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     Extent,
@@ -36,8 +36,7 @@ from runtime.delegates.gpu.lowering.spec import (
     PackedConstant,
     Scratch,
     activation_of,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import LSTMKernelType
@@ -239,19 +238,17 @@ class _Steps:
         behind, strides = self._tails(t)
         inputs, outputs = self.context.value(self.x).channels, self.context.value(self.previous).channels
         target: Argument = self._scratch() if has_norm else out.argument
-        instance = Instance(
+        instance = function(
             "recurrent/steps.cl",
-            instance_name("lstm_sums" if has_norm else "lstm_step"),
-            defines(SUMS_ONLY=has_norm, **self._forms(sums_only=has_norm)),
-            parameters(
-                INPUTS=inputs,
-                OUTPUTS=outputs,
-                **strides,
-                **x.parameters("X"),
-                **before.parameters("PREVIOUS"),
-                **out.parameters("OUT"),
-                **divisor("UNIT_BLOCKS", blocks_of(self.cell.cells)),
-            ),
+            f"f32_{'lstm_sums' if has_norm else 'lstm_step'}",
+            {"SUMS_ONLY": has_norm, **self._forms(sums_only=has_norm)},
+            INPUTS=inputs,
+            OUTPUTS=outputs,
+            **strides,
+            **x.parameters("X"),
+            **before.parameters("PREVIOUS"),
+            **out.parameters("OUT"),
+            **divisor("UNIT_BLOCKS", blocks_of(self.cell.cells)),
         )
         pointers = (self._argument(self.x), before.argument, self.weights, self.biases, target)
         arguments = pointers if has_norm else (*pointers, *behind)
@@ -260,30 +257,30 @@ class _Steps:
 
     def _normalized(self, t: int, out: Rows) -> Launch:
         behind, strides = self._tails(t)
-        instance = Instance(
+        instance = function(
             "recurrent/steps_normalized.cl",
-            instance_name("lstm_normalized"),
-            defines(**self._forms(sums_only=False)),
-            parameters(PADDED=self.padded, **strides, **out.parameters("OUT")),
+            "f32_lstm_normalized",
+            self._forms(sums_only=False),
+            PADDED=self.padded,
+            **strides,
+            **out.parameters("OUT"),
         )
         arguments = (self._scratch(), self.behind["norms"], self.behind["biases"], out.argument, *behind)
         return self._launch(instance, arguments, self.extent.batch, self.extent.batch * self.cell.cells)
 
     def _projected(self, y: Rows, hidden: Rows) -> Launch:
         outputs = self.context.value(self.y).channels
-        instance = Instance(
+        instance = function(
             "recurrent/steps_projection.cl",
-            instance_name("lstm_projection"),
-            defines(),
-            parameters(
-                CELLS=self.cell.cells,
-                HIDDEN_STRIDE=hidden.stride,
-                OUTPUTS=outputs,
-                CLIP=self.node.attributes["proj_clip"],
-                STATE_STRIDE=self.context.layout(self.state).pixel_stride,
-                **y.parameters("OUT"),
-                **divisor("UNIT_BLOCKS", blocks_of(outputs)),
-            ),
+            "f32_lstm_projection",
+            {},
+            CELLS=self.cell.cells,
+            HIDDEN_STRIDE=hidden.stride,
+            OUTPUTS=outputs,
+            CLIP=self.node.attributes["proj_clip"],
+            STATE_STRIDE=self.context.layout(self.state).pixel_stride,
+            **y.parameters("OUT"),
+            **divisor("UNIT_BLOCKS", blocks_of(outputs)),
         )
         arguments = (hidden.argument, self.behind["projection"], self.behind["start"], y.argument, self.state)
         work = self.extent.batch * self.cell.cells * outputs

@@ -4,7 +4,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     biases_packed,
@@ -18,12 +18,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     activation_of,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -60,22 +58,24 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     for t in range(extent.time):
         before = extent.rows(context, y, t - 1) if t else whole(context, previous)
         here, out = extent.rows(context, x, t), extent.rows(context, y, t)
-        instance = Instance(
+        instance = function(
             "recurrent/steps.cl",
-            instance_name("rnn_step"),
-            defines(
-                GATES=1, PEEPHOLES=0, SUMS_ONLY=0, KEEPS=1, **{"ACTIVATE(x)": node.attributes["activate"]}
-            ),
-            parameters(
-                CELLS=units,
-                INPUTS=context.value(x).channels,
-                OUTPUTS=units,
-                **context.strides(STATE=state),
-                **here.parameters("X"),
-                **before.parameters("PREVIOUS"),
-                **out.parameters("OUT"),
-                **divisor("UNIT_BLOCKS", blocks_of(units)),
-            ),
+            "f32_rnn_step",
+            {
+                "GATES": 1,
+                "PEEPHOLES": 0,
+                "SUMS_ONLY": 0,
+                "KEEPS": 1,
+                "ACTIVATE(x)": node.attributes["activate"],
+            },
+            CELLS=units,
+            INPUTS=context.value(x).channels,
+            OUTPUTS=units,
+            **context.strides(STATE=state),
+            **here.parameters("X"),
+            **before.parameters("PREVIOUS"),
+            **out.parameters("OUT"),
+            **divisor("UNIT_BLOCKS", blocks_of(units)),
         )
         launches.append(
             context.launch(

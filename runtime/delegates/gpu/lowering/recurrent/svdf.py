@@ -5,21 +5,19 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, mixed_types, unsupported_cell
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Types,
     activation_of,
-    defines,
-    instance_name,
+    function,
     pixels_packed,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -87,25 +85,23 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     weights, times = context.value(feature), context.value(time)
     write, fresh = context.layout(y), context.layout(state)
     batch = context.value(x).pixels
-    instance = Instance(
+    instance = function(
         "recurrent/svdf.cl" if scaling is None else "recurrent/svdf_levels.cl",
-        instance_name("svdf" if scaling is None else "svdf_levels"),
-        defines(**form),
-        parameters(
-            RANK=node.attributes["rank"],
-            MEMORY=memory.channels,
-            INPUTS=context.value(x).channels,
-            PADDED_INPUTS=round_up(weights.channels),
-            **context.strides(IN=x),
-            OUT_STRIDE=write.pixel_stride,
-            **context.strides(STATE=previous),
-            NEW_STATE_STRIDE=fresh.pixel_stride,
-            TIME_STRIDE=round_up(times.channels),
-            TAIL=context.tail(y),
-            STATE_TAIL=context.tail(state),
-            **divisor("OUT_UNITS", out.channels),
-            **(scaling or {}),
-        ),
+        f"f32_{'svdf' if scaling is None else 'svdf_levels'}",
+        form,
+        RANK=node.attributes["rank"],
+        MEMORY=memory.channels,
+        INPUTS=context.value(x).channels,
+        PADDED_INPUTS=round_up(weights.channels),
+        **context.strides(IN=x),
+        OUT_STRIDE=write.pixel_stride,
+        **context.strides(STATE=previous),
+        NEW_STATE_STRIDE=fresh.pixel_stride,
+        TIME_STRIDE=round_up(times.channels),
+        TAIL=context.tail(y),
+        STATE_TAIL=context.tail(state),
+        **divisor("OUT_UNITS", out.channels),
+        **scaling or {},
     )
     launch = context.launch(
         node,

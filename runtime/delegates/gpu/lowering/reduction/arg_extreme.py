@@ -4,17 +4,15 @@ from math import prod
 
 from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -29,26 +27,24 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     (source,), (target,) = node.required, node.outputs
     value, found, axis = context.value(source), context.value(target), node.attributes["axis"]
     read, write = context.layout(source), context.layout(target)
-    instance = Instance(
+    instance = function(
         "reduction/arg_extreme.cl",
-        instance_name(f"{node.op.name.lower()}_{value.type.value}"),
-        defines(
-            T=value.type.opencl,
-            INDEX=found.type.opencl,
-            IS_FLOAT=value.type is ElementType.F32,
-            LARGEST=node.op == Op.ARG_MAX,
-        ),
-        parameters(
-            LENGTH=value.shape[axis],
-            ELEMENTS=found.elements,
-            IN_STRIDE=read.pixel_stride,
-            IN_CHANNEL_STRIDE=read.channel_stride,
-            OUT_STRIDE=write.pixel_stride,
-            TAIL=context.tail(target),
-            **divisor("INNER", prod(value.shape[axis + 1 :])),
-            **divisor("IN_CHANNELS", value.channels),
-            **divisor("OUT_CHANNELS", found.channels),
-        ),
+        f"f32_{node.op.name.lower()}_{value.type.value}",
+        {
+            "T": value.type.opencl,
+            "INDEX": found.type.opencl,
+            "IS_FLOAT": value.type is ElementType.F32,
+            "LARGEST": node.op == Op.ARG_MAX,
+        },
+        LENGTH=value.shape[axis],
+        ELEMENTS=found.elements,
+        IN_STRIDE=read.pixel_stride,
+        IN_CHANNEL_STRIDE=read.channel_stride,
+        OUT_STRIDE=write.pixel_stride,
+        TAIL=context.tail(target),
+        **divisor("INNER", prod(value.shape[axis + 1 :])),
+        **divisor("IN_CHANNELS", value.channels),
+        **divisor("OUT_CHANNELS", found.channels),
     )
     launch = context.launch(
         node,

@@ -5,17 +5,14 @@ from math import prod
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -42,26 +39,23 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel: a unit is a run of 16 channels along the axis, or one row of channels."""
     (source,), (target,) = node.required, node.outputs
     value, axis = context.value(target), node.attributes["axis"]
-    flags = defines(
-        T=_SUMMED[value.type],
-        IS_FLOAT=value.type is ElementType.F32,
-        EXCLUSIVE=node.attributes["exclusive"],
-        REVERSE=node.attributes["reverse"],
-    )
+    flags = {
+        "T": _SUMMED[value.type],
+        "IS_FLOAT": value.type is ElementType.F32,
+        "EXCLUSIVE": node.attributes["exclusive"],
+        "REVERSE": node.attributes["reverse"],
+    }
     shared = {
         "CHANNELS": value.channels,
-        "IN_STRIDE": context.layout(source).pixel_stride,
-        "OUT_STRIDE": context.layout(target).pixel_stride,
+        **context.strides(IN=source, OUT=target),
     }
     if axis == len(value.shape) - 1:
-        instance = Instance(
-            "reduction/cumsum_rows.cl", instance_name("cumsum_rows"), flags, parameters(**shared)
-        )
+        instance = function("reduction/cumsum_rows.cl", "f32_cumsum_rows", flags, **shared)
         units = value.pixels
     else:
         inner = prod(value.shape[axis + 1 : -1])
-        shape = parameters(LENGTH=value.shape[axis], INNER=inner, **shared)
-        instance = Instance("reduction/cumsum.cl", instance_name("cumsum"), flags, shape)
+        shape = {"LENGTH": value.shape[axis], "INNER": inner, **shared}
+        instance = function("reduction/cumsum.cl", "f32_cumsum", flags, **shape)
         units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
     launch = context.launch(node, instance, (source, target), units, flops=value.elements)
     return [Candidate("runs", (launch,))]

@@ -5,7 +5,6 @@ With the attribute `epsilon`, which the pass `fuse_norms` gives, it is the norm 
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
     LocalArray,
@@ -17,10 +16,9 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
-    defines,
+    function,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -51,8 +49,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     value = context.value(target)
     shape: dict[str, int | float] = {
         "CHANNELS": value.channels,
-        "IN_STRIDE": context.layout(source).pixel_stride,
-        "OUT_STRIDE": context.layout(target).pixel_stride,
+        **context.strides(IN=source, OUT=target),
     }
     in_groups = suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
     items, rows = row_group(value.channels)
@@ -61,25 +58,24 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         kernel = "normalization_layer"
         shape |= {"SCALE": 1.0 / value.channels, "EPSILON": node.attributes["epsilon"]}
     if in_groups:
-        instance = Instance(
+        instance = function(
             f"reduction/{kernel}_groups.cl",
             instance_name(f"groups_{kernel}", f"r{items}"),
-            defines(ROW_ITEMS=items, ROWS=rows),
-            parameters(PIXELS=value.pixels, PADDED=round_up(value.channels), **shape),
+            {"ROW_ITEMS": items, "ROWS": rows},
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
+            PIXELS=value.pixels,
+            PADDED=round_up(value.channels),
+            **shape,
         )
     elif node.op == Op.L2_NORMALIZATION:
-        instance = Instance(f"reduction/{kernel}.cl", instance_name(kernel), parameters=parameters(**shape))
+        instance = function(f"reduction/{kernel}.cl", f"f32_{kernel}", {}, **shape)
     else:
         radius = min(node.attributes["radius"], value.channels)
         options = {name.upper(): node.attributes[name] for name in _LOCAL}
-        instance = Instance(
-            "reduction/normalization_local.cl",
-            instance_name("normalization_local"),
-            # A private array has a constant size; its powers of two are few.
-            defines(CAPACITY=1 << (2 * radius + round_up(value.channels) - 1).bit_length()),
-            parameters(RADIUS=radius, **options, **shape),
-        )
+        # A private array has a constant size; its powers of two are few.
+        capacity = {"CAPACITY": 1 << (2 * radius + round_up(value.channels) - 1).bit_length()}
+        file, name = "reduction/normalization_local.cl", "f32_normalization_local"
+        instance = function(file, name, capacity, RADIUS=radius, **options, **shape)
     launch = context.launch(
         node,
         instance,

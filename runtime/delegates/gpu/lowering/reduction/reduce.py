@@ -10,7 +10,7 @@ from math import prod
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import Digit, divisor, offset, parameters
+from runtime.delegates.gpu.graph.parameters import Digit, divisor, offset
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import (
     FEWEST_ITEMS,
@@ -33,8 +33,8 @@ from runtime.delegates.gpu.lowering.spec import (
     OperatorFacts,
     Scratch,
     Types,
-    defines,
     epilogue_of,
+    function,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -215,19 +215,17 @@ def _rows(node: Node, context: Context, source: int) -> Launch:
     before, after = context.value(source), context.value(node.outputs[0])
     rows, expressions, steps = _views(node, context, source)
     element, blocks = before.type, ceil_div(after.channels, LANES)
-    instance = Instance(
+    instance = function(
         "reduction/reduce_rows.cl",
-        instance_name(f"reduce_{_kind(node, element)}_{element.value}_rows"),
-        defines(**_arithmetic(node, element), **expressions),
-        parameters(
-            **steps,
-            REDUCED=rows,
-            CHANNELS=before.channels,
-            OUT_CHANNELS=after.channels,
-            OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            **divisor("BLOCKS", blocks),
-            **_factor(node, element, rows * before.channels),
-        ),
+        f"f32_reduce_{_kind(node, element)}_{element.value}_rows",
+        {**_arithmetic(node, element), **expressions},
+        **steps,
+        REDUCED=rows,
+        CHANNELS=before.channels,
+        OUT_CHANNELS=after.channels,
+        OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
+        **divisor("BLOCKS", blocks),
+        **_factor(node, element, rows * before.channels),
     )
     return _launch(node, context, instance, (source, node.outputs[0]), units=after.pixels * blocks)
 
@@ -241,17 +239,15 @@ def _columns(node: Node, context: Context, source: int) -> Launch:
     plenty = after.pixels * channels // 32 >= 4 * context.device.compute_units
     element = before.type
     block = 32 if channels % 32 == 0 and plenty else 16
-    instance = Instance(
+    instance = function(
         "reduction/reduce.cl",
         instance_name(f"reduce_{_kind(node, element)}_{element.value}", f"c{block}"),
-        defines(BLOCK=block, **_arithmetic(node, element), **expressions),
-        parameters(
-            **steps,
-            REDUCED=rows,
-            CHANNELS=channels,
-            OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
-            **_factor(node, element, rows),
-        ),
+        {"BLOCK": block, **_arithmetic(node, element), **expressions},
+        **steps,
+        REDUCED=rows,
+        CHANNELS=channels,
+        OUT_STRIDE=context.layout(node.outputs[0]).pixel_stride,
+        **_factor(node, element, rows),
     )
     units = after.pixels * (channels // block)
     return _launch(node, context, instance, (source, node.outputs[0]), units=units)
@@ -334,12 +330,14 @@ def _columns_instance(
 ) -> tuple[Instance, tuple[int, int]]:
     """Return the kernel whose work-items share an output of four channels, and its groups."""
     quads = GROUP_ITEMS // lanes
-    instance = Instance(
+    instance = function(
         "reduction/reduce_groups.cl",
         instance_name(f"groups_reduce_{_kind(node, F32)}", f"l{lanes}"),
-        defines(LANES=lanes, SPLIT=is_split, **_of_floats(_arithmetic(node, F32)), **given.pixels_at),
-        parameters(**given.steps, REDUCED=given.pixels, **sizes),
+        {"LANES": lanes, "SPLIT": is_split, **_of_floats(_arithmetic(node, F32)), **given.pixels_at},
         WorkGroup((quads, lanes, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+        **given.steps,
+        REDUCED=given.pixels,
+        **sizes,
     )
     return instance, (ceil_div(round_up(given.channels) // QUAD, quads), given.outputs)
 
@@ -371,27 +369,25 @@ def _rows_in_groups(node: Node, context: Context, given: _Reduced, count: int) -
     padded = round_up(after.channels)
     groups = (after.pixels if is_single else after.pixels * padded // rows, 1)
     shared = (LocalArray("partial", "float4", items * rows), LocalArray("results", "float", rows))
-    instance = Instance(
+    instance = function(
         "reduction/reduce_rows_groups.cl",
         instance_name(f"groups_reduce_{_kind(node, F32)}_rows", f"r{items}"),
-        defines(
-            ROW_ITEMS=items,
-            ROWS=rows,
-            SINGLE=is_single,
+        {
+            "ROW_ITEMS": items,
+            "ROWS": rows,
+            "SINGLE": is_single,
             **_of_floats(_arithmetic(node, F32)),
             **given.pixels_at,
-        ),
-        parameters(
-            **given.steps,
-            REDUCED=given.pixels,
-            CHANNELS=given.channels,
-            OUT_CHANNELS=after.channels,
-            OUT_STRIDE=context.layout(target).pixel_stride,
-            **divisor("QUADS", ceil_div(given.channels, QUAD)),
-            **divisor("PADDED", padded),
-            **_factor(node, F32, count),
-        ),
+        },
         WorkGroup((items, rows), shared),
+        **given.steps,
+        REDUCED=given.pixels,
+        CHANNELS=given.channels,
+        OUT_CHANNELS=after.channels,
+        OUT_STRIDE=context.layout(target).pixel_stride,
+        **divisor("QUADS", ceil_div(given.channels, QUAD)),
+        **divisor("PADDED", padded),
+        **_factor(node, F32, count),
     )
     return _launch(node, context, instance, (given.source, target), groups)
 

@@ -5,7 +5,6 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
@@ -18,12 +17,11 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Types,
-    defines,
+    function,
     instance_name,
 )
 from runtime.model.schema import BuiltinOperator as Op
@@ -69,16 +67,14 @@ def _of_levels(node: Node, context: Context, source: int) -> Candidate:
     """Fixed-point numbers, exactly as LiteRT's reference kernel."""
     (target,) = node.outputs
     value, table = context.value(target), np.frombuffer(node.attributes["exponentials"], np.int32)
-    instance = Instance(
+    instance = function(
         "reduction/softmax_levels.cl",
         "i8_softmax_levels",
-        defines(T=value.type.opencl),
-        parameters(
-            PIXELS=value.pixels,
-            CHANNELS=value.channels,
-            **context.strides(IN=source, OUT=target),
-            LOWEST=-128,
-        ),
+        {"T": value.type.opencl},
+        PIXELS=value.pixels,
+        CHANNELS=value.channels,
+        **context.strides(IN=source, OUT=target),
+        LOWEST=-128,
     )
     launch = context.launch(
         node,
@@ -105,16 +101,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         **context.strides(IN=source, OUT=target),
     }
     units: int | tuple[int, ...] = value.pixels
-    instance = Instance("reduction/softmax.cl", instance_name(name), defines(**kind), parameters(**shape))
+    instance = function("reduction/softmax.cl", f"f32_{name}", kind, **shape)
     if in_groups:
         items, rows = row_group(value.channels)
         units = (ceil_div(value.pixels, rows), 1)
-        instance = Instance(
+        instance = function(
             "reduction/softmax_groups.cl",
             instance_name(f"groups_{name}", f"r{items}"),
-            defines(**kind, ROW_ITEMS=items, ROWS=rows),
-            parameters(**shape, PIXELS=value.pixels, PADDED=round_up(value.channels)),
+            {**kind, "ROW_ITEMS": items, "ROWS": rows},
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
+            **shape,
+            PIXELS=value.pixels,
+            PADDED=round_up(value.channels),
         )
     launch = context.launch(node, instance, (source, target), units, flops=value.elements * 12)
     return [Candidate("groups" if in_groups else "rows", (launch,))]

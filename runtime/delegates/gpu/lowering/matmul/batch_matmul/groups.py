@@ -1,17 +1,15 @@
 """Batches of matrix products by the tiled kernel of work-groups, the batch in the third dimension."""
 
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.work_groups import QUAD
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of
 from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
-    Instance,
     Launch,
-    defines,
     epilogue_of,
+    function,
     instance_name,
 )
 
@@ -29,36 +27,34 @@ def product_in_groups(node: Node, context: Context, product: Product) -> Candida
     places = (left.row, left.start, *left.batches)
     aligned = left.step == 1 and left.row >= product.depth and not any(number % QUAD for number in places)
     launch = Launch(
-        Instance(
+        function(
             "matmul/conv/gemm_groups.cl",
             instance_name("groups_batch_matmul", tile.name),
-            defines(
-                LEFT_ROWS=1,
-                LEFT_WINDOW=0,
-                MEMBERS=0,
-                PHASES=0,
-                LEFT_SCALED=0,
-                VECTOR_LOADS=aligned,
-                RIGHT_PACKED=0,
-                RIGHT_COLUMNS=right.adjoint,
-                ROWS=tile.rows,
-                VECTORS=tile.vectors,
-                TILE_K=tile.depth,
-                SPLIT=0,
+            {
+                "LEFT_ROWS": 1,
+                "LEFT_WINDOW": 0,
+                "MEMBERS": 0,
+                "PHASES": 0,
+                "LEFT_SCALED": 0,
+                "VECTOR_LOADS": aligned,
+                "RIGHT_PACKED": 0,
+                "RIGHT_COLUMNS": right.adjoint,
+                "ROWS": tile.rows,
+                "VECTORS": tile.vectors,
+                "TILE_K": tile.depth,
+                "SPLIT": 0,
                 **{name.replace("(", "_START("): text for name, text in starts.items()},
-            ),
-            parameters(
-                **steps,
-                M=product.rows,
-                N=product.columns,
-                K=product.depth,
-                CHANNELS=product.channels,
-                LEFT_ROW=left.row,
-                LEFT_STEP=left.step,
-                RIGHT_ROW=right.stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-            ),
+            },
             tile.work_group,
+            **steps,
+            M=product.rows,
+            N=product.columns,
+            K=product.depth,
+            CHANNELS=product.channels,
+            LEFT_ROW=left.row,
+            LEFT_STEP=left.step,
+            RIGHT_ROW=right.stride,
+            OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (left.source, context.pointer(right.source), target),
         units=groups[0] * groups[1] * groups[2],

@@ -7,7 +7,7 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import Levels, levels_of
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.family import product_of, read, supports
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of, start_of
@@ -17,14 +17,13 @@ from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     Launch,
     NodeSpec,
     OperatorFacts,
     PackedConstant,
     Scratch,
     Types,
-    defines,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -93,20 +92,18 @@ def _pack(node: Node, context: Context, packed: _Packed) -> Launch:
     right = product.right
     start = start_of("IN", right.extents, right.batches, "(m)", right.start)
     return Launch(
-        Instance(
+        function(
             "matmul/batch_matmul/levels_pack.cl",
             f"i8_batch_matmul_levels_pack__n{panels.columns}",
-            defines(COLUMNS=panels.columns, ADJOINT=right.adjoint, **{"IN(m)": start.expression}),
-            parameters(
-                **start.parameters,
-                K=product.depth,
-                N=product.columns,
-                CHANNELS=panels.width,
-                FOURS=panels.fours,
-                IN_STRIDE=right.stride,
-                LEFT_ZERO=node.attributes["zero_points"][0],
-                **divisor("PANELS", packed.count),
-            ),
+            {"COLUMNS": panels.columns, "ADJOINT": right.adjoint, "IN(m)": start.expression},
+            **start.parameters,
+            K=product.depth,
+            N=product.columns,
+            CHANNELS=panels.width,
+            FOURS=panels.fours,
+            IN_STRIDE=right.stride,
+            LEFT_ZERO=node.attributes["zero_points"][0],
+            **divisor("PANELS", packed.count),
         ),
         (context.pointer(right.source), scratch),
         units=right.matrices * packed.count,
@@ -130,32 +127,30 @@ def _gemm(node: Node, context: Context, packed: _Packed) -> Launch:
         ElementType.I32,
     )
     return Launch(
-        Instance(
+        function(
             "matmul/batch_matmul/levels.cl",
             f"i8_batch_matmul_levels__m{panels.tile}n{panels.columns}",
-            defines(
-                TILE_M=panels.tile,
-                VECTORS=panels.vectors,
-                DENSE=left.step == 1,
-                INSTRUCTION=context.device.multiplies_bytes,
-                STAGE=rounding.value,
+            {
+                "TILE_M": panels.tile,
+                "VECTORS": panels.vectors,
+                "DENSE": left.step == 1,
+                "INSTRUCTION": context.device.multiplies_bytes,
+                "STAGE": rounding.value,
                 **starts,
-            ),
-            parameters(
-                **steps,
-                **divisor("TILES", packed.count * rows),
-                **divisor("ROW_TILES", rows),
-                M=product.rows,
-                K=product.depth,
-                CHANNELS=panels.width,
-                FOURS=panels.fours,
-                LEFT_ROW=left.row,
-                LEFT_STEP=left.step,
-                LEFT_ZERO=a["zero_points"][0],
-                RIGHT_ZERO=a["zero_points"][1] + SIGN,
-                ZERO_POINT=a["zero_point"],
-                OUT_STRIDE=context.layout(target).pixel_stride,
-            ),
+            },
+            **steps,
+            **divisor("TILES", packed.count * rows),
+            **divisor("ROW_TILES", rows),
+            M=product.rows,
+            K=product.depth,
+            CHANNELS=panels.width,
+            FOURS=panels.fours,
+            LEFT_ROW=left.row,
+            LEFT_STEP=left.step,
+            LEFT_ZERO=a["zero_points"][0],
+            RIGHT_ZERO=a["zero_points"][1] + SIGN,
+            ZERO_POINT=a["zero_point"],
+            OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (left.source, packed.scratch(), stage, target),
         units=product.batch * packed.count * rows,

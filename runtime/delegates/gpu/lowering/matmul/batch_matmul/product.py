@@ -7,18 +7,17 @@ from math import prod
 import numpy as np
 
 from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import Digit, Offset, divisor, offset, parameters
+from runtime.delegates.gpu.graph.parameters import Digit, Offset, divisor, offset
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats
 from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
     Context,
-    Instance,
     Launch,
     Scratch,
-    defines,
     epilogue_of,
+    function,
     instance_name,
     packed,
     pixels_packed,
@@ -211,19 +210,17 @@ def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
     panels = tile.panels(product.columns)
     start = start_of("IN", right.extents, right.batches, "(m)", right.start)
     return Launch(
-        Instance(
+        function(
             "matmul/batch_matmul/pack.cl",
             instance_name("batch_matmul_pack", f"n{tile.columns}"),
-            defines(TILE_N=tile.columns, ADJOINT=right.adjoint, **{"IN(m)": start.expression}),
-            parameters(
-                **start.parameters,
-                K=product.depth,
-                N=product.columns,
-                CHANNELS=product.channels,
-                IN_STRIDE=right.stride,
-                **divisor("PANELS", panels),
-                **divisor("BLOCKS", ceil_div(product.depth, LANES)),
-            ),
+            {"TILE_N": tile.columns, "ADJOINT": right.adjoint, "IN(m)": start.expression},
+            **start.parameters,
+            K=product.depth,
+            N=product.columns,
+            CHANNELS=product.channels,
+            IN_STRIDE=right.stride,
+            **divisor("PANELS", panels),
+            **divisor("BLOCKS", ceil_div(product.depth, LANES)),
         ),
         (right.source, target),
         units=right.matrices * panels * ceil_div(product.depth, LANES),
@@ -249,27 +246,25 @@ def _gemm(
     left, (target,) = product.left, node.outputs
     starts, steps = product.starts(right_batches, right_start)
     return Launch(
-        Instance(
+        function(
             "matmul/batch_matmul/gemm.cl",
             instance_name("batch_matmul_gemm", tile.name),
-            defines(TILE_M=tile.rows, TILE_N=tile.columns, **starts),
-            parameters(
-                **steps,
-                **tile.order(product.rows, product.columns, 4 * product.depth * product.columns),
-                **divisor("TILES", tile.units(product.rows, product.columns)),
-                M=product.rows,
-                N=product.columns,
-                K=product.depth,
-                CHANNELS=product.channels,
-                PACKED=right != product.right.source,
-                INNER=left.inner,
-                GROUPS=product.depth // left.inner,
-                LEFT_ROW=left.row,
-                LEFT_STEP=left.step,
-                LEFT_OUTER=left.outer,
-                RIGHT_ROW=right_row,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-            ),
+            {"TILE_M": tile.rows, "TILE_N": tile.columns, **starts},
+            **steps,
+            **tile.order(product.rows, product.columns, 4 * product.depth * product.columns),
+            **divisor("TILES", tile.units(product.rows, product.columns)),
+            M=product.rows,
+            N=product.columns,
+            K=product.depth,
+            CHANNELS=product.channels,
+            PACKED=right != product.right.source,
+            INNER=left.inner,
+            GROUPS=product.depth // left.inner,
+            LEFT_ROW=left.row,
+            LEFT_STEP=left.step,
+            LEFT_OUTER=left.outer,
+            RIGHT_ROW=right_row,
+            OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (left.source, right, target),
         units=product.batch * tile.units(product.rows, product.columns),
@@ -286,20 +281,18 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
     right, (target,) = product.right, node.outputs
     starts, steps = product.starts(right.batches, right.start)
     launch = Launch(
-        Instance(
+        function(
             "matmul/batch_matmul/dot.cl",
-            instance_name("batch_matmul_dot"),
-            defines(**starts),
-            parameters(
-                **steps,
-                M=product.rows,
-                N=product.columns,
-                K=product.depth,
-                LEFT_ROW=product.left.row,
-                RIGHT_ROW=right.stride,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-                **divisor("BLOCKS", ceil_div(product.columns, LANES)),
-            ),
+            "f32_batch_matmul_dot",
+            starts,
+            **steps,
+            M=product.rows,
+            N=product.columns,
+            K=product.depth,
+            LEFT_ROW=product.left.row,
+            RIGHT_ROW=right.stride,
+            OUT_STRIDE=context.layout(target).pixel_stride,
+            **divisor("BLOCKS", ceil_div(product.columns, LANES)),
         ),
         (product.left.source, right.source, target),
         units=product.batch * ceil_div(product.columns, LANES),

@@ -3,12 +3,18 @@
 import numpy as np
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, strided
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, grouped_depth, grouped_panels
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Instance, defines, instance_name, packed
+from runtime.delegates.gpu.lowering.spec import (
+    Candidate,
+    Context,
+    function,
+    instance_name,
+    packed,
+)
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
@@ -37,22 +43,20 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
 
     span = depth * s.in_layout.channel_stride
     zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
-    instance = Instance(
+    instance = function(
         "matmul/conv/direct.cl",
         instance_name("conv_direct", tile.name, s.weights.type),
-        defines(TILE_M=tile.rows, TILE_N=width, WEIGHT=s.weights.type.value),
-        parameters(
-            **s.image,
-            **s.taps,
-            **tile.order(s.pixels, s.out_channels, weights.bytes),
-            M=s.pixels,
-            K=depth,
-            CHANNELS=round_up(s.out_channels),
-            IN_CHANNELS=s.in_channels,
-            IN_STEP=s.in_layout.channel_stride,
-            GROUP_IN=s.group_in,
-            GROUP_OUT=s.group_out,
-        ),
+        {"TILE_M": tile.rows, "TILE_N": width, "WEIGHT": s.weights.type.value},
+        **s.image,
+        **s.taps,
+        **tile.order(s.pixels, s.out_channels, weights.bytes),
+        M=s.pixels,
+        K=depth,
+        CHANNELS=round_up(s.out_channels),
+        IN_CHANNELS=s.in_channels,
+        IN_STEP=s.in_layout.channel_stride,
+        GROUP_IN=s.group_in,
+        GROUP_OUT=s.group_out,
     )
     launch = context.launch(
         node,
@@ -74,23 +78,21 @@ def direct_in_groups(node: Node, context: Context, shape: ConvShape) -> Candidat
     group, groups = strided(s.pixels * vectors)
     matrix = s.weights.arranged(lambda codes: filter_matrix(codes, s.group_in))
     sizes = s.image | s.taps
-    instance = Instance(
+    instance = function(
         "matmul/conv/direct_groups.cl",
         instance_name("groups_conv_direct", weights=s.weights.type),
-        defines(ALIKE=s.group_out % QUAD == 0, WEIGHT=s.weights.type.value),
-        parameters(
-            **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
-            TOTAL=s.pixels * vectors,
-            IN_STEP=s.in_layout.channel_stride,
-            CHANNELS=channels,
-            OUT_CHANNELS=s.out_channels,
-            GROUP_IN=s.group_in,
-            **divisor("VECTORS", vectors),
-            **divisor("OUT_PIXELS", s.out_h * s.out_w),
-            **divisor("OUT_W", s.out_w),
-            **divisor("GROUP_OUT", s.group_out),
-        ),
+        {"ALIKE": s.group_out % QUAD == 0, "WEIGHT": s.weights.type.value},
         group,
+        **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
+        TOTAL=s.pixels * vectors,
+        IN_STEP=s.in_layout.channel_stride,
+        CHANNELS=channels,
+        OUT_CHANNELS=s.out_channels,
+        GROUP_IN=s.group_in,
+        **divisor("VECTORS", vectors),
+        **divisor("OUT_PIXELS", s.out_h * s.out_w),
+        **divisor("OUT_W", s.out_w),
+        **divisor("GROUP_OUT", s.group_out),
     )
     launch = context.launch(
         node,

@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
-    Instance,
     PackedConstant,
-    defines,
+    function,
     instance_name,
 )
 
@@ -71,19 +69,17 @@ def product_candidates(node: Node, context: Context, product: Product) -> list[C
 def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
     """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
     source, (target,) = node.first, node.outputs
-    instance = Instance(
+    instance = function(
         "matmul/conv/gemm.cl",
         instance_name("gemm", tile.name, product.weights.type),
-        defines(TILE_M=tile.rows, TILE_N=tile.columns, WEIGHT=product.weights.type.value),
-        parameters(
-            M=product.rows,
-            K=product.depth,
-            CHANNELS=round_up(product.columns),
-            IN_STRIDE=product.row_stride,
-            IN_STEP=product.step,
-            **context.strides(OUT=target),
-            **tile.order(product.rows, product.columns, product.weight_bytes),
-        ),
+        {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": product.weights.type.value},
+        M=product.rows,
+        K=product.depth,
+        CHANNELS=round_up(product.columns),
+        IN_STRIDE=product.row_stride,
+        IN_STEP=product.step,
+        **context.strides(OUT=target),
+        **tile.order(product.rows, product.columns, product.weight_bytes),
     )
     weights = product.panels(f"weights{target}", tile.columns)
     return Candidate(
@@ -114,11 +110,13 @@ def row(node: Node, context: Context, product: Product, width: int) -> Candidate
     Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
     """
     source, (target,) = node.first, node.outputs
-    instance = Instance(
+    instance = function(
         "matmul/conv/gemm_row.cl",
         instance_name("gemm_row", f"n{width}", product.weights.type),
-        defines(TILE_N=width, SPLIT=_ROW_SPLIT[width], WEIGHT=product.weights.type.value),
-        parameters(K=product.depth, CHANNELS=round_up(product.columns), IN_STEP=product.step),
+        {"TILE_N": width, "SPLIT": _ROW_SPLIT[width], "WEIGHT": product.weights.type.value},
+        K=product.depth,
+        CHANNELS=round_up(product.columns),
+        IN_STEP=product.step,
     )
     launch = context.launch(
         node,

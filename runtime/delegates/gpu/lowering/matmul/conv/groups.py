@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, QUAD, LocalArray, WorkGroup
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
@@ -13,11 +13,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Argument,
     Candidate,
     Context,
-    Instance,
     Launch,
     PackedConstant,
     Scratch,
-    defines,
+    function,
     instance_name,
 )
 
@@ -236,21 +235,21 @@ def tiled_product(
     scratch = Scratch("parts", parts * pixels * round_up(columns))
     scales: tuple[Argument, ...] = () if left.scale is None else (left.scale,)
     flops, traffic = cost or (2 * rows * depth * columns, 4 * rows * (depth + columns) + right.bytes)
-    instance = Instance(
+    instance = function(
         "matmul/conv/gemm_groups.cl",
         instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
-        defines(
+        {
             **left.defines,
-            RIGHT_PACKED=1,
-            RIGHT_COLUMNS=0,
-            WEIGHT=weights.type.value,
-            ROWS=tile.rows,
-            VECTORS=tile.vectors,
-            TILE_K=tile.depth,
-            SPLIT=is_split,
-        ),
-        parameters(**values),
+            "RIGHT_PACKED": 1,
+            "RIGHT_COLUMNS": 0,
+            "WEIGHT": weights.type.value,
+            "ROWS": tile.rows,
+            "VECTORS": tile.vectors,
+            "TILE_K": tile.depth,
+            "SPLIT": is_split,
+        },
         tile.work_group,
+        **values,
     )
     launch = context.launch(
         node,
@@ -281,12 +280,12 @@ def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
     values |= {"LEFT_ROW": product.row_stride, "LEFT_STEP": product.step}
     stored = {"N": product.columns, "OUT_STRIDE": context.layout(target).pixel_stride}
     values |= {"M": product.rows} if is_split else stored
-    instance = Instance(
+    instance = function(
         "matmul/conv/gemm_row_groups.cl",
         instance_name("groups_gemm_row", weights=product.weights.type),
-        defines(SPLIT=is_split, WEIGHT=product.weights.type.value),
-        parameters(**values),
+        {"SPLIT": is_split, "WEIGHT": product.weights.type.value},
         WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+        **values,
     )
     launch = context.launch(
         node,
@@ -312,20 +311,18 @@ def _joined(
     lanes = joining_items(count, rows * vectors)
     width = GROUP_ITEMS // lanes
     groups = ceil_div(rows * vectors, width)
-    instance = Instance(
+    instance = function(
         "matmul/conv/gemm_join_groups.cl",
         instance_name("groups_gemm_join", f"l{lanes}"),
-        defines(LANES=lanes),
-        parameters(
-            M=rows,
-            N=columns,
-            CHANNELS=round_up(columns),
-            SPLITS=count,
-            TOTAL=rows * vectors,
-            **context.strides(OUT=target),
-            **divisor("VECTORS", vectors),
-        ),
+        {"LANES": lanes},
         WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+        M=rows,
+        N=columns,
+        CHANNELS=round_up(columns),
+        SPLITS=count,
+        TOTAL=rows * vectors,
+        **context.strides(OUT=target),
+        **divisor("VECTORS", vectors),
     )
     return context.launch(
         node,

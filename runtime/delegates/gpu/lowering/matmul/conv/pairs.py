@@ -4,7 +4,6 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
@@ -12,9 +11,8 @@ from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
     Context,
-    Instance,
     Scratch,
-    defines,
+    function,
     instance_name,
 )
 
@@ -49,26 +47,27 @@ def in_pairs(
         f"weights{target}", count, 2 * ceil_div(depth, 2), width, lambda codes: pair_panels(codes, width)
     )
     note = f"{rows}x{depth}x{columns}"
-    instance = Instance(
+    instance = function(
         "matmul/conv/bf16_pairs.cl",
-        instance_name("gemm_bf16_pairs"),
-        (),
-        parameters(K=depth, PAIRS=ceil_div(depth, 2), IN_STRIDE=strides[0], IN_STEP=strides[1]),
+        "f32_gemm_bf16_pairs",
+        {},
+        K=depth,
+        PAIRS=ceil_div(depth, 2),
+        IN_STRIDE=strides[0],
+        IN_STEP=strides[1],
     )
     rounding = context.launch(
         node, instance, (source, pairs), rows, note=f"{note} pairs", moved=4 * rows * depth + pairs.bytes
     )
-    instance = Instance(
+    instance = function(
         "matmul/conv/gemm_bf16.cl",
         instance_name("gemm_pairs", tile.name, weights.type),
-        defines(TILE_M=tile.rows, TILE_N=width, WEIGHT=weights.type.value),
-        parameters(
-            M=rows,
-            PAIRS=ceil_div(depth, 2),
-            CHANNELS=round_up(columns),
-            **context.strides(OUT=target),
-            **tile.order(rows, columns, packed.bytes),
-        ),
+        {"TILE_M": tile.rows, "TILE_N": width, "WEIGHT": weights.type.value},
+        M=rows,
+        PAIRS=ceil_div(depth, 2),
+        CHANNELS=round_up(columns),
+        **context.strides(OUT=target),
+        **tile.order(rows, columns, packed.bytes),
     )
     product = context.launch(
         node,

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runtime.delegates.gpu.graph.graph import ceil_div
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import panel_bytes
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
-    Instance,
     Launch,
     PackedConstant,
     Scratch,
     defines,
+    function,
     instance_name,
 )
 
@@ -52,11 +51,11 @@ def _scaled(product: Launch, scale: int) -> tuple[Launch, Launch]:
         defines=defines(**{**known, "WEIGHT": WeightType.F32.value}),
     )
     scaling = Launch(
-        Instance(
+        function(
             "matmul/conv/scale.cl",
             instance_name("conv_scale", weights=kind),
-            defines(ROWS=_ROWS, TILE_N=width, WEIGHT=kind.value),
-            parameters(K=depth),
+            {"ROWS": _ROWS, "TILE_N": width, "WEIGHT": kind.value},
+            K=depth,
         ),
         (weights, scale, target),
         units=panels * ceil_div(1 + depth, _ROWS),

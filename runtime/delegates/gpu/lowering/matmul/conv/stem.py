@@ -1,11 +1,11 @@
 """The first convolution of a network: images of few channels, interleaved or planar as the host gives it."""
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import panels
-from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, Instance, defines, instance_name
+from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, function, instance_name
 
 _MOST_CHANNELS = 4
 """Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes
@@ -72,25 +72,23 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
 
     weights = s.weights.panels(f"weights{s.target}", count, depth, tile.columns, pack)
     given = s.image | s.taps
-    instance = Instance(
+    instance = function(
         "matmul/conv/stem.cl",
         instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
-        defines(
+        {
             **{name: given.pop(name) for name in _CONSTANT},
-            PLANAR=is_planar(s),
-            IN_CHANNELS=s.in_channels,
-            TILE_M=tile.rows,
-            TILE_N=tile.columns,
-            WEIGHT=s.weights.type.value,
+            "PLANAR": is_planar(s),
+            "IN_CHANNELS": s.in_channels,
+            "TILE_M": tile.rows,
+            "TILE_N": tile.columns,
+            "WEIGHT": s.weights.type.value,
             # One size for all images, of which only what is used is touched: every size were a function more.
-            CAPACITY=_MOST_LINE_BYTES // 4,
-        ),
-        parameters(
-            **given,
-            IN_STEP=s.in_layout.channel_stride,
-            CHANNELS=round_up(s.out_channels),
-            **divisor("PANELS", count),
-        ),
+            "CAPACITY": _MOST_LINE_BYTES // 4,
+        },
+        **given,
+        IN_STEP=s.in_layout.channel_stride,
+        CHANNELS=round_up(s.out_channels),
+        **divisor("PANELS", count),
     )
     launch = context.launch(
         node,

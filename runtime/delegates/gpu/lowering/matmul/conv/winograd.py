@@ -18,7 +18,7 @@ import numpy as np
 
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters, reciprocal
+from runtime.delegates.gpu.graph.parameters import divisor, reciprocal
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
@@ -27,11 +27,10 @@ from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
     Context,
-    Instance,
     Launch,
     PackedConstant,
     Scratch,
-    defines,
+    function,
     instance_name,
     packed,
 )
@@ -192,11 +191,14 @@ def _input(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launc
     """Return the launch that transforms the patches of all tiles: each product reads one block."""
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
-    instance = Instance(
+    instance = function(
         "matmul/conv/winograd_input.cl",
-        instance_name(f"conv_winograd_f{grid.size}_input"),
-        defines(TILE=grid.size),
-        parameters(CHANNELS=grid.channels, **grid.shape, **values, **pads),
+        f"f32_conv_winograd_f{grid.size}_input",
+        {"TILE": grid.size},
+        CHANNELS=grid.channels,
+        **grid.shape,
+        **values,
+        **pads,
     )
     return context.launch(
         node,
@@ -231,11 +233,12 @@ def _weights(
         width,
         lambda codes: panels(filter_matrix(codes, grid.depth), width),
     )
-    instance = Instance(
+    instance = function(
         "matmul/conv/winograd_filter.cl",
         instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
-        defines(TILE=grid.size, TILE_N=width, ROWS=_FILTER_ROWS, WEIGHT=kind.value),
-        parameters(K=grid.depth, PANELS=grid.panels),
+        {"TILE": grid.size, "TILE_N": width, "ROWS": _FILTER_ROWS, "WEIGHT": kind.value},
+        K=grid.depth,
+        PANELS=grid.panels,
     )
     launch = context.launch(
         node,
@@ -252,18 +255,16 @@ def _product(
     node: Node, context: Context, shape: ConvShape, grid: _Grid, weights: PackedConstant | Scratch
 ) -> Launch:
     """One launch for all products: each has few rows, and together they keep every worker busy."""
-    instance = Instance(
+    instance = function(
         "matmul/conv/winograd_product.cl",
         instance_name("conv_winograd_product", grid.tile.name),
-        defines(TILE_M=grid.tile.rows, TILE_N=grid.tile.columns),
-        parameters(
-            TILES=grid.tiles,
-            CHANNELS=grid.channels,
-            K=grid.depth,
-            **divisor("PANELS", grid.panels),
-            **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
-            **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
-        ),
+        {"TILE_M": grid.tile.rows, "TILE_N": grid.tile.columns},
+        TILES=grid.tiles,
+        CHANNELS=grid.channels,
+        K=grid.depth,
+        **divisor("PANELS", grid.panels),
+        **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
+        **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
     )
     return context.launch(
         node,
@@ -287,18 +288,16 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
             padded[: shape.out_channels] = found
         return padded
 
-    instance = Instance(
+    instance = function(
         "matmul/conv/winograd_output.cl",
-        instance_name(f"conv_winograd_f{grid.size}_output"),
-        defines(TILE=grid.size),
-        parameters(
-            OUT_H=shape.out_h,
-            OUT_W=shape.out_w,
-            OUT_STRIDE=shape.out_layout.pixel_stride,
-            CHANNELS=channels,
-            COLUMNS=grid.columns,
-            **grid.shape,
-        ),
+        f"f32_conv_winograd_f{grid.size}_output",
+        {"TILE": grid.size},
+        OUT_H=shape.out_h,
+        OUT_W=shape.out_w,
+        OUT_STRIDE=shape.out_layout.pixel_stride,
+        CHANNELS=channels,
+        COLUMNS=grid.columns,
+        **grid.shape,
     )
     return context.launch(
         node,

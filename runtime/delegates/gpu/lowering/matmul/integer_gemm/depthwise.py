@@ -20,7 +20,7 @@ from runtime.delegates.gpu.lowering.spec import (
     Instance,
     Launch,
     PackedConstant,
-    defines,
+    function,
 )
 
 _TILES = (8, 7, 4, 2, 1)
@@ -147,11 +147,17 @@ def _in_columns(s: _Shape, node: Node, context: Context, weights: int, bias: int
         return np.concatenate([stage_rows(rounding, offsets, a, lanes) for lanes in blocks])
 
     stride, count = a["stride_w"], len(blocks) * _BLOCK
-    instance = Instance(
+    instance = function(
         "matmul/integer_gemm/depthwise_columns.cl",
         f"i8_integer_gemm_depthwise_columns__{s.filter_h}x{s.filter_w}s{stride}n{tile}",
-        defines(TILE=tile, FILTER_H=s.filter_h, FILTER_W=s.filter_w, STRIDE_W=stride, STAGE=rounding.value),
-        parameters(BLOCKS=len(blocks)),
+        {
+            "TILE": tile,
+            "FILTER_H": s.filter_h,
+            "FILTER_W": s.filter_w,
+            "STRIDE_W": stride,
+            "STAGE": rounding.value,
+        },
+        BLOCKS=len(blocks),
     )
     size = count * fours * s.filter_w
     return instance, (
@@ -184,18 +190,18 @@ def _in_pairs(s: _Shape, node: Node, context: Context, weights: int, bias: int |
         offsets = bias_of(bias, context, s.channels) - a["in_zero_point"] * sums
         return stage_rows(rounding, offsets, a, np.arange(s.width))
 
-    instance = Instance(
+    instance = function(
         "matmul/integer_gemm/depthwise_pairs.cl",
         f"i8_integer_gemm_depthwise_pairs__{s.filter_h}x{s.filter_w}s{stride}n{tile}",
-        defines(
-            TILE=tile,
-            FILTER_H=s.filter_h,
-            FILTER_W=s.filter_w,
-            STRIDE_W=stride,
-            INSTRUCTION=context.device.multiplies_bytes,
-            STAGE=rounding.value,
-        ),
-        parameters(DILATION_W=a["dilation_w"]),
+        {
+            "TILE": tile,
+            "FILTER_H": s.filter_h,
+            "FILTER_W": s.filter_w,
+            "STRIDE_W": stride,
+            "INSTRUCTION": context.device.multiplies_bytes,
+            "STAGE": rounding.value,
+        },
+        DILATION_W=a["dilation_w"],
     )
     return instance, (
         PackedConstant(
@@ -228,17 +234,15 @@ def _by_taps(s: _Shape, node: Node, context: Context, weights: int, bias: int | 
     def stage() -> Array:
         return stage_rows(rounding, bias_of(bias, context, s.channels), a, np.arange(s.width))
 
-    instance = Instance(
+    instance = function(
         "matmul/integer_gemm/depthwise.cl",
         "i8_integer_gemm_depthwise",
-        defines(MULTIPLIER=s.multiplier, IN_FLOATS=in_floats),
-        parameters(
-            IN_ZERO_POINT=a["in_zero_point"],
-            FILTER_H=s.filter_h,
-            FILTER_W=s.filter_w,
-            STRIDE_W=a["stride_w"],
-            DILATION_W=a["dilation_w"],
-        ),
+        {"MULTIPLIER": s.multiplier, "IN_FLOATS": in_floats},
+        IN_ZERO_POINT=a["in_zero_point"],
+        FILTER_H=s.filter_h,
+        FILTER_W=s.filter_w,
+        STRIDE_W=a["stride_w"],
+        DILATION_W=a["dilation_w"],
     )
     return instance, (
         PackedConstant(f"weights{target}", s.taps * s.width, filters, ElementType.I8, WeightType.I8),

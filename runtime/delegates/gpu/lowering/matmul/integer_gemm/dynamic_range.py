@@ -9,7 +9,7 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, LINE, Layout, Node, Value, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import divisor, parameters
+from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.weights import Stored, WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import BYTES_OF_INT, Panels, Shape
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, Stage
@@ -18,12 +18,11 @@ from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
     Context,
-    Instance,
     Launch,
     PackedConstant,
     Scratch,
-    defines,
     epilogue_of,
+    function,
 )
 
 _MOST_DEPTH = 65_000
@@ -167,25 +166,23 @@ def _candidate(
     quantising = _quantising(node, context, rows, (levels, scales, border), border_bytes)
     (target,) = node.outputs
     launch = Launch(
-        Instance(
+        function(
             "matmul/integer_gemm/product.cl",
             f"f32_integer_gemm_product_{stored.type.value.lower()}__m{panels.tile}n{panels.columns}",
-            defines(
+            {
                 **panels.defines,
-                INSTRUCTION=context.device.multiplies_bytes,
-                STAGE=Stage.REALS.value,
-                POINTS=shape.is_of_points,
-                DIRECT=1,
-            ),
-            parameters(
-                **shape.parameters,
-                **panels.parameters(shape),
-                **divisor("IMAGE", shape.out_h * shape.out_w),
-                BORDER=border_bytes,
-                **({"BLOCKS": panels.blocks} if panels.blocks else {}),
-                IN_STRIDE=rows.pixel_ints,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-            ),
+                "INSTRUCTION": context.device.multiplies_bytes,
+                "STAGE": Stage.REALS.value,
+                "POINTS": shape.is_of_points,
+                "DIRECT": 1,
+            },
+            **shape.parameters,
+            **panels.parameters(shape),
+            **divisor("IMAGE", shape.out_h * shape.out_w),
+            BORDER=border_bytes,
+            **{"BLOCKS": panels.blocks} if panels.blocks else {},
+            IN_STRIDE=rows.pixel_ints,
+            OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (
             levels,
@@ -214,21 +211,19 @@ def _quantising(
     elements = rows.count * rows.lines * rows.length
 
     def launch(phase: int, args: tuple[Argument, ...], moved: int) -> Launch:
-        instance = Instance(
+        instance = function(
             "matmul/integer_gemm/quantize_rows.cl",
             f"u8_quantize_rows_{phase}",
-            defines(PHASE=phase, ASYMMETRIC=node.attributes["quantises"] == "asymmetric"),
-            parameters(
-                LINES=rows.lines,
-                LENGTH=rows.length,
-                LINE_STRIDE=rows.line_stride,
-                IN_STEP=rows.step,
-                ROW_STRIDE=rows.row_stride,
-                LINE_BYTES=rows.line_bytes,
-                ROW_BYTES=rows.row_bytes,
-                BORDER=border_bytes,
-                CHUNKS=chunks,
-            ),
+            {"PHASE": phase, "ASYMMETRIC": node.attributes["quantises"] == "asymmetric"},
+            LINES=rows.lines,
+            LENGTH=rows.length,
+            LINE_STRIDE=rows.line_stride,
+            IN_STEP=rows.step,
+            ROW_STRIDE=rows.row_stride,
+            LINE_BYTES=rows.line_bytes,
+            ROW_BYTES=rows.row_bytes,
+            BORDER=border_bytes,
+            CHUNKS=chunks,
         )
         return Launch(
             instance,

@@ -9,17 +9,15 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, bounds, stage_of, stage_rows
 from runtime.delegates.gpu.lowering.spec import (
     Array,
     Candidate,
     Context,
-    Instance,
     Launch,
     PackedConstant,
-    defines,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -261,23 +259,21 @@ def product(node: Node, context: Context) -> Candidate:
 
     border = np.full(round_up(panels.fours * BYTES_OF_INT), a["in_zero_point"], np.int8)
     launch = Launch(
-        Instance(
+        function(
             "matmul/integer_gemm/product.cl",
             f"i8_integer_gemm_product__m{panels.tile}n{panels.columns}",
-            defines(
+            {
                 **panels.defines,
-                INSTRUCTION=context.device.multiplies_bytes,
-                STAGE=rounding.value,
-                POINTS=s.is_of_points,
-                DIRECT=panels.fours <= _FEW_FOURS,
-            ),
-            parameters(
-                **bounds(a),
-                **s.parameters,
-                **panels.parameters(s),
-                IN_STRIDE=context.layout(source).pixel_stride // BYTES_OF_INT,
-                OUT_STRIDE=context.layout(target).pixel_stride,
-            ),
+                "INSTRUCTION": context.device.multiplies_bytes,
+                "STAGE": rounding.value,
+                "POINTS": s.is_of_points,
+                "DIRECT": panels.fours <= _FEW_FOURS,
+            },
+            **bounds(a),
+            **s.parameters,
+            **panels.parameters(s),
+            IN_STRIDE=context.layout(source).pixel_stride // BYTES_OF_INT,
+            OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (
             source,

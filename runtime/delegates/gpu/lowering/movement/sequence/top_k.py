@@ -2,17 +2,14 @@
 
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -29,23 +26,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     (source,), (target, places) = node.required, node.outputs
     before, values = context.value(source), context.value(target)
     read, write, beside = (context.layout(v) for v in (source, target, places))
-    instance = Instance(
+    instance = function(
         "movement/sequence/top_k.cl",
-        instance_name(f"top_k_{before.type.value}"),
-        defines(
-            T=before.type.opencl,
-            IS_FLOAT=before.type is ElementType.F32,
-        ),
-        parameters(
-            CHANNELS=before.channels,
-            IN_STRIDE=read.pixel_stride,
-            IN_CHANNEL_STRIDE=read.channel_stride,
-            K=values.channels,
-            VALUE_STRIDE=write.pixel_stride,
-            INDEX_STRIDE=beside.pixel_stride,
-            VALUE_TAIL=context.tail(target),
-            INDEX_TAIL=context.tail(places),
-        ),
+        f"f32_top_k_{before.type.value}",
+        {"T": before.type.opencl, "IS_FLOAT": before.type is ElementType.F32},
+        CHANNELS=before.channels,
+        IN_STRIDE=read.pixel_stride,
+        IN_CHANNEL_STRIDE=read.channel_stride,
+        K=values.channels,
+        VALUE_STRIDE=write.pixel_stride,
+        INDEX_STRIDE=beside.pixel_stride,
+        VALUE_TAIL=context.tail(target),
+        INDEX_TAIL=context.tail(places),
     )
     launch = context.launch(
         node,

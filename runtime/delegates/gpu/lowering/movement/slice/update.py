@@ -2,18 +2,15 @@
 
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
 from runtime.delegates.gpu.lowering.spec import (
     Candidate,
     Context,
     Family,
-    Instance,
     NodeSpec,
     OperatorFacts,
     Types,
-    defines,
-    instance_name,
+    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -28,27 +25,25 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     before, box, after = (context.value(v) for v in (source, update, target))
     read, write = context.layout(source), context.layout(target)
     rank = len(after.shape)
-    instance = Instance(
+    instance = function(
         "movement/slice/update.cl",
-        instance_name("slice_update"),
-        defines(
-            T=after.type.word,
-            INDEX=context.value(starts).type.opencl,
-            RANK=rank,
-            SIZES=", ".join(f"SIZE{a}" for a in range(rank)),
-            WINDOWS=", ".join(f"WINDOW{a}" for a in range(rank)),
-            VECTORS=read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
-        ),
-        parameters(
-            CHANNELS=after.channels,
-            IN_STRIDE=read.pixel_stride,
-            IN_CHANNEL_STRIDE=read.channel_stride,
-            **context.strides(UPDATE=update),
-            OUT_STRIDE=write.pixel_stride,
-            TAIL=context.tail(target),
-            **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
-            **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
-        ),
+        "f32_slice_update",
+        {
+            "T": after.type.word,
+            "INDEX": context.value(starts).type.opencl,
+            "RANK": rank,
+            "SIZES": ", ".join(f"SIZE{a}" for a in range(rank)),
+            "WINDOWS": ", ".join(f"WINDOW{a}" for a in range(rank)),
+            "VECTORS": read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
+        },
+        CHANNELS=after.channels,
+        IN_STRIDE=read.pixel_stride,
+        IN_CHANNEL_STRIDE=read.channel_stride,
+        **context.strides(UPDATE=update),
+        OUT_STRIDE=write.pixel_stride,
+        TAIL=context.tail(target),
+        **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
+        **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
     )
     launch = context.launch(
         node,
