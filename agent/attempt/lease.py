@@ -88,7 +88,8 @@ def lease_paths(folder: Path, exclusion_group: str) -> list[Path]:
     """Return the lock files of a group, from the root down; its own is the last."""
     parts = exclusion_group.split("/")
     groups = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-    return [folder / f"farm-{_file_name(group)}.lock" for group in groups]
+    names = (re.sub(r"[^A-Za-z0-9._-]", "_", group) for group in groups)
+    return [folder / f"farm-{name}.lock" for name in names]
 
 
 def holders(folder: Path, exclusion_group: str) -> str:
@@ -136,7 +137,3 @@ def _open_shared(path: Path) -> int:
     # Not synchronised: a lock is about running processes, and its file is empty.
     create_once(path, b"", _LOCK_MODE, sync=False)
     return os.open(path, flags)
-
-
-def _file_name(exclusion_group: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", exclusion_group)

@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -153,7 +153,7 @@ def _unpack_verified(wheel: Path, sha256: str, target: Path) -> None:
             try:
                 with zipfile.ZipFile(file) as archive:
                     archive.extractall(own)
-                if (data := next(_data_folders(own), None)) is not None:
+                if (data := next(own.glob("*.data/*lib"), None)) is not None:
                     raise _RefusedError(f"{wheel.name} puts files outside of its package ({data.name})")
                 # Runners may not write here, and a start that compiles is slower than one of what is
                 # installed, where pip compiles. What cannot be compiled stays a source, as with pip.
@@ -166,8 +166,3 @@ def _unpack_verified(wheel: Path, sha256: str, target: Path) -> None:
         raise _RefusedError(f"{wheel} is allowed, and is not there") from None
     except zipfile.BadZipFile as error:
         raise _RefusedError(f"{wheel.name} is no wheel: {error}") from None
-
-
-def _data_folders(folder: Path) -> Iterator[Path]:
-    """Yield the folders of files that an installer would put elsewhere."""
-    return folder.glob("*.data/*lib")

@@ -200,7 +200,7 @@ class StatusLine:
         if not self._live:
             return
         # Asked each time: the terminal may have been resized, and a line that wraps cannot be erased.
-        width = _terminal_width()
+        width = max(20, get_terminal_size().columns)
         self._erase()
         sys.stderr.write(clean(text)[: width - 1])
         sys.stderr.flush()
@@ -211,7 +211,3 @@ class StatusLine:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
             self._shown = False
-
-
-def _terminal_width() -> int:
-    return max(20, get_terminal_size().columns)

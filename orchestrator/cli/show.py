@@ -18,10 +18,7 @@ from orchestrator.results import wording
 from orchestrator.results.advice import advice_lines
 from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
-from orchestrator.results.detail_lines import (
-    init_lines,
-    spread_lines,
-)
+from orchestrator.results.detail_lines import init_lines, spread_lines
 from orchestrator.results.export import cell_document, manifest_json
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
@@ -115,7 +112,7 @@ def show(
     if as_json:
         output.raw(cell_document(record, processes))
     else:
-        output.line(brief_text(record))
+        output.line("\n".join(f"{name:<10}  {said}" for name, said in brief(record)))
         if everything:
             output.line("\n" + cell_text(record, processes))
     return OK
@@ -276,15 +273,10 @@ _AGAINST = {"faster": "faster than", "slower": "slower than", "same": "the same 
 
 
 def brief(cell: CellRecord) -> list[tuple[str, str]]:
-    """Return ten pairs of a name and a text, eleven with labelled data; of a cell without a figure those that
-    it has.
+    """Return the ten lines, eleven with labelled data, as pairs of a name and a text; of a cell without a
+    figure those that it has.
     """
     return [(name, said) for name, said in _lines(cell) if said]
-
-
-def brief_text(cell: CellRecord) -> str:
-    """Write the ten lines, and how to see the rest."""
-    return "\n".join(f"{name:<10}  {said}" for name, said in brief(cell))
 
 
 def _lines(cell: CellRecord) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,9 @@ class Reach:
         proc = landlock.READ | landlock.APPEND if changes_proc else landlock.READ
         rules = [(Path("/proc"), proc), (Path("/dev"), landlock.LIST)]
         rules += [(path, landlock.READ) for path in self._readable()]
-        rules += [(path, landlock.LIST) for path in _checkouts()]
+        # Folders that an import lists, though only some of their contents are readable.
+        folders = map(Path, filter(None, sys.path))
+        rules += [(folder, landlock.LIST) for folder in folders if _is_checkout(folder)]
         rules += [(path, landlock.DEVICE) for path in device_nodes()]
         own = {Path("/dev/shm"): own_shm, Path("/tmp"): own_tmp}  # noqa: S108
         writable = [*self.write, *(path for path, is_own in own.items() if is_own)]
@@ -113,11 +115,6 @@ def _python() -> Iterator[Path]:
             yield from _modules(entry)
         elif entry.is_absolute():
             yield entry
-
-
-def _checkouts() -> Iterator[Path]:
-    """Yield folders that an import lists, though only some of their contents are readable."""
-    return (entry for entry in map(Path, filter(None, sys.path)) if _is_checkout(entry))
 
 
 def _is_checkout(entry: Path) -> bool:

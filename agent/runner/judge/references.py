@@ -6,7 +6,7 @@ in the attempt's folder, from which the agent takes it (`agent.attempt.reference
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -147,7 +147,8 @@ class _Search:
     def of_other_makers(self) -> dict[ReferenceKind, Reference]:
         """Return LiteRT's references that other agents made, for a machine that lacks LiteRT."""
         known = [record for record in self.attempt.job.references if record.sha256 is not None]
-        for maker in dict.fromkeys(record.maker for record in _best_first(known)):
+        known.sort(key=lambda record: record.kind != ReferenceKind.REFERENCE_KERNELS.value)
+        for maker in dict.fromkeys(record.maker for record in known):
             keys = {kind: self._key(kind, maker) for kind in _OF_LITERT}
             named = {record.key for record in known}
             found: dict[ReferenceKind, Reference] = {
@@ -175,7 +176,3 @@ class _Search:
         # At once: an attempt that ends in a timeout has then not made it in vain.
         self._made.append(record)
         write_made(self.folder, self._made)
-
-
-def _best_first(known: Sequence[ReferenceRecord]) -> list[ReferenceRecord]:
-    return sorted(known, key=lambda record: record.kind != ReferenceKind.REFERENCE_KERNELS.value)

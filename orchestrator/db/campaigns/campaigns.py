@@ -1,6 +1,6 @@
 """Adds campaigns with all their cells, finds them again, cancels and parks them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -110,7 +110,8 @@ def add(
     turn.flush()
     wanted = [cell for cell in planned if cell.action != "excluded"]
     _add_models(turn, wanted, now)
-    _add_pools(turn, {cell.spec.line for cell in wanted if cell.spec.siblings is not None})
+    pools = {cell.spec.line for cell in wanted if cell.spec.siblings is not None}
+    insert_missing(turn, tables.Pool, [{"line": line} for line in sorted(pools)])
     queued = [_fields(row, cell) for cell in wanted if cell.action == "run"]
     if queued:
         # Without SQLAlchemy's unit of work: a campaign may have 100,000 cells, and no code reads these rows
@@ -119,7 +120,12 @@ def add(
     pairs = [(tables.Cell(**_fields(row, cell)), cell) for cell in wanted if cell.action != "run"]
     turn.add_all([cell for cell, _planned in pairs])
     turn.flush()
-    stuck = [(c, _hindered(p), p.spec.obstacle) for c, p in pairs if p.spec.obstacle is not None]
+    ends = {"no_model": CellState.FAILED}
+    stuck = [
+        (cell, ends.get(planned.action, CellState.UNSUPPORTED), planned.spec.obstacle)
+        for cell, planned in pairs
+        if planned.spec.obstacle is not None
+    ]
     cell_ends.finish_all(turn, stuck, now)
     taken_over = [_take_over(turn, c, p.reused.attempt_id) for c, p in pairs if p.reused is not None]
     cell_ends.finish_all(turn, taken_over, now, kind="reused")
@@ -127,10 +133,6 @@ def add(
     # In the same transaction: the scheduler's next queries must not be planned for tables of the old size.
     note_growth(turn, "campaign", "device", "pool", *(["cell"] if len(wanted) >= _MANY else []))
     return row.campaign_id
-
-
-def _hindered(planned: PlannedCell) -> CellState:
-    return CellState.FAILED if planned.action == "no_model" else CellState.UNSUPPORTED
 
 
 def _baseline(campaign: Campaign) -> dict[str, Any]:
@@ -145,10 +147,6 @@ def _add_models(turn: Turn, planned: Sequence[PlannedCell], now: datetime) -> No
     sizes = {cell.spec.model_sha256: cell.spec.model_bytes for cell in planned}
     rows = [{"sha256": name, "size_bytes": sizes[name], "added_at": now} for name in sorted(sizes)]
     insert_missing(turn, tables.Model, rows)
-
-
-def _add_pools(turn: Turn, lines: Iterable[str]) -> None:
-    insert_missing(turn, tables.Pool, [{"line": line} for line in sorted(lines)])
 
 
 def _least_served(turn: Turn, campaign_no: int | None = None) -> float:

@@ -87,14 +87,15 @@ def load_page(
     chosen = select(*candidate_queries.COLUMNS).join_from(cell, campaign, campaign.c.no == cell.c.campaign_no)
     chosen = chosen.where(cell.c.cell_id.in_(union_all(*(select(part.c.cell_id) for part in parts))))
     ordered = chosen.order_by(cell.c.campaign_no, cell.c.rank, cell.c.position)
-    when = {"now": now} if device_id is None else {"now": now, "long_ago": now - candidate_queries.OTHER_UNIT}
+    long_ago = now - candidate_queries.OTHER_UNIT
+    when = {"now": now} if device_id is None else {"now": now, "long_ago": long_ago}
     found = fetch(session, ordered, **when)
     counts = Counter(row.campaign_no for row in found)
     return Page(
         found,
         frozenset(no for no, count in counts.items() if count >= size),
         _used(session, {row.siblings for row in found}, asking),
-        _failed(session, [row for row in found if not _long_ago(row.not_before, now)], asking),
+        _failed(session, [row for row in found if (row.not_before or now) > long_ago], asking),
     )
 
 
@@ -114,7 +115,3 @@ def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -
         c.state == AttemptState.FAILED.value,
     )
     return frozenset((row.cell_id, row.device_id) for row in fetch(session, query))
-
-
-def _long_ago(not_before: datetime | None, now: datetime) -> bool:
-    return not_before is not None and not_before <= now - candidate_queries.OTHER_UNIT

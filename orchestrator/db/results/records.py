@@ -52,11 +52,6 @@ def campaign_rows(session: Session, ref: str) -> Sequence[tables.Campaign]:
     return session.exec(named.order_by(*_newest_first())).all()
 
 
-def last_campaign(session: Session) -> tables.Campaign | None:
-    """Return the campaign that was submitted last."""
-    return session.exec(_shown().order_by(*_newest_first())).first()
-
-
 def _shown() -> SelectOfScalar[tables.Campaign]:
     """Select the users' campaigns, without the farm's own."""
     return select(tables.Campaign).where(tables.Campaign.purpose == tables.MEASURE)
@@ -71,7 +66,7 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
     `ref`, or where it is a part of several names.
     """
     if ref is None:
-        last = last_campaign(session)
+        last = session.exec(_shown().order_by(*_newest_first())).first()
         if last is None:
             raise UsageError("no campaign yet; submit one: farm submit models.yaml")
         return last
