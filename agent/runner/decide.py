@@ -28,7 +28,7 @@ from agent.runner.judge.accuracy import NONDETERMINISTIC
 from agent.runner.judge.block_size import next_rounds, sizes_fact
 from agent.runner.judge.blocks import allowance_of, paired_ratio, ratio_units, rounds_by_tuning, time_units
 from agent.runner.judge.references import References, find_references
-from agent.runner.judge.stopping import ArmState, Spent, after_block, is_repeated
+from agent.runner.judge.stopping import ArmState, Spent, is_repeated
 from agent.runner.judge.verdict import concluded, over_blocks, with_figures
 from agent.runner.passes.telemetry import Telemetry, sensors_read
 from agent.runner.probe.host import host_tuning
@@ -36,6 +36,7 @@ from agent.runner.turns import calibration
 from agent.runner.turns.arm import Arm
 from agent.runner.turns.block import BlockAsked, BlockRun, fit_together, run_block
 from agent.runner.turns.cancelling import ended_when_asked
+from agent.runner.turns.comparison import Comparison
 from agent.runner.turns.ending import CancelledError
 from agent.runner.turns.later import later_steps
 from agent.runner.turns.quality import quality_of
@@ -72,7 +73,7 @@ def run_attempt(job_file: Path) -> None:
             if not references:
                 arm.do(partial(_find_references, arm, references, job_file.parent))
         with sensors_read([arm.attempt for arm in arms], job_files, arms[0].allowed) as sensors:
-            measured = _Comparison(arms, lead, began_s, sensors, references[0] if references else "")
+            measured = _Blocks(arms, lead, began_s, sensors, references[0] if references else "")
             measured.run()
             measured.end_cancelled()
             measured.conclude(measured.alive)
@@ -84,32 +85,18 @@ def _find_references(arm: Arm, found: list[References | str], folder: Path) -> N
 
 
 @dataclass(slots=True)
-class _Comparison:
-    """All arms of an attempt and how they are measured together. `references`: outputs, or why there are
-    none. `runs`: what each block said, those included that were measured once more; `rounds`: of the next
-    block; `notes`: what was seen in front of a block.
+class _Blocks(Comparison[Arm]):
+    """How the arms are measured together. `references`: outputs, or why there are none. `runs`: what each
+    block said, those included that were measured once more; `rounds`: of the next block; `notes`: what was
+    seen in front of a block.
     """
 
-    arms: Sequence[Arm]
-    lead: AttemptFile
-    began_s: float
     sensors: Telemetry
     references: References | str
     runs: list[BlockRun] = field(default_factory=list)
     rounds: int = 0
     repeated: int = 0
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def baseline(self) -> Arm | None:
-        """The arm over which the ratios of the others are taken."""
-        return next((arm for arm in self.arms if arm.job.attempt_id == self.lead.job.baseline), None)
-
-    @property
-    def alive(self) -> list[Arm]:
-        """The arms that go on; none where no attempt is left: a baseline alone serves nobody."""
-        alive = [arm for arm in self.arms if not arm.over and not arm.cancelled]
-        return alive if any(arm.attempt.reported for arm in alive) else []
 
     @property
     def history(self) -> list[Reading]:
@@ -134,7 +121,8 @@ class _Comparison:
                 self._run_block(number, plan.max_blocks + self.repeated, gate, together=together)
                 for arm in self.alive:
                     arm.drop_block(number)
-            self._stop_those_that_are_known(earlier + number)
+            states = {arm.name: self._state(arm) for arm in self.alive}
+            self.stop_known(earlier + number, states, self.baseline, self._spent())
 
     def _run_block(self, number: int, index: int, gate: Gate | None, *, together: bool) -> None:
         taking_part = [arm for arm in self.alive if arm.stopped is None]
@@ -211,13 +199,6 @@ class _Comparison:
         needed_s = _TIME_MARGIN * next_s + later_s + _FINISH_SHARE * limit_s
         return "time" if spent_s + needed_s > limit_s else None
 
-    def _stop_those_that_are_known(self, number: int) -> None:
-        states = {arm.name: self._state(arm) for arm in self.alive}
-        baseline = None if self.baseline is None else self.baseline.name
-        stops = after_block(self.lead.job.plan, number, states, baseline, spent=self._spent())
-        for arm in self.alive:
-            arm.stopped = stops[arm.name]
-
     def _state(self, arm: Arm) -> ArmState:
         base = self.baseline
         until_decided = arm.job.refines is None or arm.job.refines.until_decided
@@ -262,7 +243,7 @@ def _run_cold(arm: Arm) -> None:
             return
 
 
-def _conclude(arm: Arm, measured: _Comparison) -> None:
+def _conclude(arm: Arm, measured: _Blocks) -> None:
     """Judge, sum up, take the ratio over the baseline, then run what follows the timed processes: the passes
     that were asked for, the labelled data. A cancelled arm has none of these. Raises `FailedError`.
     """

@@ -28,58 +28,37 @@ from agent.runner.attached.figures import measurement_of, quality_of, why_not_co
 from agent.runner.attached.flags import ToolCall, tool_call
 from agent.runner.failures import failure_of
 from agent.runner.judge.blocks import added, paired_ratio, ratio_units, time_units
-from agent.runner.judge.stopping import Stopped
 from agent.runner.judge.verdict import not_measured
 from agent.runner.turns.arm import check_conditions
+from agent.runner.turns.comparison import AnyArm
 from agent.runner.turns.ending import CancelledError, FailedError
 from agent.wire.measurement import BlockFigure
-from agent.wire.messages import Device, JobSpec, Reason, ReasonCode, Status
+from agent.wire.messages import Device, Reason, ReasonCode, Status
 from runtime.common.benchmark_log import TOOL, LogError, LoggedRun, read_log
 from runtime.common.durable import write_atomically
 from runtime.errors import FarmRuntimeError
 
 
 @dataclass(slots=True, eq=False)
-class ToolArm:
-    """One arm. `runs`: what the tool printed, by block. `place`: the attempt's folder on the device. `over`:
-    it has ended; `cancelled`: it takes no further step; `running`: its own run of the tool goes on.
+class ToolArm(AnyArm):
+    """One arm. `runs`: what the tool printed, by block. `place`: the attempt's folder on the device.
+    `running`: its own run of the tool goes on.
     """
 
-    attempt: AttemptFile
-    folder: Path
     remote: Remote
-    alone: bool
     call: ToolCall = field(default_factory=lambda: ToolCall({}))
     environment: dict[str, str] = field(default_factory=dict)
     place: str = ""
     runs: dict[int, LoggedRun] = field(default_factory=dict)
-    stopped: Stopped | None = None
     took_s: float = 0.0
-    cancelled: bool = False
-    over: bool = False
     running: bool = False
 
     @classmethod
     def read(cls, job_file: Path, *, alone: bool) -> ToolArm:
-        """Read the arm's job. `alone`: it has no other arms."""
+        """Read the arm's job."""
         attempt = AttemptFile.model_validate_json(job_file.read_bytes())
         assert attempt.attached is not None
-        return cls(attempt, job_file.parent, Remote(attempt.attached), alone)
-
-    @property
-    def job(self) -> JobSpec:
-        """The job of its attempt."""
-        return self.attempt.job
-
-    @property
-    def name(self) -> str:
-        """`delegate@device`, by which the arms are told apart."""
-        return f"{self.job.delegate}@{self.job.device_id}"
-
-    @property
-    def earlier(self) -> tuple[BlockFigure, ...]:
-        """The blocks of the result to which its own are added."""
-        return () if self.job.refines is None else self.job.refines.blocks
+        return cls(attempt, job_file.parent, Remote(attempt.attached), alone=alone)
 
     @property
     def has_blocks(self) -> bool:

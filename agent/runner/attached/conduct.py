@@ -5,7 +5,7 @@ arm, and sums up. Nothing of the model is executed on this host.
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from agent.attached.remote import LostError, RefusedError, Remote
 from agent.attempt.files import AttemptFile, Failure, is_cancelled, write_progress
 from agent.runner.attached.arm import ToolArm
 from agent.runner.judge.blocks import drawn_order
-from agent.runner.judge.stopping import ArmState, Spent, after_block
+from agent.runner.judge.stopping import ArmState, Spent
 from agent.runner.turns.cancelling import ended_when_asked
+from agent.runner.turns.comparison import Comparison
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 
 FOLDER: Final = "delegate-farm-attempt"
@@ -51,7 +52,7 @@ def run_attached(job_file: Path) -> None:
     lead = AttemptFile.model_validate_json(job_file.read_bytes())
     files = [job_file, *map(Path, lead.arms)]
     arms = [ToolArm.read(file, alone=len(files) == 1) for file in files]
-    session = _Session(arms[0].remote, lead, arms, time.monotonic())
+    session = _Session(arms, lead, time.monotonic(), arms[0].remote)
     with ended_when_asked(arms):
         try:
             with session.prepared():
@@ -66,11 +67,8 @@ def run_attached(job_file: Path) -> None:
 
 
 @dataclass(slots=True)
-class _Session:
+class _Session(Comparison[ToolArm]):
     remote: Remote
-    lead: AttemptFile
-    arms: Sequence[ToolArm]
-    began_s: float
     longest_s: float = 0.0
     rested_s: float = 0.0
     before: Sensed | None = None
@@ -78,20 +76,9 @@ class _Session:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def alive(self) -> list[ToolArm]:
-        """The arms that go on; none where no attempt is left: a baseline alone serves nobody."""
-        alive = [arm for arm in self.arms if not arm.over and not arm.cancelled]
-        return alive if any(arm.attempt.reported for arm in alive) else []
-
-    @property
     def is_cancelled(self) -> bool:
         """Whether nobody waits for a result of more blocks."""
         return all(arm.over or is_cancelled(arm.folder) for arm in self.arms)
-
-    @property
-    def baseline(self) -> ToolArm | None:
-        """The arm over which the ratios of the others are taken."""
-        return next((arm for arm in self.arms if arm.job.attempt_id == self.lead.job.baseline), None)
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
@@ -148,10 +135,7 @@ class _Session:
             times, ratios = arm.units(base)
             until_decided = arm.job.refines is None or arm.job.refines.until_decided
             states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided)
-        name = None if base is None else base.name
-        stops = after_block(self.lead.job.plan, number, states, name, spent=self._spent())
-        for arm in self.alive:
-            arm.stopped = stops[arm.name]
+        self.stop_known(number, states, base, self._spent())
 
     def _spent(self) -> Spent | None:
         limit_s = sum(arm.job.soft_limit_s for arm in self.arms)

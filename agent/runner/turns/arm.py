@@ -26,12 +26,12 @@ from agent.machine.rounds import Round, allowance
 from agent.processes.environment import for_runner, own_caches
 from agent.runner.failures import failure_of
 from agent.runner.judge.blocks import added, block_figures
-from agent.runner.judge.stopping import Stopped
 from agent.runner.judge.verdict import not_measured
 from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment
 from agent.runner.probe.reported import present_device
 from agent.runner.tunings import cold_index, planned_tunings, timed
 from agent.runner.turns.children import Children, bounded
+from agent.runner.turns.comparison import AnyArm
 from agent.runner.turns.ending import CancelledError, Clock, FailedError
 from agent.runner.turns.process import MeasuringProcess
 from agent.wire.measurement import BlockFigure
@@ -43,21 +43,17 @@ from runtime.errors import DelegateError, FarmRuntimeError
 
 
 @dataclass(slots=True, eq=False)
-class Arm:
-    """One arm: its processes and what they reported. `over`: it has ended, and takes part in no more blocks;
-    `cancelled`: it is to end with what it has finished, and takes no further step.
+class Arm(AnyArm):
+    """One arm: its processes and what they reported. Where it is `alone`, the agent's limit is its own.
 
     `allowed`: the CPUs that the runner may use, of which each arm takes its own number. `environments`: those
     of each tuning. `took_s`: how long each process ran in its own turns, by its number. `rounds`: the kept
     rounds of each block. `live`: its process that is alive.
     """
 
-    attempt: AttemptFile
     job_file: Path
-    folder: Path
     clock: Clock
     allowed: Sequence[int]
-    alone: bool
     cpus: Sequence[int] = ()
     environments: list[Mapping[str, str]] = field(default_factory=list)
     took_s: dict[int, float] = field(default_factory=dict)
@@ -65,33 +61,16 @@ class Arm:
     reports: list[ProcessReport] = field(default_factory=list)
     rounds: dict[int, list[Round]] = field(default_factory=dict)
     alternated: bool = False
-    stopped: Stopped | None = None
     result: RunnerResult | None = None
     live: MeasuringProcess | None = None
-    cancelled: bool = False
-    over: bool = False
 
     @classmethod
     def read(cls, job_file: Path, *, alone: bool) -> Arm:
-        """Read the arm's job. `alone`: it has no other arms, and the agent's limit is its own."""
+        """Read the arm's job."""
         attempt = AttemptFile.model_validate_json(job_file.read_bytes())
         clock = Clock(None if alone else attempt.job.soft_limit_s)
-        return cls(attempt, job_file, job_file.parent, clock, sorted(os.sched_getaffinity(0)), alone)
-
-    @property
-    def job(self) -> JobSpec:
-        """The job of its attempt."""
-        return self.attempt.job
-
-    @property
-    def name(self) -> str:
-        """`delegate@device`, by which the arms of a comparison are told apart."""
-        return f"{self.job.delegate}@{self.job.device_id}"
-
-    @property
-    def earlier(self) -> tuple[BlockFigure, ...]:
-        """The blocks of the result to which its own are added; none where it is measured from the first."""
-        return () if self.job.refines is None else self.job.refines.blocks
+        cpus = sorted(os.sched_getaffinity(0))
+        return cls(attempt, job_file.parent, job_file, clock, cpus, alone=alone)
 
     def blocks(self, base: Arm | None = None) -> list[BlockFigure]:
         """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""

@@ -4,29 +4,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Protocol
 
 from agent.attempt.files import CANCEL_SIGNAL, is_cancelled, mark_ending
-
-
-class Cancellable(Protocol):
-    """An arm, as far as its cancel concerns it."""
-
-    @property
-    def folder(self) -> Path:
-        """Its folder, in which the agent marks it."""
-
-    @property
-    def has_blocks(self) -> bool:
-        """Whether it has finished a block of its own."""
-
-    def kill_if_cancelled(self) -> None:
-        """End what it is doing, if it is marked."""
+from agent.runner.turns.comparison import AnyArm
 
 
 @contextlib.contextmanager
-def ended_when_asked(arms: Sequence[Cancellable]) -> Iterator[None]:
+def ended_when_asked(arms: Sequence[AnyArm]) -> Iterator[None]:
     """End what an arm is doing once the agent has cancelled it, whichever arm has its turn.
 
     SIGTERM is for all of them. Where no block is finished, and where the time limit is over, it ends this

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent.runner.decide import _Comparison
+from agent.runner.decide import _Blocks
 from agent.runner.turns.block import _Block
 from agent.wire.messages import Status
 
@@ -14,7 +14,7 @@ from agent.wire.messages import Status
 @pytest.mark.parametrize("status", list(Status))
 def test_a_baseline_is_one_once_its_outputs_were_right(status):
     base = SimpleNamespace(result=SimpleNamespace(status=status), over=True)
-    judged = _Comparison.judged_baseline(SimpleNamespace(baseline=base), SimpleNamespace())
+    judged = _Blocks.judged_baseline(SimpleNamespace(baseline=base), SimpleNamespace())
     assert judged is (base if status is Status.DONE else None)
 
 

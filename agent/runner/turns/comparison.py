@@ -1,0 +1,83 @@
+"""What the arms of an attempt share, wherever they are measured, and which of them go on."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from agent.attempt.files import AttemptFile
+from agent.runner.judge.stopping import ArmState, Spent, Stopped, after_block
+from agent.wire.measurement import BlockFigure
+from agent.wire.messages import JobSpec
+
+
+@dataclass(slots=True, eq=False)
+class AnyArm(ABC):
+    """One arm, in a folder of its own. `alone`: the attempt has no other arms. `stopped`: why it needs no
+    further block. `cancelled`: it is to end with what it has finished, and takes no further step. `over`: it
+    has ended, and takes part in no more blocks.
+    """
+
+    attempt: AttemptFile
+    folder: Path
+    alone: bool = field(kw_only=True)
+    stopped: Stopped | None = field(default=None, kw_only=True)
+    cancelled: bool = field(default=False, kw_only=True)
+    over: bool = field(default=False, kw_only=True)
+
+    @property
+    def job(self) -> JobSpec:
+        """The job of its attempt."""
+        return self.attempt.job
+
+    @property
+    def name(self) -> str:
+        """`delegate@device`, by which the arms of a comparison are told apart."""
+        return f"{self.job.delegate}@{self.job.device_id}"
+
+    @property
+    def earlier(self) -> tuple[BlockFigure, ...]:
+        """The blocks of the result to which its own are added; none where it is measured from the first."""
+        return () if self.job.refines is None else self.job.refines.blocks
+
+    @property
+    @abstractmethod
+    def has_blocks(self) -> bool:
+        """Whether it has finished a block of its own."""
+
+    @abstractmethod
+    def kill_if_cancelled(self) -> None:
+        """End what it is doing, where the agent has cancelled it."""
+
+
+A = TypeVar("A", bound=AnyArm)
+
+
+@dataclass(slots=True)
+class Comparison(Generic[A]):
+    """All arms of an attempt. `lead`: the attempt that carries them."""
+
+    arms: Sequence[A]
+    lead: AttemptFile
+    began_s: float
+
+    @property
+    def baseline(self) -> A | None:
+        """The arm over which the ratios of the others are taken."""
+        return next((arm for arm in self.arms if arm.job.attempt_id == self.lead.job.baseline), None)
+
+    @property
+    def alive(self) -> list[A]:
+        """The arms that go on; none where no attempt is left: a baseline alone serves nobody."""
+        alive = [arm for arm in self.arms if not arm.over and not arm.cancelled]
+        return alive if any(arm.attempt.reported for arm in alive) else []
+
+    def stop_known(
+        self, blocks: int, states: Mapping[str, ArmState], base: A | None, spent: Spent | None
+    ) -> None:
+        """Stop the arms whose answer is known after so many blocks, by the states of those that are alive."""
+        name = None if base is None else base.name
+        stops = after_block(self.lead.job.plan, blocks, states, name, spent=spent)
+        for arm in self.alive:
+            arm.stopped = stops[arm.name]
