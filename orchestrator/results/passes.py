@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent.wire.measurement import Measurement
 from agent.wire.passes import Pipeline, Steps, Sustained, Throughput
 from orchestrator.results import format as text
 from orchestrator.results.metric import Better, Metric, measured
@@ -32,111 +33,69 @@ def _sustained(
     )  # fmt: skip
 
 
-def _throughput(name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str]) -> Metric:
-    """Return a field of the wire's `Throughput`; `_throughput_lines` writes it if it was requested."""
-    better: Better = "higher" if name == "per_second" else "none"
-    return Metric(
-        f"throughput.{name}", label, unit, better, "latency", meaning, measured("throughput", name), write,
-        own_line=False,
-        why_none=lambda m: "not asked for"
-        if m.throughput is None
-        else m.throughput.missing.get(name, "not recorded"),
-        void_if_wrong=True,
-    )  # fmt: skip
-
-
-def _pipeline(
-    name: str, label: str, unit: str, better: Better, meaning: str, write: Callable[[Any], str]
+def _field(
+    of: str, name: str, label: str, unit: str, better: Better, meaning: str, write: Callable[[Any], str]
 ) -> Metric:
-    """Return a field of the wire's `Pipeline`."""
+    """Return a field of what a pass found, which says in `missing` why it lacks one; the pass's lines write
+    it if it was requested.
+    """
+
+    def why_none(m: Measurement) -> str:
+        found = getattr(m, of)
+        return "not asked for" if found is None else found.missing.get(name, "not recorded")
+
     return Metric(
-        f"pipeline.{name}", label, unit, better, "latency", meaning, measured("pipeline", name), write,
-        why_none=lambda m: "not asked for"
-        if m.pipeline is None
-        else m.pipeline.missing.get(name, "not recorded"),
+        f"{of}.{name}", label, unit, better, "latency", meaning, measured(of, name), write, why_none=why_none,
         void_if_wrong=True, own_line=False,
     )  # fmt: skip
 
 
-def _steps(
-    name: str, label: str, unit: str, meaning: str, write: Callable[[Any], str], **more: Any
-) -> Metric:
-    """Return a field of the wire's `Steps`."""
-    better: Better = "none" if unit == "1" else "lower"
-    return Metric(
-        f"steps.{name}", label, unit, better, "latency", meaning, measured("steps", name), write,
-        why_none=lambda m: "not asked for" if m.steps is None else m.steps.missing.get(name, "not recorded"),
-        void_if_wrong=True, own_line=False, **more,
-    )  # fmt: skip
-
-
 _PIPELINE = (
-    _pipeline(
-        "per_second",
-        "frames a second",
-        "frames/s",
-        "higher",
+    _field(
+        "pipeline", "per_second", "frames a second", "frames/s", "higher",
         "Frames per second of one further process that pre-processes each frame on the CPU while the model "
         "runs on the frame before, once all else was timed.",
         text.rate,
     ),
-    _pipeline(
-        "serial_per_second",
-        "frames a second, in series",
-        "frames/s",
-        "higher",
+    _field(
+        "pipeline", "serial_per_second", "frames a second, in series", "frames/s", "higher",
         "The same with each frame's pre-processing and run one after another, by turns with the former.",
         text.rate,
     ),
-    _pipeline(
-        "gain",
-        "gain of the overlap",
-        "1",
-        "higher",
+    _field(
+        "pipeline", "gain", "gain of the overlap", "1", "higher",
         "The first rate over the second: 1 where nothing overlaps, at most 2.",
         text.share,
     ),
-    _pipeline(
-        "preprocess_ms",
-        "pre-processing",
-        "ms",
-        "none",
+    _field(
+        "pipeline", "preprocess_ms", "pre-processing", "ms", "none",
         "Mean time of a frame's pre-processing where it and the run follow one another.",
         text.milliseconds,
     ),
-    _pipeline(
-        "run_ms",
-        "run of a frame",
-        "ms",
-        "lower",
+    _field(
+        "pipeline", "run_ms", "run of a frame", "ms", "lower",
         "Mean time of the rest there: the run, from the inputs in host memory to all outputs read.",
         text.milliseconds,
     ),
-)
+)  # fmt: skip
 
 _STEPS = (
-    _steps(
-        "count",
-        "steps",
-        "1",
+    _field(
+        "steps", "count", "steps", "1", "none",
         "Steps of each sequence that one further process timed, of a model that keeps state.",
         text.count,
     ),
-    _steps(
-        "first",
-        "first output",
-        "ms",
+    _field(
+        "steps", "first", "first output", "ms", "lower",
         "The first step of such a sequence, from a fresh state until its outputs are read; median of five.",
         text.milliseconds,
     ),
-    _steps(
-        "step",
-        "further step",
-        "ms",
+    _field(
+        "steps", "step", "further step", "ms", "lower",
         "One of the other steps of such a sequence: the median over five sequences of their medians.",
         text.milliseconds,
     ),
-)
+)  # fmt: skip
 
 _SUSTAINED = (
     _sustained(
@@ -173,31 +132,29 @@ _SUSTAINED = (
 )
 
 _THROUGHPUT = (
-    _throughput(
-        "in_flight",
-        "runs in flight",
-        "1",
+    _field(
+        "throughput", "in_flight", "runs in flight", "1", "none",
         "Runs that one further process kept started and not yet ended, once all else was timed; 1: one after "
         "another.",
         text.count,
     ),
-    _throughput(
-        "seconds",
-        "throughput over",
-        "s",
+    _field(
+        "throughput", "seconds", "throughput over", "s", "none",
         "Wall time of that process from the first start to the last end.",
         text.share,
     ),
-    _throughput("runs", "finished runs", "1", "Runs that were started and ended in this time.", text.count),
-    _throughput(
-        "per_second",
-        "throughput",
-        "runs/s",
+    _field(
+        "throughput", "runs", "finished runs", "1", "none",
+        "Runs that were started and ended in this time.",
+        text.count,
+    ),
+    _field(
+        "throughput", "per_second", "throughput", "runs/s", "higher",
         "Finished runs per second of this wall time, the outputs of each read into host memory. Counted, not "
         "derived from a latency.",
         text.rate,
     ),
-)
+)  # fmt: skip
 
 
 def _sustained_lines(_: CellRecord, found: Sustained) -> Iterator[tuple[str, str]]:
