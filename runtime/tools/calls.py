@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
 USAGE: Final = 2
 """Exit code for a wrong call or a file that cannot be used, the same as Click's and the farm's."""
 
+_PROGRESS_S: Final = 5.0
+"""Seconds between two lines of progress. Chosen: rarer, and a long run looks dead."""
+
+ModelFile = Annotated[Path, typer.Argument(help="A .tflite or .skel file.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An option of the delegate; repeatable."),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="NAME=LOW..HIGH", help="Values of an input; repeatable."),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=N,N,...", help="The shape of an input; repeatable."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
 SignatureKey = Annotated[
     str | None,
     typer.Option(
@@ -24,6 +44,26 @@ SignatureKey = Annotated[
     ),
 ]
 """The option by which a verb takes another graph of the file than the first one."""
+
+
+def answer(document: Any, lines: Iterable[str], as_json: bool) -> int:
+    """Print a document as JSON, or its lines for people; returns the exit code of success."""
+    for line in [json.dumps(document, indent=1)] if as_json else map(visible, lines):
+        typer.echo(line)
+    return 0
+
+
+def progress() -> Callable[[str], None]:
+    """Return what prints how far a long call is, now and then."""
+    last_s = time.monotonic()
+
+    def say(text: str) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s >= _PROGRESS_S:
+            last_s = time.monotonic()
+            typer.echo(visible(text), err=True)
+
+    return say
 
 
 def rules_of(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:

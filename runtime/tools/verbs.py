@@ -6,7 +6,7 @@ They join `farm` through the entry-point group `delegate_farm.verbs`. A verb imp
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from runtime.tools.calls import USAGE, SignatureKey, clear_errors, options_of, refuse, rules_of, visible
+from runtime.tools.calls import (
+    USAGE,
+    Inputs,
+    Json,
+    ModelFile,
+    Options,
+    Shapes,
+    SignatureKey,
+    answer,
+    clear_errors,
+    options_of,
+    refuse,
+    rules_of,
+    visible,
+)
 from runtime.tools.model_bisect import verb as bisect_verb
 from runtime.tools.model_diff import verb as diff_verb
 from runtime.tools.model_eval import verb as eval_verb
@@ -22,9 +36,6 @@ from runtime.tools.model_eval import verb as eval_verb
 if TYPE_CHECKING:
     from runtime.tools.model_info import Advice, DelegateView, MemoryPlan, ModelFacts
     from runtime.tools.model_info.advice import Measured
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 _MOST_ROUNDS: Final = 10_000
@@ -38,39 +49,31 @@ _SHOWN_REASONS: Final = 12
 def model_verbs() -> typer.Typer:
     """`farm model`."""
     app = _group("What is in a model file.")
-    app.command("info", epilog=_examples("farm model info my.tflite", "farm model info my.tflite --json"))(
-        info
-    )
-    app.command("kinds", epilog=_examples("farm model kinds", "farm model kinds --json"))(kinds)
-    app.command(
-        "plan",
-        epilog=_examples(
-            "farm model plan my.tflite",
-            "farm model plan my.tflite --device-class gpu",
-            "farm model plan my.tflite --threads 2 --tuned --option precision=fp16 --json",
-            "farm model plan my.tflite --dot | dot -Tsvg > plan.svg",
-        ),
-    )(plan)
-    app.command(
-        "profile",
-        epilog=_examples(
-            "farm model profile my.tflite",
-            "farm model profile my.tflite --delegate cpu --rounds 30 --json",
-            "farm model profile my.tflite --format flame > flame.html",
-            "farm model profile bert.tflite --threads 2 --input ids=0..999 --shape ids=1,128",
-        ),
-    )(profile)
-    app.command(
-        "prime",
-        epilog=_examples(
-            "farm model prime",
-            "farm model prime my.tflite other.tflite",
-            "farm model prime --option device=1 --option precision=fp16",
-        ),
-    )(prime)
-    app.command("bisect", epilog=_examples(*bisect_verb.EXAMPLES))(bisect_verb.bisect)
-    app.command("diff", epilog=_examples(*diff_verb.EXAMPLES))(diff_verb.diff)
-    app.command("eval", epilog=_examples(*eval_verb.EXAMPLES))(eval_verb.evaluate)
+    _add(app, "info", info, "farm model info my.tflite", "farm model info my.tflite --json")
+    _add(app, "kinds", kinds, "farm model kinds", "farm model kinds --json")
+    _add(
+        app, "plan", plan,
+        "farm model plan my.tflite",
+        "farm model plan my.tflite --device-class gpu",
+        "farm model plan my.tflite --threads 2 --tuned --option precision=fp16 --json",
+        "farm model plan my.tflite --dot | dot -Tsvg > plan.svg",
+    )  # fmt: skip
+    _add(
+        app, "profile", profile,
+        "farm model profile my.tflite",
+        "farm model profile my.tflite --delegate cpu --rounds 30 --json",
+        "farm model profile my.tflite --format flame > flame.html",
+        "farm model profile bert.tflite --threads 2 --input ids=0..999 --shape ids=1,128",
+    )  # fmt: skip
+    _add(
+        app, "prime", prime,
+        "farm model prime",
+        "farm model prime my.tflite other.tflite",
+        "farm model prime --option device=1 --option precision=fp16",
+    )  # fmt: skip
+    _add(app, "bisect", bisect_verb.bisect, *bisect_verb.EXAMPLES)
+    _add(app, "diff", diff_verb.diff, *diff_verb.EXAMPLES)
+    _add(app, "eval", eval_verb.evaluate, *eval_verb.EXAMPLES)
     app.add_typer(skeleton_verbs(), name="skeleton")
     return app
 
@@ -78,15 +81,13 @@ def model_verbs() -> typer.Typer:
 def skeleton_verbs() -> typer.Typer:
     """`farm model skeleton`."""
     app = _group("Share a model without its weights.")
-    app.command(
-        "strip", epilog=_examples("farm model skeleton strip my.tflite my.skel --calibrate")
-    )(strip)  # fmt: skip
-    app.command("restore", epilog=_examples("farm model skeleton restore my.skel my.tflite"))(restore)
+    _add(app, "strip", strip, "farm model skeleton strip my.tflite my.skel --calibrate")
+    _add(app, "restore", restore, "farm model skeleton restore my.skel my.tflite")
     return app
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    file: ModelFile,
     delegates: Annotated[
         bool, typer.Option(help="Ask the installed delegates which operators they run.")
     ] = True,
@@ -105,14 +106,9 @@ def info(
         memory, advice = memory_plan(model.subgraphs[0]), advice_for(facts.kind)
         total = sum(len(s.operators) for s in model.subgraphs[:1])
         views = delegate_views(path, total) if delegates else ()
-    if as_json:
-        more = {"memory": asdict(memory), "suits": asdict(advice), "delegates": [asdict(v) for v in views]}
-        typer.echo(json.dumps(asdict(facts) | more, indent=1))
-    else:
-        parts = [_fact_lines(str(file), facts), _memory_lines(memory), _view_lines(views)]
-        for line in chain(*parts, _advice_lines(advice)):
-            typer.echo(visible(line))
-    return 0
+    more = {"memory": asdict(memory), "suits": asdict(advice), "delegates": [asdict(v) for v in views]}
+    parts = [_fact_lines(str(file), facts), _memory_lines(memory), _view_lines(views), _advice_lines(advice)]
+    return answer(asdict(facts) | more, chain(*parts), as_json)
 
 
 def kinds(as_json: Json = False) -> int:
@@ -123,16 +119,11 @@ def kinds(as_json: Json = False) -> int:
     from runtime.tools.model_info import measured_kinds
 
     found = measured_kinds()
-    if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=1))
-    else:
-        for line in _kind_lines(found):
-            typer.echo(visible(line))
-    return 0
+    return answer([asdict(one) for one in found], _kind_lines(found), as_json)
 
 
 def plan(
-    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    file: ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate that would run it.")] = "gpu",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of a CPU device; all by default.")
@@ -141,9 +132,7 @@ def plan(
         Literal["cpu", "gpu"] | None,
         typer.Option(help="Plan for an assumed device, the same everywhere; this machine's by default."),
     ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
-    ] = None,
+    option: Options = None,
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Choose kernels as kept times of earlier starts say.")
     ] = False,
@@ -165,17 +154,12 @@ def plan(
     with clear_errors(file), readable_model(file, signature) as (_, model):
         planner = model_plan.planner_of(delegate, options, device_class, is_tuned=tuned)
         found = model_plan.model_plan(model, planner)
-        if as_json:
-            typer.echo(json.dumps(model_plan.document(found, str(file)), indent=1))
-        else:
-            shown = model_plan.dot if as_dot else model_plan.lines
-            for line in shown(found, file.name):
-                typer.echo(visible(line))
-    return 0
+        shown = model_plan.dot if as_dot else model_plan.lines
+        return answer(model_plan.document(found, str(file)), shown(found, file.name), as_json)
 
 
 def profile(
-    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    file: ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate that runs it, or cpu.")] = "gpu",
     then: Annotated[
         list[str] | None,
@@ -184,17 +168,9 @@ def profile(
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads; the delegate's default.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
-    ] = None,
-    input_: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=LOW..HIGH", help="Values of an input; repeatable."),
-    ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable."),
-    ] = None,
+    option: Options = None,
+    input_: Inputs = None,
+    shape: Shapes = None,
     rounds: Annotated[int, typer.Option(min=1, max=_MOST_ROUNDS, help="Runs of each pass.")] = 10,
     signature: SignatureKey = None,
     form: Annotated[
@@ -235,9 +211,7 @@ def prime(
         list[Path] | None, typer.Argument(metavar="FILE", help="The .tflite or .skel files.")
     ] = None,
     delegate: Annotated[str, typer.Option(help="The delegate that would run them.")] = "gpu",
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
-    ] = None,
+    option: Options = None,
     as_json: Json = False,
 ) -> int:
     """Compile kernels for a device ahead of time, so that new models start at once.
@@ -252,13 +226,11 @@ def prime(
     with clear_errors():
         chosen = tuple(files or ()) or networks()
         found = prime_device(delegate, options_of(option or [], None), chosen)
-    if as_json:
-        typer.echo(json.dumps({"models": len(chosen), **asdict(found)}, indent=1))
-    else:
-        typer.echo(
-            f"{visible(found.device)}: {found.known + found.compiled} kernels of {len(chosen)} models are "
-            f"kept, {found.compiled} of them are new"
-        )
+    text = (
+        f"{found.device}: {found.known + found.compiled} kernels of {len(chosen)} models are kept, "
+        f"{found.compiled} of them are new"
+    )
+    answer({"models": len(chosen), **asdict(found)}, [text], as_json)
     for failure in found.failures:
         typer.echo(f"error: {visible(failure)}", err=True)
     if found.failures:
@@ -423,5 +395,5 @@ def _group(text: str) -> typer.Typer:
     return typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None, context_settings=_SETTINGS)
 
 
-def _examples(*lines: str) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+def _add(app: typer.Typer, name: str, verb: Callable[..., int], *examples: str) -> None:
+    app.command(name, epilog="\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples))(verb)

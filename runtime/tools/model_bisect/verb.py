@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from runtime.tools.calls import SignatureKey, clear_errors, options_of, rules_of, visible
+from runtime.tools.calls import (
+    Inputs,
+    Json,
+    ModelFile,
+    Options,
+    Shapes,
+    SignatureKey,
+    answer,
+    clear_errors,
+    options_of,
+    rules_of,
+)
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected, Suspect
@@ -26,21 +36,14 @@ _SHOWN: Final = 5
 
 
 def bisect(
-    file: Annotated[Path, typer.Argument(help="A .tflite or .skel file.")],
+    file: ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate whose outputs are wrong.")] = "gpu",
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the delegate; repeatable.")
-    ] = None,
-    input_: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=LOW..HIGH", help="Values of an input; repeatable."),
-    ] = None,
-    shape: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable.")
-    ] = None,
+    option: Options = None,
+    input_: Inputs = None,
+    shape: Shapes = None,
     out: Annotated[Path, typer.Option(help="Folder for the wrong operators.")] = Path("bisected"),
     signature: SignatureKey = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Find the first operator that a delegate computes wrongly.
 
@@ -61,11 +64,7 @@ def bisect(
             model, pool.sets[0], delegate, options, lambda phase: typer.echo(f"{phase} ...", err=True)
         )
         written = {suspect.operators: _written(found, suspect, model, out) for suspect in found.suspects}
-    if as_json:
-        typer.echo(json.dumps(_document(found, written), indent=1))
-    else:
-        for line in _lines(file.name, delegate, found, written):
-            typer.echo(visible(line))
+    answer(_document(found, written), _lines(file.name, delegate, found, written), as_json)
     if found.suspects:
         raise typer.Exit(1)
     return 0

@@ -1,14 +1,11 @@
 """`farm model eval`."""
 
-import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from runtime.tools.calls import clear_errors, options_of, refuse, rules_of, visible
+from runtime.tools.calls import Json, Shapes, answer, clear_errors, options_of, progress, refuse, rules_of
 
 EXAMPLES: Final = (
     "farm model eval my.tflite --data pictures.zip --truth labels_of_pictures.txt --labels labels.txt",
@@ -16,9 +13,6 @@ EXAMPLES: Final = (
     "farm model eval ssd.tflite --data val2017 --truth instances_val2017.json --page ssd.html",
     "farm model eval net.tflite net_int8.tflite --data tensors.npz --metric cosine --json",
 )
-
-_PROGRESS_S: Final = 5.0
-"""Seconds between two lines of progress. Chosen: rarer, and a long run looks dead."""
 
 
 def evaluate(
@@ -57,9 +51,7 @@ def evaluate(
     std: Annotated[
         str | None, typer.Option(metavar="X[,X,X]", help="Deviation of pixels; by default as the mean.")
     ] = None,
-    shape: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=N,N,...", help="The shape of an input; repeatable.")
-    ] = None,
+    shape: Shapes = None,
     samples: Annotated[int, typer.Option(min=0, help="Samples at most; 0 is all.")] = 0,
     max_drop: Annotated[
         float | None,
@@ -70,7 +62,7 @@ def evaluate(
         typer.Option(help="Folder of the answers, from which a later call goes on. Default: FILE.eval here."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write a page of HTML here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Evaluate models on labelled data: classification, detection or tensors, paired between delegates.
 
@@ -101,14 +93,14 @@ def evaluate(
         )
         folder = answers or answers_folder(files)
         shapes = {name: rule.shape for name, rule in rules_of([], shape or []).items() if rule.shape}
-        found = evaluate_all(variants_of(files, settings), asked, folder, max_drop, _progress(), shapes)
+        variants, say = variants_of(files, settings), progress()
+        found = evaluate_all(
+            variants, asked, folder, max_drop,
+            lambda name, done, count: say(f"{name}: {done} of {count} samples ..."), shapes,
+        )  # fmt: skip
         if page is not None:
             page.write_text(printed.page(found, ", ".join(file.name for file in files), max_drop))
-    if as_json:
-        typer.echo(json.dumps(printed.document(found, max_drop), indent=1))
-    else:
-        for line in printed.lines(found, max_drop):
-            typer.echo(visible(line))
+    answer(printed.document(found, max_drop), printed.lines(found, max_drop), as_json)
     if any(one.why_not or one.verdict == "fail" for one in found):
         raise typer.Exit(1)
     return 0
@@ -126,16 +118,3 @@ def _numbers(flag: str, text: str | None) -> tuple[float, ...] | None:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         refuse(f"{flag} {text!r} is not one number or three, as 123.7,116.3,103.5")
-
-
-def _progress() -> Callable[[str, int, int], None]:
-    """Return what prints how far a variant is."""
-    last = time.monotonic()
-
-    def show(name: str, done: int, count: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _PROGRESS_S:
-            last = time.monotonic()
-            typer.echo(visible(f"{name}: {done} of {count} samples ..."), err=True)
-
-    return show
