@@ -69,9 +69,7 @@ def run_of(channels: int, folder: str) -> Callable[[], object]:
 
 
 def row_of(channels: int, seconds: Any) -> dict[str, Any]:
-    """Return the cost of one count: by the `seconds` of each count, round by round, and by its plan's
-    bytes.
-    """
+    """Return the cost of one count, by the `seconds` of each round and by its plan's bytes."""
     (plan,) = model_plan(read_model(stack(channels)), planner_of("gpu", {"cache_dir": ""})).partitions
     most = COUNTS[-1]
     return {

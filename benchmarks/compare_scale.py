@@ -92,9 +92,7 @@ def _measure(database: Database, cell_ids: list[str], figures: Iterator[Measurem
 
 
 def _measurements(day: str) -> Iterator[Measurement]:
-    """Yield the cells' measurements: from day to day about 2 % differ, and a hundredth of the cells by a
-    fifth more.
-    """
+    """Yield measurements that differ by 2 % from day to day, a hundredth of them by a fifth more."""
     base, days = random.Random(_SEED), random.Random(day)  # noqa: S311  # times, no secrets
     for number in count():
         changed = 1.2 if days.random() < 0.01 else 1.0

@@ -76,9 +76,7 @@ def main() -> int:
 
 
 def _chosen(globs: Sequence[str], ways: Sequence[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield the table's models with each precision, and the variants with narrow weights or quantised
-    whole.
-    """
+    """Yield the table's models in each precision, and variants with narrow weights or quantised whole."""
     for name, entry in sorted(zoo().items(), key=lambda item: int(item[1]["macs"])):
         if any(fnmatch.fnmatch(name, glob) for glob in globs):
             if entry["primary"]:

@@ -32,9 +32,7 @@ def ms(row: Row, name: str) -> float | None:
 
 
 def speed(row: Row, peer: str) -> float | None:
-    """Return how many times as fast as a peer ours is; None without a ratio that counts. Ours is the
-    baseline.
-    """
+    """Return how many times as fast as a peer ours, the baseline, is; None without a counted ratio."""
     ratio = row["cells"].get(peer, {}).get("ratio")
     return None if ratio is None or ratio["verdict"] == "void" else 1.0 / ratio["median"]
 

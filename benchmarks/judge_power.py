@@ -212,9 +212,7 @@ def _stored(folder: Path, name: str, what: str) -> Reference | None:
 
 
 def _judged(name: str, folder: Path) -> dict[str, Any]:
-    """Return the row of a model: the verdicts on honest outputs by each rule, and the fate of each
-    corruption.
-    """
+    """Return a model's row: each rule's verdicts on honest outputs, and each corruption's fate."""
     model = read_model(_data(name))
     arithmetic = arithmetic_of(model)
     found = {what: made for what in _runs(arithmetic) if (made := _stored(folder, name, what)) is not None}

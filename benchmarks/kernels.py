@@ -123,9 +123,7 @@ def best_peaks(profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, float] | 
 
 
 def least_ns(row: Mapping[str, Any], peaks: Mapping[str, float] | None) -> float:
-    """Return the time of a kernel at the roofline; its own where nobody counts its work, or no peak is
-    known.
-    """
+    """Return a kernel's time at the roofline; its own where its work or the peak is not known."""
     if peaks is None or not (row["flops"] or row["bytes"]):
         return float(row["time_ns"])
     faster = next((rate for part, rate in FASTER.items() if part in row["name"]), 1)

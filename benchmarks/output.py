@@ -72,10 +72,7 @@ class FailedError(Exception):
 def in_a_process(
     module: str, *arguments: str, limit_s: float | None = None, prefix: Sequence[str] = (), **more: Any
 ) -> dict[str, Any]:
-    """Run a module of this folder and return the JSON object of its last line, none for no line.
-
-    Raises `FailedError`.
-    """
+    """Run a module and return the JSON object of its last line, or none. Raises `FailedError`."""
     said = said_by(module, *arguments, limit_s=limit_s, prefix=prefix, **more)
     return dict(json.loads((said.splitlines() or ["{}"])[-1]))
 

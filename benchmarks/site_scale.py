@@ -79,9 +79,7 @@ _NEXT = {
 
 
 def repeat(database: Path, versions: int) -> None:
-    """Copy the only campaign: to store each result as the farm does would take five times as long as all
-    builds.
-    """
+    """Copy the only campaign: storing each result as the farm does would outlast all builds."""
     with closing(sqlite3.connect(database)) as connection, connection:
         for table, changed in _NEXT.items():
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]

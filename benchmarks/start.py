@@ -99,9 +99,7 @@ def _neighbours(count: int) -> Iterator[None]:
 
 
 def _starts(way: str, model: Path, folder: Path, rounds: int, burning: int) -> list[dict[str, float]]:
-    """Return the figures of each round. A warm folder is one in which the model was started twice, in
-    quiet.
-    """
+    """Return each round's figures. In a warm folder the model was started twice before."""
     caches = folder / "caches"
     shutil.rmtree(caches, ignore_errors=True)
     if way == "warm":

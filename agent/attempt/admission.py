@@ -25,10 +25,7 @@ class RefusedError(Exception):
 def admit(
     job: JobSpec, config: AgentConfig, devices: Mapping[str, Device], epochs: Mapping[str, int]
 ) -> RunningAttempt:
-    """Check a job and return an attempt at it. `epochs`: the newest epoch seen, by device.
-
-    Raises `RefusedError`.
-    """
+    """Return an attempt at a job. `epochs`: the newest seen, by device. Raises `RefusedError`."""
     for own in job.attempts:
         _refuse_obsolete(own, epochs)
     device, arms = _device(job, devices), []
@@ -71,9 +68,7 @@ def _device(job: JobSpec, devices: Mapping[str, Device]) -> Device:
 
 
 def _files(job: JobSpec, store: Path) -> tuple[Path, Path | None, dict[str, Path]]:
-    """Return the paths of the model, of the labelled data, if the job has any, and of the inputs' data by
-    name. Raises `ArtifactError`.
-    """
+    """Return the paths of model, labelled data if any, and inputs' data by name. Raises `ArtifactError`."""
     model = verified_file(store, job.model_sha256, job.model_bytes)
     inputs = {
         name: verified_file(store, spec.data.sha256, spec.data.size_bytes, f"data of input {name!r}")

@@ -139,9 +139,7 @@ class Failure(Wire):
 
 
 class Seen(Wire):
-    """A measuring process's observations of its machine while it timed: as
-    `agent.machine.disturbance.Evidence`.
-    """
+    """What a process saw of its machine while it timed: as `agent.machine.disturbance.Evidence`."""
 
     suspect: tuple[Text, ...] = ()
     invalid: tuple[Text, ...] = ()

@@ -30,9 +30,7 @@ _HOST_WIDE = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  # shared by all us
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The exclusive lock of a group and shared locks of those above it: `own`. A runner inherits the `held`
-    ones through `pass_fds`.
-    """
+    """The locks of a group, `own` exclusive, those above it shared. A runner inherits `held` ones."""
 
     exclusion_group: str
     own: tuple[int, ...]

@@ -181,9 +181,7 @@ def _end(attempt: Attempt, reason: Reason) -> tuple[Attempt, tuple[Action, ...]]
 
 
 def _exited(attempt: Attempt, event: RunnerExited) -> tuple[Attempt, tuple[Action, ...]]:
-    """End the attempt. A complete result counts, whatever stopped the runner: a finished figure is not
-    lost.
-    """
+    """End the attempt. A complete result counts, whatever stopped the runner: it is not lost."""
     if event.has_result:
         return replace(attempt, phase=Phase.ENDED), (ReportResultFile(),)
     why = exit_reason(event.returncode, "the runner", event.log, oom_killed=event.oom_killed)

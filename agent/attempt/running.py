@@ -201,9 +201,7 @@ class RunningAttempt:
             self._perform(action)
 
     def cancel(self, attempt_id: str) -> None:
-        """Have one of the attempts end with what it has finished. The others go on; with the last one
-        everything ends.
-        """
+        """Have one attempt end with what it has finished. With the last one everything ends."""
         if attempt_id not in self._open or self._end is not None:
             return
         if self._open.keys() <= self._asked | {attempt_id}:

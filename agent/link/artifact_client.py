@@ -237,9 +237,7 @@ def connect(url: str, token: str, authority: str | None, state: Path) -> Endpoin
 
 
 def files_of_running(work: Path) -> set[str]:
-    """Return the models, references, labelled data and data of inputs of running attempts, by the job files
-    in their work folders.
-    """
+    """Return the artifacts of running attempts, by the job files in their work folders."""
     found = set()
     for folder in work.glob("*"):
         try:

@@ -22,9 +22,7 @@ AUTHORITY: Final = "broker-ca.pem"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Everything that a link needs to act for its agent. `replaced` tells whether it has been enrolled again
-    since.
-    """
+    """What a link needs to act for its agent. `replaced`: whether it was enrolled again since."""
 
     broker: AgentBroker
     seal: AgentSeal

@@ -154,9 +154,7 @@ class Relay:
             _give_up("cannot publish", error)
 
     def _producer(self, to: str) -> Producer:
-        """Return the producer for a queue: the agent's own queue and the ingest queue need different
-        users.
-        """
+        """Return a queue's producer: the agent's own and the ingest queue need different users."""
         if to not in self._producers:
             own = to == self.broker.queue
             connection: Connection = self.broker.connection() if own else self.broker.ingest_connection()

@@ -105,9 +105,7 @@ def in_force(root: Path = ROOT) -> str:
 
 
 def _present(wanted: Wanted, root: Path, run: Run) -> dict[str, str]:
-    """Return the present value of every requested setting. Raises `TuningError` for one that does not
-    exist.
-    """
+    """Return the present value of every requested setting. Raises `TuningError` for an unknown one."""
     found: dict[str, str] = {}
     if wanted.governor is not None:
         paths = sorted((root / _CPUS).glob("cpu[0-9]*/cpufreq/scaling_governor"))

@@ -75,9 +75,7 @@ class Reading:
 
     @classmethod
     def listed(cls, facts: Mapping[str, str]) -> list[Reading]:
-        """Return the readings that a runner recorded as facts (`as_facts`); none if they are not
-        understood.
-        """
+        """Return the readings that a runner recorded (`as_facts`); none if they are not understood."""
         columns = [facts.get(name, "").split() for name in (COMPUTE_FACT, COPY_FACT)]
         if not all(word.isdecimal() for column in columns for word in column):
             return []

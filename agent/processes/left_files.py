@@ -88,10 +88,7 @@ def _empty(top: int, most: int) -> None:
 
 
 def _lift(top: int, name: str, most: int) -> int:
-    """Remove the files of one of its folders, and move the folders in that beside it. Returns how many.
-
-    Raises `OSError`.
-    """
+    """Remove the files of a folder and move its folders beside it. Returns how many. Raises `OSError`."""
     _open_to_its_owner(name, top)
     inner = os.open(name, _FOLDER, dir_fd=top)
     try:

@@ -45,9 +45,7 @@ class Advice(Wire):
 
 
 class Explained(Wire):
-    """A delegate's answer on a model before anything is measured: the operators that it would take, or why
-    nobody can say.
-    """
+    """A delegate's answer on a model before a measurement: the operators it would take, or why none."""
 
     delegated_ops: Count = 0
     total_ops: Count = 0

@@ -142,10 +142,7 @@ class Envelope:
 
 
 def seal(key: SigningKey, agent_id: str, payload: bytes, issued: float, farm: Sequence[str] = ()) -> str:
-    """Sign one message (a JSON object with a `type`) to or from an agent. Raises `ValueError`.
-
-    `farm`: see `Envelope`.
-    """
+    """Sign a message (an object with a `type`). `farm`: see `Envelope`. Raises `ValueError`."""
     message = _parse(payload)
     head: dict[str, Any] = {
         "v": VERSION,

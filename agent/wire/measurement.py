@@ -124,9 +124,7 @@ class ProcessSamples(Wire):
 
     @property
     def kept_runs(self) -> tuple[int, ...]:
-        """The number of these in each slice, in the same order; none if the process was not timed by
-        slices.
-        """
+        """The number of these in each slice, in order; none where nothing was timed by slices."""
         return tuple(timed.runs for timed in self.slices if timed.kept)
 
 
@@ -164,10 +162,7 @@ class StartStages(Wire):
 
 
 class InitStages(Wire):
-    """The stages of the init, `cold` where caches are empty, `warm` where they are filled.
-
-    `missing` says why a stage is null.
-    """
+    """The stages of an init with empty (`cold`) and filled caches; `missing` says why one is null."""
 
     cold: StartStages | None = None
     warm: StartStages | None = None

@@ -155,9 +155,7 @@ class Device(Wire):
         return environment_id(self.environment)
 
     def environment_of(self, kind: str, options: Mapping[str, Any]) -> dict[str, str]:
-        """Return the environment of a delegate's results on this device, as far as is known before one
-        runs.
-        """
+        """Return the environment of a delegate's results here, as far as it is known before a run."""
         name = environment_name(self.delegate_environments, kind, options)
         return self.environment | self.delegate_environments.get(name, {})
 
@@ -168,9 +166,7 @@ class Device(Wire):
         return interfaces_of(self.delegate_environments, kind)
 
     def lacks(self, kind: str, options: Mapping[str, Any]) -> str | None:
-        """Return why the device cannot be reached as the options want, or its host lacks the release that
-        they want; None where it can.
-        """
+        """Return why options or the release they want cannot be had on this device; None where they can."""
         releases, release = releases_of(self.delegate_environments, kind), options.get(RELEASE_OPTION)
         if releases and release is not None and release not in releases:
             others = "its operator allows others by their wheels, FARM_RUNNER_WHEELS"
@@ -310,9 +306,7 @@ class JobSpec(Wire):
 
     @property
     def files(self) -> dict[str, int]:
-        """Files that the agent's store must have: the model, labelled data, data of inputs. Sizes in bytes by
-        sha256.
-        """
+        """Files that the agent's store must have, with sizes in bytes, by sha256."""
         more = [self.plan.labelled, *(spec.data for spec in self.inputs.values())]
         named = {one.sha256: one.size_bytes for one in more if one is not None}
         return {self.model_sha256: self.model_bytes} | named

@@ -134,8 +134,7 @@ class MeasurePlan(AskedPasses):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a single tuning and what the file does not ask for, so that the JSON of such a plan, and
-        its series, stay the same."""
+        """Leave out what is not asked for, so that the JSON, and its series, of such a plan stay the same."""
         fields: dict[str, Any] = serialise(self)
         if self.tunings == 1:
             del fields["tunings"]

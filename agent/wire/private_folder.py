@@ -58,10 +58,7 @@ def private_folder(folder: Path) -> None:
 
 
 def exposure_of(folder: Path) -> Exposure | None:
-    """Why an existing folder must not be used; None for one that is private, or can be made so.
-
-    Raises `OSError`.
-    """
+    """Return why a folder must not be used; None where it is private or can be. Raises `OSError`."""
     found = folder.stat()
     if found.st_uid != os.geteuid():
         owner = _name_of(found.st_uid)

@@ -42,8 +42,6 @@ class ReferenceRecord(Wire):
 
 
 def inputs_id(inputs: Mapping[str, BaseModel]) -> str:
-    """Return the sha256 of a job's specification of its inputs; references are valid for these inputs
-    only.
-    """
+    """Return the sha256 of a job's input specification; references are valid for these inputs only."""
     said = {name: spec.model_dump(mode="json") for name, spec in inputs.items()}
     return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -18,10 +18,7 @@ _SHARE_OF_WATCHDOG = 4
 
 @dataclass(slots=True)
 class ServiceManager:
-    """Systemd, as far as it listens.
-
-    `interval_s` is the pause in seconds between two signs of life; None: none is wanted.
-    """
+    """Systemd, as far as it listens. `interval_s`: between two signs of life; None: none is wanted."""
 
     address: str | None = None
     interval_s: float | None = None

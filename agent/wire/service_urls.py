@@ -15,10 +15,7 @@ def signed_in(url: str, user: str, password: str) -> str:
 
 
 def for_ingest(url: str) -> str:
-    """Return a broker's URL with the user for the ingest list; unchanged where it names no user.
-
-    Raises `ValueError`.
-    """
+    """Return a broker's URL with the user of the ingest list, if it names a user. Raises `ValueError`."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, password = login.partition(":")

@@ -196,9 +196,7 @@ def _written(name: str, folder: Path, as_json: bool) -> int:
 
 
 def standing(agent: AgentState, now: datetime, suspect_s: float) -> str:
-    """Return the obstacle to an agent's work: `draining`, `removed`, `refused` or `suspect`; else
-    `active`.
-    """
+    """Return an obstacle to an agent's work: draining, removed, refused, suspect; else `active`."""
     if agent.refused:
         return "refused"
     if agent.state != "active":

@@ -150,9 +150,7 @@ def _fitting(cells: Sequence[CellRecord], words: Sequence[str]) -> Sequence[Cell
 
 
 def _matching(cells: Sequence[CellRecord], globs: Mapping[str, Sequence[str]]) -> Sequence[CellRecord]:
-    """Return the cells each of whose named fields matches one of its globs. Raises `UsageError` where none
-    does.
-    """
+    """Return the cells whose named fields match their globs. Raises `UsageError` where none does."""
     found = cells
     for name, patterns in globs.items():
         values = {getattr(cell, name) for cell in cells}

@@ -273,9 +273,7 @@ _AGAINST = {"faster": "faster than", "slower": "slower than", "same": "the same 
 
 
 def brief(cell: CellRecord) -> list[tuple[str, str]]:
-    """Return the ten lines, eleven with labelled data, as pairs of a name and a text; of a cell without a
-    figure those that it has.
-    """
+    """Return the ten lines, or eleven, as pairs of a name and a text; fewer without a figure."""
     return [(name, said) for name, said in _lines(cell) if said]
 
 

@@ -52,9 +52,7 @@ INTERRUPTED = 130
 
 
 def settings() -> tuple[FarmHome, LabConfig]:
-    """Return the home and the configuration, as the environment and `farm.toml` have them. Raises
-    `UsageError`.
-    """
+    """Return the home and the configuration of the environment and `farm.toml`. Raises `UsageError`."""
     home = FarmHome.from_environment()
     return home, LabConfig.load(home)
 

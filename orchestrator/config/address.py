@@ -76,9 +76,7 @@ class Address:
 
     @classmethod
     def of_user(cls, url: str, token: str, authority: str | None) -> Address:
-        """Return the endpoint as a user's machine knows it: one token reads and submits. Raises
-        `UsageError`.
-        """
+        """Return the endpoint as a user knows it: one token reads and submits. Raises `UsageError`."""
         host, port, scheme = _from_url(url, "FARM_URL")
         checked = _token("token", {"token": token})
         return cls(

@@ -48,9 +48,7 @@ def for_pip(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def for_postgresql(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment of PostgreSQL's programs, which run in a folder of their own: files are named
-    absolutely.
-    """
+    """Return the environment of PostgreSQL's programs, which run in another folder than this process."""
     found = _chosen(inherited, (*_SYSTEM, *_POSTGRESQL))
     return found | {name: absolute(found[name]) for name in _POSTGRESQL_FILES if name in found}
 
@@ -61,9 +59,7 @@ def for_recovery(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program, or None. A relative folder of `PATH`, such as the user's, is not
-    searched.
-    """
+    """Return the path of a program, or None; relative folders of `PATH` are not searched."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(name, path=os.pathsep.join(part for part in folders if Path(part).is_absolute()))
 

@@ -4,7 +4,5 @@ from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """Return the present time in UTC, to store, to compare with stored times, or to show; never for
-    durations.
-    """
+    """Return the present time in UTC, for moments that are stored or shown; never for durations."""
     return datetime.now(UTC)

@@ -152,9 +152,7 @@ class LabConfig:
 
 
 def _address(texts: Mapping[str, str]) -> Address | None:
-    """Read the address where this process, or on a user's machine the farm, serves HTTP. Raises
-    `UsageError`.
-    """
+    """Read the address where this process, or on a user's machine the farm, serves. Raises `UsageError`."""
     url, token = texts.get("url"), texts.get("token")
     if url is None and token is None:
         return Address.read(texts)

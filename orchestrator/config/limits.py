@@ -86,10 +86,7 @@ def used_bytes(root: Path) -> int:
 
 
 def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None:
-    """Refuse new work where budget or floor are used up, or would be with `more_bytes`.
-
-    Raises `FarmError` with the figures.
-    """
+    """Refuse work that exceeds budget or floor, with `more_bytes`. Raises `FarmError` with the figures."""
     require_floor(root, limits, more_bytes)
     if limits.store_bytes is None:
         return

@@ -82,9 +82,7 @@ def _needs_no_password(lab: LabConfig) -> bool:
 
 
 def _settings(lab: LabConfig) -> Mapping[str, str] | None:
-    """Return the broker's listening settings; empty if this user may not read them, None if it does not
-    answer.
-    """
+    """Return the broker's listening settings; empty if they may not be read, None without an answer."""
     found: dict[str, str] = {}
     try:
         with redis_client(lab.broker_url or "", lab.broker_ca) as client:

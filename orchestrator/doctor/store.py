@@ -38,10 +38,7 @@ def store_check(root: Path, limits: StoreLimits) -> Check:
 
 
 def upload_check(root: Path, lab: LabConfig, database: Database) -> Check | None:
-    """Whether models submitted on this machine reach the farm's store; None: the farm's store is here.
-
-    Raises `FarmError`.
-    """
+    """Return whether models submitted here reach the farm's store; None: it is here. Raises `FarmError`."""
     host = host_of_files(Store(root), database)
     if host is None:
         return None

@@ -42,9 +42,7 @@ class Trust(Protocol):
         """Whether an attempt of this agent that is under way uses this artifact."""
 
     def user_of(self, bearer: str) -> User | None:
-        """Return the user of this token; None if nobody ever had it. Raises `UsageError` for one that is
-        over.
-        """
+        """Return the user of this token; None if nobody had it. Raises `UsageError` for an old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +70,7 @@ class Gate:
             raise HTTPException(403, f"no running attempt of agent {name} uses {sha256[:12]}")
 
     async def user(self, request: Request, scope: Scope) -> User:
-        """Return the user who sent the request, if the token has this scope. Raises `HTTPException` 401 or
-        403.
-        """
+        """Return the user of the request, if the token has this scope. Raises `HTTPException` 401, 403."""
         found = await self._user(request)
         if found is None:
             raise HTTPException(401, "no user has this token; see FARM_TOKEN", _CHALLENGE)

@@ -67,9 +67,7 @@ def fault_of(path: str) -> str | None:
 
 
 def brief(error: Exception) -> str:
-    """Format an error in one line, with its place in the code; a refusal of the database without its
-    values.
-    """
+    """Format an error in one line with its place in the code; a database's refusal without its values."""
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((one for one in reversed(frames) if "orchestrator" in Path(one.filename).parts), frames[-1])
     lines = [] if isinstance(error, RefusedError) else str(error).splitlines()[:1]

@@ -1,7 +1,4 @@
-"""The application: its routes and the form of its errors.
-
-Only `/health`, `/authority` and `/enrol` need no token.
-"""
+"""The application: routes and form of errors. Only `/health`, `/authority` and `/enrol` need no token."""
 
 import json
 import logging

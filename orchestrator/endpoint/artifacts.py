@@ -78,10 +78,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """The handlers of `/artifacts/{sha256}` and `/samples/{sha256}`.
-
-    `are_samples`: whether a result names a file of samples.
-    """
+    """The handlers of `/artifacts/{sha256}` and, where `are_samples`, of `/samples/{sha256}`."""
 
     store: Store
     limits: StoreLimits
@@ -171,9 +168,7 @@ class Artifacts:
 
 
 class _PartOfFile(StreamingResponse):
-    """Sends a part of a file, and closes the file at once also where the receiver hangs up: its descriptor
-    counts.
-    """
+    """Sends a part of a file, and closes it at once also where the receiver hangs up."""
 
     def __init__(self, file: BinaryIO, part: Part, status: int, headers: dict[str, str]) -> None:
         super().__init__(_blocks(file, part), status, headers, _KIND)

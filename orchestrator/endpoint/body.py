@@ -49,9 +49,7 @@ class Body:
 
 
 def announced(request: Request, limit: int, setting: str) -> int:
-    """Return the content length of a request in bytes; 0 without the header. Raises `HTTPException` 400,
-    413.
-    """
+    """Return the request's content length in bytes; 0 without one. Raises `HTTPException` 400, 413."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal():
         raise HTTPException(400, f"content-length {length!r} is not a number")

@@ -177,9 +177,7 @@ class _AgainError(Exception):
 
 
 def open_connection(address: Address, timeout_s: float = _TIMEOUT_S) -> http.client.HTTPConnection:
-    """Prepare a connection to the endpoint, not open yet; with `address.authority`, TLS trusts that CA
-    alone.
-    """
+    """Prepare a connection to the endpoint, not open yet; TLS trusts `address.authority` alone."""
     parts = urlsplit(address.url)
     if parts.scheme == "http":
         return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=timeout_s)

@@ -127,9 +127,7 @@ def _of_largest(candidates: Iterable[Connection], key: Callable[[Connection], st
 
 
 def network_of(address: str) -> str:
-    """Return the unit that counts as one address: an IPv4 address, or an IPv6 address's /64, one machine's
-    own.
-    """
+    """Return what counts as one address: an IPv4 address, or the /64 of an IPv6 one, one machine's own."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

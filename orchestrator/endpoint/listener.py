@@ -47,9 +47,7 @@ class Listener(socket.socket):
         self._sweeping = False
 
     def accept(self) -> tuple[socket.socket, object]:
-        """Return the next connection. Raises `BlockingIOError` without one, and after every `BURST` of
-        them.
-        """
+        """Return the next connection. Raises `BlockingIOError` without one, and after each `BURST`."""
         if self._burst == BURST:
             self._burst = 0
             raise BlockingIOError

@@ -126,9 +126,7 @@ class ModelUploads:
 
     @contextmanager
     def _opened(self, sha256: str, sender: str) -> Iterator[BinaryIO]:
-        """Open the sender's growing file, locked for this request. Raises `ValueError` for anything but a
-        sha256.
-        """
+        """Open the sender's growing file, locked for this request. Raises `ValueError` for no sha256."""
         path = self.store.incoming(sha256, sender)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, FILE_MODE), "ab") as out:

@@ -90,9 +90,7 @@ class Protocol(H11Protocol):
         self._observe()
 
     def on_response_complete(self) -> None:
-        """Set the deadline of the next stage: the farm has answered, and the next head may be here
-        already.
-        """
+        """Set the next stage's deadline: the farm has answered, and the next head may be here already."""
         super().on_response_complete()
         self._observe()
 

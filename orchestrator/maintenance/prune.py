@@ -36,9 +36,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The deletions of a pruning, or of its dry run. `shown`: campaigns that stay because later ones show
-    their results.
-    """
+    """The deletions of a pruning or dry run. `shown`: campaigns whose results later ones show, which stay."""
 
     campaigns: tuple[Ended, ...]
     shown: tuple[Ended, ...]

@@ -80,9 +80,7 @@ def _units(figure: str) -> dict[str, float]:
 
 
 def latency_budget(figure: str, max_ms: float) -> Budget:
-    """Return the budget of a figure in milliseconds. Raises `UsageError` for another figure, and for no
-    limit.
-    """
+    """Return a figure's budget in milliseconds. Raises `UsageError` for another figure or no limit."""
     text = f"{figure}<={max_ms:g}ms"
     if figure not in _LATENCIES:
         raise UsageError(f"budget {text!r}: no time is called {figure!r}; known: {', '.join(_LATENCIES)}")

@@ -67,9 +67,7 @@ def compared_with(baseline: D, host: Sequence[D], baseline_kind: str) -> list[D]
 
 
 def kept_busy(device: D, host: Sequence[D], baseline_kind: str | None) -> str:
-    """Return the exclusion group that a cell takes: with a baseline, that of all devices it is compared
-    with.
-    """
+    """Return the exclusion group that a cell takes: with a baseline, that of all compared devices."""
     baseline = None if baseline_kind is None else baseline_device(device, host, baseline_kind)
     if baseline is None or baseline_kind is None:
         return device.exclusion_group

@@ -92,9 +92,7 @@ def changed_fields(
     after: Ingredients,
     after_environment: Mapping[str, str],
 ) -> tuple[ChangedField, ...]:
-    """Return the differences, named as the user knows them: model, delegate options, plan, inputs,
-    environment.
-    """
+    """Return the differences by the user's words: model, delegate options, plan, inputs, environment."""
     return (
         *_differences({"model": before.model_sha256[:12]}, {"model": after.model_sha256[:12]}),
         *_differences({"delegate": before.delegate_kind}, {"delegate": after.delegate_kind}),

@@ -94,8 +94,7 @@ class CellSpec:
 
     @property
     def siblings(self) -> str | None:
-        """Digest that is equal for the cells that want different devices of one class; None without a
-        class."""
+        """Digest that cells have in common which want other devices of one class; None without one."""
         if not is_class(self.target):
             return None
         return digest({"model": self.model, "delegate": self.delegate, "series": self.on(self.line).series})
@@ -170,9 +169,7 @@ def _targets(
     devices: Sequence[Device],
     missing: Sequence[MissingDelegate],
 ) -> Iterator[_Target]:
-    """Yield the devices that selectors name one by one, then the classes, or the one target "-" without
-    either.
-    """
+    """Yield the devices that selectors name, then the classes, or the one target "-" without either."""
     each = [selector for selector in campaign.devices if selector.count is None]
     classes = [selector for selector in campaign.devices if selector.count is not None]
     chosen = [d for d in devices if not campaign.devices or any(matches(d, selector) for selector in each)]

@@ -230,9 +230,7 @@ def reuse_rule(reuse: str, now: datetime) -> datetime | None:
 
 
 def reusable(known: KnownResult, since: datetime) -> bool:
-    """Whether a result with the right fingerprint may replace a new measurement: no void one ever, and none
-    that ended early.
-    """
+    """Return whether a result with the right fingerprint may be reused: none that is void or ended early."""
     settled = known.status in ("done", "unsupported") or known.reason_code in REUSABLE_FAILURES
     settled = settled and known.reason_code not in CURABLE
     whole = known.grade != "void" and known.unfinished is None

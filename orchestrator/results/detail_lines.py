@@ -36,9 +36,7 @@ def spread_lines(m: Measurement) -> Iterator[tuple[str, str]]:
 
 
 def _advice(v: Variation) -> Iterator[str]:
-    """Yield how often to repeat each level, by Kalibera and Jones; one that adds nothing needs no more than
-    one.
-    """
+    """Yield how often to repeat each level, by Kalibera and Jones; a level that adds nothing: once."""
     if v.rounds_advised is not None:
         yield f"{text.counted(v.rounds_advised, 'round')} of a block"
     elif v.process_sd == 0.0:
@@ -65,9 +63,7 @@ def count_pair() -> tuple[Metric, Metric]:
 
 
 def init_lines(cell: CellRecord) -> Iterator[tuple[str, str]]:
-    """Yield a line for each init of a name and a text, then why a stage is missing; none for a wrong
-    output.
-    """
+    """Yield a line for each init, then why a stage is missing; none for a wrong output."""
     m = cell.measurement
     if m is None or cell.struck_out:
         return

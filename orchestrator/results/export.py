@@ -20,9 +20,7 @@ from orchestrator.results.speedups import paired_speedup, stored_ratio, was_meas
 
 
 def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
-    """Return the baseline among the cells of the same campaign that each was measured with, by the cell's
-    id.
-    """
+    """Return the baseline of the same campaign that each cell was measured with, by the cell's id."""
     placed: dict[tuple[str, ...], list[CellRecord]] = {}
     for cell in cells:
         placed.setdefault((cell.campaign_id, cell.model, cell.level, cell.device), []).append(cell)
@@ -297,9 +295,7 @@ def _without_empty(entry: Any) -> Any:
 
 
 def campaign_json(campaign: CampaignRecord) -> dict[str, Any]:
-    """Return the one JSON object of a campaign (docs/results-format.md): `farm status`, the endpoint, the
-    site.
-    """
+    """Return the object of a campaign (docs/results-format.md) for `farm status`, endpoint and site."""
     lists = {"models": list(campaign.models), "delegates": list(campaign.delegates)}
     return asdict(campaign) | {"submitted_at": campaign.submitted_at.isoformat()} | lists
 

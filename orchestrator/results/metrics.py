@@ -474,9 +474,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 def named(word: str) -> Metric | None:
-    """Return the metric with this key (`latency_ms.init`), its last part (`init`) or its label; None without
-    one.
-    """
+    """Return the metric with this key (`latency_ms.init`), its last part, or its label, if there is one."""
     ways = (
         [metric for metric in METRICS if metric.key == word],
         [metric for metric in METRICS if metric.key.rpartition(".")[2] == word],

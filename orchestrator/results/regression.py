@@ -171,9 +171,7 @@ def _kept(first: ComparedCell | None, second: ComparedCell | None, names: Names)
 def verdict_over(
     found: Estimate, p: float | None, different: float, *, within_run: bool = False
 ) -> tuple[Verdict, str]:
-    """Return the verdict over an estimate, and why it is open; `p`: adjusted for the number of judged
-    cells.
-    """
+    """Return the verdict over an estimate, and why it is open; `p`: adjusted for all judged cells."""
     if within_run and not found.blocks:
         return "open", "unpaired: not measured by blocks"
     verdict: Verdict = decide(found.ratio, found.ci95, found.allowance, different)

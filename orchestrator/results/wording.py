@@ -209,9 +209,7 @@ class FallbackGroup:
 
 
 def grouped(fallbacks: Sequence[Fallback]) -> tuple[FallbackGroup, ...]:
-    """Return the groups, the one of most operators first. Names of tensors and figures do not tell reasons
-    apart.
-    """
+    """Return the groups, the largest first; names of tensors and figures make no other reason."""
     found: dict[str, list[Fallback]] = {}
     for one in fallbacks:
         found.setdefault(kind_of(one.reason), []).append(one)

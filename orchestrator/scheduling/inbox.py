@@ -344,9 +344,7 @@ def _ahead_s(alive: AgentAlive, now: datetime) -> float:
 
 
 def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:
-    """Load what the messages are about, all at once: a turn over hundreds of them takes a handful
-    of queries.
-    """
+    """Load what the messages are about: a turn over hundreds of them takes a handful of queries."""
     messages = [event.message for event in events if isinstance(event, MessageReceived)]
     named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]
     if not named:
@@ -358,8 +356,6 @@ def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:
 
 
 def _owns(turn: Turn, agent_id: str, attempt_id: str) -> bool:
-    """Whether an attempt uses a device of this agent. Unknown attempts are harmless: nothing is done for
-    them.
-    """
+    """Return whether an attempt uses a device of this agent; an unknown one does, which does no harm."""
     attempt = turn.find_attempt(attempt_id)
     return attempt is None or attempt.device_id.startswith(f"{agent_id}.")

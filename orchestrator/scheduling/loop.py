@@ -222,9 +222,7 @@ class SchedulerLoop:
         return [] if self._dispatcher.fault else assignments.fill(turn, device_ids, now)
 
     def _send_all(self, messages: Iterable[tuple[str, ForAgent]]) -> None:
-        """Send messages. Those that cannot be sent are sent later: a receipt after the repeated result, a
-        job by the reaper.
-        """
+        """Send messages; failed ones go later: a receipt after the repeated result, a job by the reaper."""
         for agent_id, message in self._with_references(messages):
             try:
                 self._dispatcher.send(agent_id, message)
@@ -245,9 +243,7 @@ class SchedulerLoop:
             self._sent.append(job.attempt_id)
 
     def _with_references(self, messages: Iterable[tuple[str, Message]]) -> Sequence[tuple[str, Message]]:
-        """Add what the farm knows of references to the jobs, as late as possible: an agent may just have made
-        one.
-        """
+        """Add the known references to the jobs, late: an agent may just have made one."""
         listed = list(messages)
         if not any(isinstance(message, JobSpec) for _, message in listed):
             return listed
@@ -288,9 +284,7 @@ class SchedulerLoop:
                 ingest.give_up(turn, attempt.attempt_id, reason, now)
 
     def _sweep(self) -> None:
-        """Do the work that no message triggers: steering requests, silent attempts, and attempts over their
-        time limit.
-        """
+        """Do the work that no message triggers: steering, silent attempts, and attempts over time."""
         self._settle_sent()
         self._apply_steering_requests()
         self._end_overdue_waiting()

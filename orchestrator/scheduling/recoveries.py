@@ -51,10 +51,7 @@ class Recoveries:
     )
 
     def look(self, now: datetime, silent_before: datetime | None) -> None:
-        """Store what has ended, and start what is due. Raises `UnreachableError`.
-
-        `silent_before`: see `quarantine.lost`.
-        """
+        """Store what ended and start what is due; see `quarantine.lost`. Raises `UnreachableError`."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self.every_s
@@ -148,9 +145,7 @@ class Reaper:
         return now - self._listening_since < timedelta(seconds=self.times.patience_s)
 
     def silent_before(self, now: datetime) -> datetime | None:
-        """Return the time before which the last message of a lost attempt lies; None: this process has not
-        listened for so long.
-        """
+        """Return what a lost attempt's last message lies before; None: not listening that long."""
         before = now - timedelta(seconds=self.times.lost_s)
         return None if self._listening_since > before else before
 

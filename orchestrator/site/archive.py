@@ -56,9 +56,7 @@ class SiteSource(Protocol):
         """Return the campaign file of a campaign, with its models' origins; None if none was kept."""
 
     def model_facts(self, sha256: str) -> ModelFacts | None:
-        """Return the facts of a model file, by its bounded reader; None if the file is not here, or is no
-        model.
-        """
+        """Return a model file's facts, by the bounded reader; None if it is not here, or no model."""
 
 
 class Archive:
@@ -149,9 +147,7 @@ class Archive:
         return links.any_cell_page(self.shard(cell), cell.cell_id)
 
     def origin(self, cell: ComparedCell) -> ComparedCell | None:
-        """Return the cell that a reused result was measured for; None if it is this cell's own, or not
-        here.
-        """
+        """Return the cell that a reused result was measured for; None if it is its own, or not here."""
         if not cell.reused_from:
             return None
         for campaign_id, model in self.origins(cell.campaign_id, cell.model):

@@ -138,9 +138,7 @@ class _Writer:
             self._page(links.device_page(device), "device", page=device_page(device, own, models))
 
     def _part(self, name: str, digest: str, make: Callable[[], View]) -> View:
-        """Write the files of a part of the site, or take them from the older site if its digest is equal;
-        return its summary.
-        """
+        """Write a part's files, or take the older site's of equal digest; return its summary."""
         if not self._parts.take(name, digest, self._folder):
             with self._parts.written(name, digest):
                 summary = make()

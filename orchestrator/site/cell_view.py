@@ -74,9 +74,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """A cell's state as sign and word, with the reason where there is one; `line` is short enough for a
-    table.
-    """
+    """A cell's state as sign and word, with its reason; `line` is short enough for a table."""
 
     sign: str
     word: str

@@ -10,9 +10,7 @@ from orchestrator.site.archive import Archive, SiteSource
 
 
 def judged_budgets(source: SiteSource, archive: Archive, campaign: CampaignRecord) -> list[Judged]:
-    """Judge the budgets of a campaign, as `farm submit` did at its end; a ratio against the campaign of that
-    name before it.
-    """
+    """Judge a campaign's budgets as `farm submit` did; a ratio against the one of that name before."""
     budgets = budgets_of(source.manifest(campaign.campaign_id))
     if not budgets:
         return []

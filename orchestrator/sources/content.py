@@ -24,16 +24,12 @@ _QUERY: Final = re.compile(r"(://[^\s'\"?#]*\?)[^\s'\"#,}\]]+")
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without the users, passwords and queries of its addresses; a query may hold a
-    signature.
-    """
+    """Return the text without users, passwords and queries of addresses, which may hold signatures."""
     return _QUERY.sub(r"\1removed", _USER.sub("", text))
 
 
 def origins_of(campaign: Campaign, files: Mapping[str, str]) -> dict[str, ModelOrigin]:
-    """Return the origin of each model by its id. `files`: the sha256 of each model's file, as far as it is
-    known.
-    """
+    """Return the origin of each model by its id. `files`: the known sha256 of the models' files."""
     licences = _licences()
     return {
         entry.id: ModelOrigin(_source(entry), licences.get(files.get(entry.id, "")))
@@ -190,9 +186,7 @@ def require_array(file: BinaryIO, what: str) -> None:
 
 
 def require_uploaded(file: BinaryIO, what: str) -> None:
-    """Raise `UsageError` for what is no model, no labelled data and no data of an input: all that other
-    machines upload.
-    """
+    """Raise `UsageError` for a file that is none of those that other machines upload."""
     start = file.read(_IDENTIFIER_END)
     file.seek(0)
     if start.startswith(_NPY_START):

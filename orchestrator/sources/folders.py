@@ -28,9 +28,7 @@ class PackedFolder:
     """The bytes of the tar, made as they are read: equal files give equal bytes, whatever their times are."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Raise `UsageError` for a folder without a truth, with a link among its files, or that is too
-        large.
-        """
+        """Raise `UsageError` for a folder without a truth, with links, or that is too large."""
         self._path = path
         self._names = sorted(_names(path))
         if TRUTHS.isdisjoint(self._names):

@@ -181,9 +181,7 @@ class Store:
         return folder / (f"{sha256}.{_short(sender)}" if sender else sha256)
 
     def size_of_incoming(self, sha256: str, sender: str = "") -> int:
-        """Return the number of bytes of such a file that have arrived. Raises `ValueError` for anything but a
-        sha256.
-        """
+        """Return the bytes of such a file that have arrived. Raises `ValueError` for no sha256."""
         try:
             return self.incoming(sha256, sender).stat().st_size
         except FileNotFoundError:

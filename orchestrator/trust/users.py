@@ -82,9 +82,7 @@ class Users:
         return list({entry.name: entry for entry in found}.values())
 
     def with_token(self, token: str) -> User | None:
-        """Return the user of a token; None if nobody ever had it. Raises `UsageError` for one that is
-        over.
-        """
+        """Return the user of a token; None if nobody had it. Raises `UsageError` for an old one."""
         name, _, secret = token.partition(".")
         if not secret:
             return None

@@ -322,10 +322,7 @@ class Interpreter:
             raise RuntimeError(_HELD)
 
     def resize_tensor_input(self, input_index: int, tensor_size: npt.ArrayLike, strict: bool = False) -> None:
-        """Give an input another shape, with `strict` in unknown dimensions only.
-
-        `allocate_tensors` must follow.
-        """
+        """Give an input another shape, `strict` in unknown dimensions only; before `allocate_tensors`."""
         self._ensure_safe()
         size = np.atleast_1d(tensor_size)
         if size.ndim != 1:

@@ -131,8 +131,7 @@ class CountsMemory(Protocol):
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of every buffer that is allocated there. Where a device computes in the host's memory, they
-        are a part of the process's."""
+        """Bytes of all buffers there; a part of the process's where a device uses the host's memory."""
 
 
 @dataclass(frozen=True, slots=True)

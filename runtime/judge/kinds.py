@@ -81,10 +81,7 @@ Stated: TypeAlias = Mapping[str, tuple[Kind, Role | None]]
 
 
 def output_kinds(model: Model, stated: Stated) -> tuple[OutputKind, ...]:
-    """Return the kind of each output of the main subgraph; what is stated goes before the graph.
-
-    Raises `UnknownOutputError`.
-    """
+    """Return each output's kind, first as stated, then by the graph. Raises `UnknownOutputError`."""
     graph = model.subgraphs[0]
     names = [graph.tensors[i].name for i in graph.outputs]
     for name in stated:

@@ -42,9 +42,7 @@ _BLOCK: Final = np.ones(4096, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames that came out one after another, the time that this took, and how much of it their
-    pre-processing.
-    """
+    """Frames one after another, the time that they took, and their pre-processing's part of it."""
 
     count: int = 0
     wall_ns: int = 0

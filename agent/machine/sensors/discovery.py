@@ -15,9 +15,7 @@ NOWHERE = ""
 
 
 def sensors_of(part: str, cpus: Collection[int], root: Path = ROOT, nvml: Any = None) -> Found:
-    """Return the sensors of a part. `cpus`: those that the farm may use; `nvml` replaces the module
-    `pynvml`.
-    """
+    """Return the sensors of a part. `cpus`: those the farm may use; `nvml` replaces `pynvml`."""
     if part == PROCESSOR:
         return processor_sensors(cpus, root)
     if part == NOWHERE:

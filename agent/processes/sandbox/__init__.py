@@ -1,3 +1,1 @@
-"""Limits what a runner may reach: the kernel's own boundaries around strangers' models, entered before
-exec.
-"""
+"""Limits what a runner may reach: the kernel's boundaries around strangers' models, entered before exec."""

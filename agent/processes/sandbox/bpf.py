@@ -92,10 +92,7 @@ def is_available() -> bool:
 
 
 def install(steps: list[Step]) -> None:
-    """Install a filter for this process and its children; new privileges must be forbidden before.
-
-    Raises `OSError`.
-    """
+    """Install a filter for this process and its children, without new privileges. Raises `OSError`."""
     program = _Program(len(steps), (_Filter * len(steps))(*(_Filter(*step) for step in steps)))
     _seccomp(_SET_FILTER, _KEEP_SPECULATION, ctypes.byref(program))
 

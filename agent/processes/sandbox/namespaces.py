@@ -1,6 +1,4 @@
-"""Namespaces of a runner (linux/sched.h, linux/mount.h): a network without connections, own mounts and own
-memory shared by a key.
-"""
+"""Namespaces of a runner (linux/sched.h, linux/mount.h): no connections, own mounts, own shared memory."""
 
 import os
 from collections.abc import Callable

@@ -73,10 +73,7 @@ _PR_SCHED_CORE: Final = 62
 
 
 def restrict() -> None:
-    """Install the filter for this process and its children; new privileges must be forbidden before.
-
-    Raises `OSError`.
-    """
+    """Install the filter for this process and its children, without new privileges. Raises `OSError`."""
     bpf.install(_steps(os.uname().machine))
 
 

@@ -1,6 +1,4 @@
-"""Surveys the boundaries that this kernel and this user's rights allow: each is tried in a process of its
-own.
-"""
+"""Surveys the boundaries that kernel and rights allow: each is tried in a process of its own."""
 
 import os
 import tempfile

@@ -61,9 +61,7 @@ def measurement_of(
     runs: Sequence[LoggedRun],
     blocks: Sequence[BlockFigure],
 ) -> Measurement:
-    """Sum up the blocks. `blocks` begins with earlier ones where the result is refined; at least one of them
-    is of `runs`.
-    """
+    """Sum up `blocks`, which begin with earlier ones where the result is refined."""
     p50 = estimate(time_units(blocks))
     count = sum(run.count for run in runs)
     told = {

@@ -30,9 +30,7 @@ def init_stages(processes: Sequence[ProcessSamples], unseen: Mapping[str, str]) 
 
 
 def _typical(processes: Sequence[ProcessSamples]) -> StartStages | None:
-    """Return the stages of one process: medians of stages would mix processes, and their sum exceed the
-    init.
-    """
+    """Return the stages of one process: medians of stages would mix processes and not sum up."""
     if not processes:
         return None
     one = sorted(processes, key=lambda process: process.init_ns)[(len(processes) - 1) // 2]

@@ -51,9 +51,7 @@ from runtime.model.reader import read_model
 
 @dataclass(frozen=True, slots=True)
 class _ModelFacts:
-    """The facts about the model that the verdict reads; `shortest_ms` is the physical bound on its
-    latency.
-    """
+    """Facts of the model for the verdict; `shortest_ms`: the physical bound on its latency."""
 
     kind: ModelKind
     shortest_ms: float
@@ -199,9 +197,7 @@ def _summed_up(
     took_s: Mapping[int, float],
     folder: Path,
 ) -> Measurement:
-    """Compute the cell's figures from all processes, the cold one first; memory is the largest of a timed
-    one.
-    """
+    """Compute the cell's figures, the cold process first; memory is the largest of a timed one."""
     processes = [report.samples for report in reports if report.samples is not None]
     cold = [p for p in processes if p.cache == "cold"]
     timed = [p for p in processes if p.cache == "warm"]
@@ -245,9 +241,7 @@ def _summed_up(
 
 
 def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) -> Variation | None:
-    """Return how much the medians vary, and what would narrow the interval; None for fewer than two of
-    them.
-    """
+    """Return how much the medians vary, and what would narrow the interval; None for fewer than two."""
     samples = [report.samples for report in reports if report.samples is not None]
     found = variation_of(
         [

@@ -127,9 +127,7 @@ class Telemetry:
         return Energy(invoke_mj=1e3 * fmean(known))
 
     def clocks(self, device: Device, windows: Sequence[tuple[int, int]]) -> tuple[list[float | None], str]:
-        """Return the median clock of a device's part in MHz in each window, and why one is None, else
-        empty.
-        """
+        """Return the median clock of a device's part in MHz in each window, and why one is None."""
         part = part_of(device)
         of_clock = [
             number

@@ -98,9 +98,7 @@ def _same(adapter: Any, devices: Sequence[Device]) -> Device | None:
 
 
 def _new(adapter: Any, number: int) -> Device:
-    """Describe a device that no OpenCL driver lists. It may be one of those that are, so that it never runs
-    beside them.
-    """
+    """Describe a device without an OpenCL driver. It may be one with one, so it never runs beside those."""
     kind = _kind(adapter)
     return Device(
         device_id=f"{WEBGPU}-{kind}-{number}",

@@ -1,6 +1,4 @@
-"""Sums up the evidence for an arm's figures: integrity, the share that others took, and how it was
-measured.
-"""
+"""Sums up the evidence for an arm's figures: integrity, what others took, and how it was measured."""
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise

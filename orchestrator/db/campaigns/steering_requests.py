@@ -147,9 +147,7 @@ def find_device(turn: Turn, name: str) -> tables.Device:
 
 
 def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = False) -> str:
-    """Take a device out until an operator releases it, or with `check` until a health check passes. Returns
-    its id.
-    """
+    """Take a device out until it is released, or `check` until a health check passes; return its id."""
     device = find_device(turn, name)
     if check:
         device_quarantine.quarantine(turn, device, why, now)

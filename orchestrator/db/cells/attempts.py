@@ -145,9 +145,7 @@ def ask_to_stop(turn: Turn, attempt_ids: Iterable[str]) -> None:
 def end(
     turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime, *, early: bool = False
 ) -> Settled:
-    """Close an attempt and settle its cell; `early`: it was measured in part. Raises `IllegalMoveError` for a
-    cell that has ended.
-    """
+    """Close an attempt, maybe an `early` one, and settle its cell. Raises `IllegalMoveError` if it ended."""
     cell = turn.cell(attempt.cell_id)
     before = AttemptState(attempt.state)
     attempt.state = move_attempt(before, ended.state).value

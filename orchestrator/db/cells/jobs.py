@@ -25,9 +25,7 @@ from orchestrator.policy.lifecycle import AttemptState, CellState
 
 @dataclass(frozen=True, slots=True)
 class Companions:
-    """The waiting cells to measure together with a cell, and the device for the baseline (None: there is
-    none).
-    """
+    """The waiting cells to measure with a cell, and the device for the baseline, if there is one."""
 
     cells: tuple[Assignment, ...] = ()
     baseline_device_id: str | None = None

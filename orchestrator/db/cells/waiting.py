@@ -118,9 +118,7 @@ def _device_facts(
 def _reserved(
     device: tables.Device, known: Sequence[tables.Device], campaign: tables.Campaign, now: datetime
 ) -> str:
-    """Explain which reservation of another user keeps a campaign's cells from a device; empty if none
-    does.
-    """
+    """Explain which reservation of another user keeps a campaign from a device; empty if none does."""
     host = [other for other in known if other.agent_id == device.agent_id]
     present = [other for other in host if other.present]
     group = kept_busy(device, present, campaign.baseline_kind)
@@ -174,9 +172,7 @@ def _ahead(session: Session, cell: tables.Cell) -> tuple[int, float]:
 
 
 def _sum(session: Session, cell: tables.Cell, *which: ColumnElement[bool]) -> tuple[int, float]:
-    """Return number and expected seconds of the queued cells in its line that fulfil the conditions
-    `which`.
-    """
+    """Return number and expected seconds of the queued cells in its line that fulfil `which`."""
     table = tables.Cell
     query = (
         select(func.count(), func.coalesce(func.sum(table.expected_s), 0.0))

@@ -148,9 +148,7 @@ def is_valid(now: datetime) -> ColumnElement[bool]:
 
 
 def note_heard(turn: Turn, heard: Mapping[str, datetime]) -> None:
-    """Store when each agent last sent a message. A name without a row is an agent that never sent a
-    hello: nothing changes.
-    """
+    """Store when agents last sent a message; a name without a row never sent a hello and is ignored."""
     change = update(tables.Agent).where(col(tables.Agent.agent_id) == bindparam("name"))
     # Sorted by name: every statement that locks several rows locks them in the same order.
     rows = [{"name": name, "heard": heard[name]} for name in sorted(heard)]

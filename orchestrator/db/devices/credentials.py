@@ -126,9 +126,7 @@ def close_invitations(turn: Turn, agent_id: str, now: datetime) -> None:
 
 
 def over(session: Session, now: datetime) -> set[str]:
-    """Return the ids of keys that were revoked or replaced, of users' tokens that were revoked, and of
-    one-time tokens that were used.
-    """
+    """Return the ids of revoked or replaced keys, of revoked users' tokens, and of used one-time tokens."""
     keys = select(tables.Credential.key_id).where(not_(is_valid(now)))
     tokens = select(tables.UserToken.token_sha256).where(col(tables.UserToken.revoked_at).is_not(None))
     used = select(tables.Invitation.token_sha256).where(col(tables.Invitation.used_at).is_not(None))

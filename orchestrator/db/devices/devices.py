@@ -140,9 +140,7 @@ def record_hello(turn: Turn, hello: AgentHello, now: datetime, *, sole: bool) ->
 
 
 def _record_device(turn: Turn, agent_id: str, device: Device, *, sole: bool) -> None:
-    """Store a device. An exclusion group is silicon of one host: in a lab the agent's name goes before its
-    name.
-    """
+    """Store a device. Exclusion groups are of one host: in a lab the agent's name goes in front."""
     record_environment(turn, device.environment)
     values: dict[str, Any] = device.model_dump(exclude={"environment", "device_id"})
     values |= {

@@ -18,9 +18,7 @@ def cell_id(campaign: str, key: str) -> str:
 
 
 def attempt_id() -> str:
-    """Generate a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then 74 random bits; sorts by
-    time.
-    """
+    """Generate a UUID of version 7 (RFC 9562): 48 bits of milliseconds, 74 random ones; sorts by time."""
     # Sorted by time, new rows lie together at the end of the index; random ones would spread over all of it.
     milliseconds = time.time_ns() // 1_000_000
     value = (milliseconds & (2**48 - 1)) << 80 | secrets.randbits(80)

@@ -66,9 +66,7 @@ def _run(program: str, words: list[str], failed: str, url: URL | None = None) ->
 
 
 def _without_password(url: URL, program: str) -> tuple[str, dict[str, str]]:
-    """Split a URL into one for an argument, which every user of the machine can read, and the password as an
-    environment variable.
-    """
+    """Split a URL into one that everybody may see, and the password as an environment variable."""
     query = {
         name: absolute(value) if name in _FILES_IN_URL and isinstance(value, str) else value
         for name, value in url.query.items()

@@ -142,9 +142,7 @@ class Turn(Session):
         return self._find(Environment, environment_id)
 
     def load_attempts(self, attempt_ids: Iterable[str]) -> None:
-        """Load attempts with everything that ending them needs: cell, device, campaign, result, and the
-        attempts before them.
-        """
+        """Load attempts with what ending them needs: cell, device, campaign, result, earlier attempts."""
         wanted = {name for name in attempt_ids if (Attempt, name) not in self._rows}
         for chunk in chunks(wanted):
             # Rows that the query does not find are remembered as missing, and not queried again.

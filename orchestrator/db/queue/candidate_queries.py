@@ -52,9 +52,7 @@ COLUMNS: Final = (
 
 
 def indexed(condition: str) -> Any:
-    """Write a condition literally, as the partial indexes do: with a bound parameter no engine would use
-    them.
-    """
+    """Write a condition literally, as the partial indexes do: with a parameter no engine uses them."""
     return text(condition)
 
 

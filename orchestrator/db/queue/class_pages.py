@@ -37,9 +37,7 @@ class Page:
     failed: frozenset[tuple[str, str]]
 
     def first_for(self, device_id: str, given: set[str]) -> dict[int, Row[Any]]:
-        """Return the first cell of each campaign that this device may take; where `cut`, one may be
-        beyond.
-        """
+        """Return each campaign's first cell that this device may take; where `cut`, there may be more."""
         first: dict[int, Row[Any]] = {}
         for row in self.rows:
             if row.campaign_no in first or row.cell_id in given or (row.siblings, device_id) in self.used:

@@ -78,9 +78,7 @@ def idle(session: Session) -> set[str]:
 
 @dataclass(slots=True)
 class _Host:
-    """The idle devices of one agent, all of its present ones, the exclusion groups that are taken, and the
-    reservations in force.
-    """
+    """One agent's idle and present devices, the exclusion groups taken, and the reservations in force."""
 
     idle: list[_Idle] = field(default_factory=list)
     present: dict[str, _Idle] = field(default_factory=dict)

@@ -92,9 +92,7 @@ def find_campaign(session: Session, ref: str | None) -> tables.Campaign:
 
 
 def _named_in_part(session: Session, part: str) -> Sequence[tables.Campaign]:
-    """Return the newest campaign of the one name that contains a text. Raises `UsageError` for several
-    names.
-    """
+    """Return the newest campaign of the one name that contains a text. Raises `UsageError` for several."""
     name = func.lower(tables.Campaign.name)
     query = _shown().where(name.contains(part.lower(), autoescape=True)).order_by(*_newest_first())
     rows = session.exec(query).all()
@@ -118,9 +116,7 @@ def _earlier(session: Session, name: str, back: int) -> tables.Campaign:
 
 
 def find_cell(session: Session, prefix: str, what: str = "cell") -> str:
-    """Return the id of the one cell whose id begins with `prefix`. Raises `UsageError` for none or
-    several.
-    """
+    """Return the id of the one cell that begins with `prefix`. Raises `UsageError` for none or several."""
     ids = cell_ids_like(session, prefix) if prefix else []
     if not ids:
         if prefix and campaign_rows(session, prefix):

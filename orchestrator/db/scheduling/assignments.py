@@ -123,10 +123,7 @@ def _reuse(turn: Turn, waiting: Sequence[Assignment], now: datetime) -> set[str]
 
 
 def fail_unplaceable(turn: Turn, device_ids: Sequence[str], why: str, now: datetime) -> int:
-    """End the queued cells that only these devices could run, and those of classes that have no device left.
-
-    Returns how many.
-    """
+    """End queued cells that only these devices could run, and those of emptied classes; return how many."""
     cells = turn.exec(
         select(tables.Cell).where(tables.IS_QUEUED, col(tables.Cell.line).in_(device_ids))
     ).all()

@@ -26,9 +26,7 @@ BEFORE_A_RUN: Final = "not known before a run"
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something of the row that is not the same here. `what`: condition, version, delegate, device, model,
-    data, tuning or baseline.
-    """
+    """What is not the same here: a condition, version, delegate, device, model, data, tuning, baseline."""
 
     what: str
     name: str
@@ -41,9 +39,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """A campaign of one cell as a `models.yaml` has it, and what it cannot match. `obstacle`: why it cannot
-    run here, None where it can.
-    """
+    """A campaign of one cell, what it cannot match, and the `obstacle` to running it here, or None."""
 
     document: Mapping[str, Any]
     mismatches: tuple[Mismatch, ...]

@@ -45,10 +45,7 @@ class OneMachine:
         return self.home.agent / "agent.log"
 
     def lock(self, campaign_no: int | None = None) -> SchedulerLock | None:
-        """Take the right to schedule, or what of it was kept; None while another process has it.
-
-        Raises `UnreachableError`.
-        """
+        """Take the right to schedule, or a kept one; None while another has it. Raises `UnreachableError`."""
         if self._kept_lock is not None:
             kept, self._kept_lock = self._kept_lock, None
             kept.name(campaign_no)
@@ -61,10 +58,7 @@ class OneMachine:
             ) from error
 
     def start_agent(self) -> EmbeddedDispatcher:
-        """Start the agent, or go on with the one that was kept; only the holder of the lock may.
-
-        Raises `UnreachableError`.
-        """
+        """Start the agent, or go on with a kept one; the lock must be held. Raises `UnreachableError`."""
         if self._kept_agent is not None:
             kept, self._kept_agent = self._kept_agent, None
             return kept

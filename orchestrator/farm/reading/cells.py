@@ -122,17 +122,12 @@ class Reading:
             return manifests.manifest(session, ref)
 
     def cells(self, campaign: str | None = None) -> list[CellRecord]:
-        """Return the cells of a campaign (None: the last; `all`: all), each with its newest counted
-        result.
-        """
+        """Return a campaign's cells (None: the last; `all`: all), with the newest counted results."""
         with self.database.read() as session:
             return records.cells_of(session, _number(session, campaign))
 
     def compared(self, campaign: str | None, model: str | None = None) -> list[ComparedCell]:
-        """Return the same cells, or those of one model, with the compared fields alone, much faster.
-
-        Raises `UsageError`.
-        """
+        """Return the same cells, or one model's, with compared fields alone, fast. Raises `UsageError`."""
         with self.database.read() as session:
             number = records.find_campaign(session, campaign).no or 0
             return compared_cells.compared_cells(session, number, model)
@@ -143,10 +138,7 @@ class Reading:
             return compared_cells.cell_groups(session)
 
     def measurements(self, campaign: str | None) -> dict[str, str]:
-        """Return the measurements that a campaign's cells show, by cell id, as the stored JSON text.
-
-        Raises `UsageError`.
-        """
+        """Return the stored measurements that a campaign shows, by cell id, as JSON. Raises `UsageError`."""
         with self.database.read() as session:
             number = records.find_campaign(session, campaign).no or 0
             return compared_cells.stored_measurements(session, number)
@@ -260,9 +252,7 @@ class Reading:
         return campaign_id, CampaignEvents(partial(self.news, campaign_id), since)
 
     def begin(self, ref: str | None) -> tuple[str, int]:
-        """Return a campaign's id and the number of the last event, from which to watch. Raises
-        `UsageError`.
-        """
+        """Return a campaign's id and the last event's number, to watch from there. Raises `UsageError`."""
         with self.database.read() as session:
             return records.find_campaign(session, ref).campaign_id, events.newest(session)
 

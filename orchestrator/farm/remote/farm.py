@@ -38,9 +38,7 @@ ON_THE_SERVER: Final = "this is done on the server: a machine with FARM_URL and 
 
 
 class RemoteFarm:
-    """The farm from a user's machine, for the verbs of every day: `Farm`'s face; other verbs name the
-    server.
-    """
+    """The farm from a user's machine: `Farm`'s face for everyday verbs; others name the server."""
 
     def __init__(self, home: FarmHome, lab: LabConfig, client: UserClient) -> None:
         """Use `RemoteFarm.open`."""
@@ -151,9 +149,7 @@ class RemoteReading(RemotePart):
         self._lab = lab
 
     def cells(self, campaign: str | None = None) -> list[CellRecord]:
-        """Return the cells of a campaign (None: the last; `all`: all), page by page: one may end
-        meanwhile.
-        """
+        """Return a campaign's cells (None: the last; `all`: all), by pages: one may end meanwhile."""
         if campaign != "all":
             campaign = self.campaign(campaign).campaign_id
         found: list[CellRecord] = []

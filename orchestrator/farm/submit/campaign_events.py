@@ -34,9 +34,7 @@ class News:
 
 
 class CampaignEvents:
-    """Reports the events since the last call. `look` reads them, here or over HTTP; `since`: the number of
-    the last event that is known.
-    """
+    """Reports the events since the last call. `look` reads them; `since`: the last one that is known."""
 
     def __init__(self, look: Callable[[Seen], News], since: int) -> None:
         self._look = look
@@ -57,9 +55,7 @@ class CampaignEvents:
 
 
 def look(database: Database, campaign_no: int, seen: Seen, most: int | None = None) -> News:
-    """Return the events of a campaign since `seen`, at most so many of the database's. Raises
-    `UnreachableError`.
-    """
+    """Return a campaign's events since `seen`, at most so many. Raises `UnreachableError`."""
     with database.read() as session:
         return _news(session, campaign_no, seen, most)
 

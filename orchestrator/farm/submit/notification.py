@@ -190,9 +190,7 @@ def message(
     exit_code: int,
     link: str | None,
 ) -> bytes:
-    """Build the body of a message (docs/results-format.md): the ended campaign with counts, verdicts,
-    budgets.
-    """
+    """Build the body of a message (docs/results-format.md): the ended campaign and its verdicts."""
     told: dict[str, Any] = {
         "version": 1,
         "campaign": {"id": campaign.campaign_id, "name": campaign.name, "level": campaign.level},

@@ -154,9 +154,7 @@ def _reason(model: SentModel) -> str:
 
 
 def _arrived(campaign: Campaign, request: Request, store: Store) -> dict[str, SentModel]:
-    """Return the models with the sizes that their files have here. Raises `UsageError` for a file that is
-    missing or of another kind.
-    """
+    """Return the models with their files' sizes here. Raises `UsageError` for a missing or other file."""
     found = _sent(request)
     for entry in campaign.models:
         model = found.get(entry.id)

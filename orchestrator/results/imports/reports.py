@@ -121,9 +121,7 @@ def _litert_benchmark(report: Mapping[str, Any]) -> ImportedResult:
 
 
 def _ai_hub(report: Mapping[str, Any]) -> ImportedResult:
-    """Read a profile of AI Hub: times in us, memory in bytes; the service chose
-    `estimated_inference_time`.
-    """
+    """Read a profile of AI Hub (us, bytes); the service chose `estimated_inference_time`."""
     summary = report["execution_summary"]
     times = summary.get("all_inference_times")
     if not isinstance(times, list) or not times:

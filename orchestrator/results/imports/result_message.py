@@ -37,9 +37,7 @@ def is_text_message(text: str) -> bool:
 
 
 def read_text_message(text: str) -> Iterator[ImportedResult]:
-    """Yield the one result of a text message. Raises `NotReadableError` if it is cut off or lacks its
-    times.
-    """
+    """Yield the result of a text message. Raises `NotReadableError` if it is cut off or lacks times."""
     if text.count("{") != text.count("}"):
         raise NotReadableError("the message is cut off: its braces do not match")
     fields = {name: value.strip('"') for name, value in _FIELD.findall(text)}
@@ -51,9 +49,7 @@ def read_text_message(text: str) -> Iterator[ImportedResult]:
 
 
 def read_binary_message(content: bytes) -> Iterator[ImportedResult]:
-    """Yield the one result of a binary message. Raises `NotReadableError` for another file, or one cut
-    off.
-    """
+    """Yield the result of a binary message. Raises `NotReadableError` for another file, or a cut one."""
     name: str | None = None
     numbers: dict[str, float] = {}
     for field, value in _fields(content):

@@ -29,9 +29,7 @@ longer than the others, sorting takes a list of them instead."""
 
 
 class Names(Sequence[str]):
-    """Names in their order, a sixth of the memory of a tuple of them. `places`: where each was in the order
-    in which they were given.
-    """
+    """Names in order, a sixth of a tuple's memory. `places`: where each was when they were given."""
 
     def __init__(self, block: bytes, ends: NDArray[np.uint32], places: NDArray[np.uint32]) -> None:
         self._block, self._ends, self.places = block, ends, places

@@ -14,9 +14,7 @@ from runtime.measure.accuracy.average_precision import Object
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A picture's file and its objects. `size`: width and height that the boxes are in, None where a box is
-    in shares of the picture.
-    """
+    """A picture's file and objects. `size`: width and height for the boxes, None where one is in shares."""
 
     file: str
     objects: tuple[Object, ...]

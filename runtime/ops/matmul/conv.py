@@ -90,10 +90,7 @@ def _conv_hybrid(op: OpContext) -> Kernel:
 
 
 def float_end(op: OpContext, bias_input: int = 2) -> Callable[[Array], None]:
-    """Return what adds the bias to [..., Co] and applies the activation, in place.
-
-    The bias may be computed at run time.
-    """
+    """Return what adds the bias to [..., Co], maybe a computed one, and activates, in place."""
     op.require_output(TensorType.FLOAT32)
     bias = None if op.optional(bias_input) is None else op.read(bias_input).reshape(-1)
     clamp = float_activation_range(op.activation())

@@ -51,10 +51,7 @@ def _join(op: OpContext) -> np.ufunc | None:
     note="indices int32, int64",
 )
 def stablehlo_scatter(op: OpContext) -> Kernel:
-    """STABLEHLO_SCATTER: updates joined into the operand in row-major order.
-
-    One that lands outside the operand is left out.
-    """
+    """STABLEHLO_SCATTER: updates joined into the operand in row-major order, those outside left out."""
     op.require_same_type(0, 2)
     x, indices, updates, y = op.read(0), op.read(1), op.read(2), op.write()
     join, (_, axis) = _join(op), index_vectors(op, 1)

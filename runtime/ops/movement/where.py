@@ -19,9 +19,7 @@ def where(op: OpContext) -> Kernel:
 
 @operator(Op.UNIQUE, infer=late_shape, types=REAL_NUMBERS)
 def unique(op: OpContext) -> Kernel:
-    """Compute UNIQUE: the distinct values of a list in order of occurrence, and each element's place among
-    them.
-    """
+    """Compute UNIQUE: the distinct values by first occurrence, and each element's place among them."""
     x = op.read(0)
     if x.ndim != 1 or op.output(1).type not in INDICES:
         raise op.error(f"a list is needed, and places of int32 or int64: {list(x.shape)}")

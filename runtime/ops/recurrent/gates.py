@@ -160,10 +160,7 @@ def sigmoid(x: Array) -> None:
 
 
 def activate(op: OpContext) -> Callable[[Array, Array], Array]:
-    """Return the option's activation from x to y, which may be one array.
-
-    Raises `UnsupportedOperatorError` for SIGN_BIT.
-    """
+    """Return the activation from x to y, maybe one array. Raises `UnsupportedOperatorError` for SIGN_BIT."""
     found = op.option("fused_activation_function")
     if found is ActivationFunctionType.SIGN_BIT:
         raise op.unsupported("fused activation SIGN_BIT is not defined")

@@ -74,10 +74,7 @@ def bisect(
     options: Mapping[str, Any],
     on_phase: Callable[[str], None] = lambda _phase: None,
 ) -> Bisected:
-    """Find what a delegate computes wrongly.
-
-    Raises `DelegateError`, `OracleError` and what the model raises.
-    """
+    """Find what a delegate computes wrongly. Raises `DelegateError`, `OracleError`, the model's errors."""
     search = _Search(model, delegate, dict(options))
     graph = model.subgraphs[0]
     on_phase("reference")
@@ -211,10 +208,7 @@ class _Search:
 
 
 def one_operator(model: Model, suspect: Suspect, values: Mapping[int, Array]) -> tuple[bytes, list[Array]]:
-    """Return the suspect as a model of its own, with its inputs.
-
-    Raises `FarmRuntimeError` where it cannot be one.
-    """
+    """Return the suspect as a model of its own, with inputs. Raises `FarmRuntimeError` if it is none."""
     graph = model.subgraphs[0]
     if not all(can_be_cut(graph, graph.operators[i], values) for i in suspect.operators):
         raise FarmRuntimeError("an operator that keeps state, or calls others, is no model of its own")

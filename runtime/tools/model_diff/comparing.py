@@ -170,10 +170,7 @@ def batches(runs: int) -> list[int]:
 
 
 def mean_error(test: Array, reference: Array) -> float:
-    """Return LiteRT's error of an output: the mean of |test - reference| of raw values.
-
-    Outputs of two shapes have none.
-    """
+    """Return LiteRT's error of an output, mean |test - reference| of raw values; None of two shapes."""
     if test.shape != reference.shape:
         return float("nan")
     with np.errstate(invalid="ignore"):

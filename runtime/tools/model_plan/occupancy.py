@@ -14,9 +14,7 @@ same time. Larger counts more launches."""
 
 @dataclass(frozen=True, slots=True)
 class SmallLaunch:
-    """A launch with few work-items: its node in which partition, its function, and its share of the
-    arithmetic of all launches, 0 to 1.
-    """
+    """A launch with few work-items: node, partition, function, and its share of all arithmetic, 0 to 1."""
 
     partition: int
     node: int

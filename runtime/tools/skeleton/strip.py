@@ -119,10 +119,7 @@ class Stripped:
 
 
 def strip(data: bytes | bytearray | memoryview, seed: int = 1) -> Stripped:
-    """Find the weights of a model.
-
-    Raises `ModelFormatError` for a file that is not a model, or whose weight buffers overlap.
-    """
+    """Find a model's weights. Raises `ModelFormatError` for no model, or weight buffers that overlap."""
     view = memoryview(data).toreadonly()
     model = read_model(view)
     base = _address(view)

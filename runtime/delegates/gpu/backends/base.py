@@ -146,10 +146,7 @@ class Recording(ABC):
         """Copy a part of the arena to a dense host array, behind what was enqueued."""
 
     def write(self, value: int, content: NDArray[Any]) -> None:
-        """Copy a host array of the value's type into it, before what is enqueued next.
-
-        Nothing may be running.
-        """
+        """Copy a host array of the value's type into it, before the next enqueue. Nothing may be running."""
         self._upload(self.plan.offsets[value], np.ascontiguousarray(content))
 
     def read(self, value: int, target: NDArray[Any]) -> None:

@@ -70,10 +70,7 @@ def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
 
 
 def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
-    """Place all buffers in one arena, at multiples of LINE bytes.
-
-    Of buffers of one size the one needed first comes first.
-    """
+    """Place all buffers in one arena, at multiples of LINE; of equal sizes the one needed first is first."""
     lives = lifetimes(graph, stages)
     return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LINE)
 

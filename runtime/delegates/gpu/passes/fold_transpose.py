@@ -115,9 +115,7 @@ def _factor(node: Node) -> Step | None:
 
 
 def _followed(value: int, nodes: Sequence[Node], graph: Graph) -> _Read | None:
-    """Return where the elements of `value` lie in what the last of `nodes` reads; None if no strides say
-    so.
-    """
+    """Return where `value` lies in what the last of `nodes` reads; None if no strides say so."""
     source = nodes[-1].reads[0]
     shape = graph.values[source].shape
     places = [Place(extent, axis, 1) for axis, extent in enumerate(shape)]
@@ -147,9 +145,7 @@ def _followed(value: int, nodes: Sequence[Node], graph: Graph) -> _Read | None:
 def _cut(
     node: Node, axes: Sequence[tuple[Place, ...]], made: Sequence[int], starts: dict[int, int]
 ) -> list[tuple[Place, ...]] | None:
-    """Return the places of each axis of a cut, and count its first elements in `starts`; None where an axis
-    ends inside of a place.
-    """
+    """Return the places of a cut's axes, counting first elements in `starts`; None if one ends inside one."""
     begins, kept = node.attributes["starts"], node.attributes["kept"]
     extents = {axis: extent for axis, extent in zip(kept, made, strict=True) if axis is not None}
     found: dict[int, tuple[Place, ...]] = {}

@@ -51,10 +51,7 @@ def join_moves(graph: Graph) -> Graph:
 
 
 class _Joining:
-    """The chains found so far, and what becomes of their nodes.
-
-    `in_front` are new nodes by the one that they stand before.
-    """
+    """The chains so far and their nodes' fate. `in_front`: new nodes by the one that they stand before."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -80,9 +77,7 @@ class _Joining:
         return _without_unread(self.graph, placed, self.values.values()) if self.rewritten else self.graph
 
     def _followed(self, node: Node) -> _Moved | None:
-        """Return the chain that ends with this TRANSPOSE or RESHAPE, which may begin it; None for other
-        nodes.
-        """
+        """Return the chain that ends with this TRANSPOSE or RESHAPE, or begins there; else None."""
         if node.op not in (Op.TRANSPOSE, Op.RESHAPE) or node.epilogue or len(node.reads) != 1:
             return None
         (operand,) = node.reads
@@ -180,9 +175,7 @@ def grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place, 
 
 
 def _joined(found: _Moved, node: Node, values: Mapping[int, Value]) -> Node | None:
-    """Return `node`, in place of a chain, reading its source; None if an axis of the result ends inside a
-    place.
-    """
+    """Return `node` reading a chain's source instead; None if an axis of the result ends in a place."""
     axes = grouped(found.places, values[node.outputs[0]].shape)
     if axes is None:
         return None

@@ -102,9 +102,7 @@ def options(target: tuple[int, int]) -> tuple[str, ...]:
 
 
 def with_room(text: str) -> Ptx:
-    """Put the shared arrays of a kernel that has more of them than may be declared into one of no fixed
-    size.
-    """
+    """Put a kernel's shared arrays, where they exceed what may be declared, into one of no fixed size."""
     arrays = [(name, int(size)) for name, size in _SHARED.findall(text)]
     if sum(size for _, size in arrays) <= STATIC_BYTES:
         return Ptx(text)

@@ -45,10 +45,7 @@ class OpenClBackend:
         device_class: str = "auto",
         context: Any = None,
     ) -> OpenClBackend:
-        """Open a device as `device.open_device` does, and a cache in this folder.
-
-        Raises `DeviceError` or `DelegateError`.
-        """
+        """Open a device as `open_device` does, and its cache. Raises `DeviceError` or `DelegateError`."""
         cache = open_cache(cache_folder)
         # Drivers read them once, when the process first asks for its devices.
         folders = cache.driver_folders()

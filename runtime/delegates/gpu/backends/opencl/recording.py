@@ -47,10 +47,7 @@ def aligned_empty(size: int, alignment: int = _PAGE) -> NDArray[np.uint8]:
 
 
 class OpenClRecording(Recording):
-    """Launches bound to memory on a device, ready to be enqueued.
-
-    Keeps a reference to every buffer: OpenCL kernels do not.
-    """
+    """Launches bound to a device's memory, with references to its buffers, which kernels do not keep."""
 
     runs_in_background = True
 

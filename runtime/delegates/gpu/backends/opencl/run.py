@@ -67,10 +67,7 @@ class OpenClEvent:
         return self._ended, f"the command ended with OpenCL's status {self._ended}"
 
     def wait(self, timeout_ms: int = -1) -> None:
-        """Return when the command has ended.
-
-        Raises what `faults.device_errors` raises where it failed, or TimeoutError.
-        """
+        """Return when the command has ended. Raises as `faults.device_errors`, or TimeoutError."""
         status, _ = self._status()
         if status > 0:
             # Behind a loss the driver may never signal it.

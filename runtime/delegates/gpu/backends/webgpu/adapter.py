@@ -59,11 +59,7 @@ def in_one_line(error: Exception) -> str:
 
 
 def list_adapters() -> list[Any]:
-    """Every adapter, in the order of `wgpu`.
-
-    Raises:
-        DeviceError: no adapter, or a driver that fails.
-    """
+    """Every adapter, in the order of `wgpu`. Raises `DeviceError` without one, or as a driver fails."""
     with mapped_errors("listing WebGPU adapters"):
         adapters = list(wgpu.gpu.enumerate_adapters_sync())
     if not adapters:
@@ -151,11 +147,7 @@ class OpenedAdapter:
 
 
 def open_adapter(interface: str, wanted: str | int | None) -> OpenedAdapter:
-    """Choose, describe and open an adapter.
-
-    Raises:
-        DeviceError: as `choose_adapter`, or the driver refuses.
-    """
+    """Choose, describe and open an adapter. Raises `DeviceError`, also as `choose_adapter` does."""
     adapter = choose_adapter(interface, wanted)
     found = described(adapter)
     has_timestamps = _TIMESTAMPS in adapter.features

@@ -32,10 +32,7 @@ class WebGpuBackend:
 
     @classmethod
     def open(cls, interface: str, wanted: str | int | None, cache_folder: Path | None) -> WebGpuBackend:
-        """Open an adapter as `adapter.open_adapter` does, and a cache in this folder.
-
-        Raises `DeviceError` or `DelegateError`.
-        """
+        """Open an adapter as `open_adapter` does, and a cache. Raises `DeviceError` or `DelegateError`."""
         return cls(open_adapter(interface, wanted), open_cache(cache_folder))
 
     @staticmethod

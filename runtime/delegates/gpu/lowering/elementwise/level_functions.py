@@ -115,9 +115,7 @@ class Linear:
 
 
 def _linear(facts: OperatorFacts, table: Array) -> Linear | None:
-    """Return the sum or product that has exactly the table's results for all pairs of levels; None without
-    one.
-    """
+    """Return the sum or product with exactly the table's results for all pairs of levels, or None."""
     tensors, operator = facts.graph.subgraph.tensors, facts.operator
     if operator.opcode not in (Op.ADD, Op.SUB, Op.MUL):
         return None

@@ -144,9 +144,7 @@ def patch_of(shape: ConvShape, tile: tuple[int, int]) -> tuple[int, int]:
 
 
 def patch_tile(shape: ConvShape) -> tuple[int, int] | None:
-    """Return the tile of a work-group: as few groups as possible, then the smallest patch; None if none
-    fits.
-    """
+    """Return a work-group's tile: fewest groups, then the smallest patch; None if none fits."""
     blocks = LANES // QUAD
     side = range(1, _GROUP_SIDE + 1)
     tiles = [(rows, columns) for rows in side for columns in side]

@@ -32,10 +32,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def lower(node: Node, context: Context) -> list[Candidate]:
-    """One copy.
-
-    For a part of a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`.
-    """
+    """One copy. In a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`."""
     (source,), (target,) = node.required, node.outputs
     before, after = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)

@@ -112,9 +112,7 @@ def _arithmetic(node: Node, element: ElementType) -> dict[str, str]:
 
 
 def _factor(node: Node, element: ElementType, count: int) -> dict[str, int | float]:
-    """Return the parameter of the stored results: of a mean, one by the number of elements, or that
-    number.
-    """
+    """Return the parameter of the stored results: for a mean, one by the number of elements."""
     if node.op != Op.MEAN:
         return {}
     if element is I8:
@@ -157,9 +155,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
 
 
 def _mean_of_levels(facts: OperatorFacts, axes: tuple[int, ...]) -> dict[str, int]:
-    """Return the parameters of a mean. The division is part of the multiplier, shifted left first as far as
-    there is room, as in LiteRT.
-    """
+    """Return a mean's parameters; its division is in the multiplier, shifted left first, as in LiteRT."""
     tensors = facts.graph.subgraph.tensors
     given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
     if given is None or made is None:

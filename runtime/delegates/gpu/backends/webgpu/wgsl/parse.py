@@ -72,10 +72,7 @@ def preprocessed(text: str) -> str:
 
 
 def parse(text: str) -> Parsed:
-    """Parse a kernel's text and return its functions.
-
-    Raises `DelegateError` with file and line where it is not C.
-    """
+    """Return the functions of a kernel's text. Raises `DelegateError` with file and line if it is not C."""
     names = [name for name in (*TYPES, *FOREIGN) if name not in _C_TYPES]
     declared = f"typedef int {', '.join(names)};\n"
     try:

@@ -147,10 +147,7 @@ _COMPARED: Final[dict[str, Callable[[int, int], bool]]] = {
 
 
 def binary(operator: str, left: Value, right: Value) -> Value:
-    """Apply an operator, other than `&&` and `||`, to two numbers or vectors.
-
-    Raises TypeError for what it does not take.
-    """
+    """Apply an operator but `&&` and `||` to numbers or vectors. Raises TypeError for other operands."""
     reads = left.reads_memory or right.reads_memory
     if left.literal is not None and right.literal is not None:
         if operator in _COMPARED:

@@ -33,9 +33,7 @@ def output(facts: OperatorFacts) -> Tensor:
 
 
 def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported | None:
-    """Return why the output stage of a filter with `channels` outputs along `axis` cannot be exact, or
-    None.
-    """
+    """Return why a filter's output stage, `channels` along `axis`, cannot be exact, or None."""
     weights, bias = facts.constant(1), facts.constant(2)
     if weights is None or (facts.has_input(2) and bias is None):
         return Unsupported("filter and bias of integers must be constant")
@@ -55,9 +53,7 @@ def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported
 
 
 def stage_attributes(facts: OperatorFacts, channels: int) -> Mapping[str, Any]:
-    """`scales`: in_scale * filter_scale / out_scale of each output, `single_scales` in float32; zero points;
-    bounds of the output.
-    """
+    """`scales`: in * filter / out of each output, `single_scales` in float32; zero points; bounds."""
     given, made = levels_of(tensor(facts, 0)), levels_of(output(facts))
     q = tensor(facts, 1).quantization
     if given is None or made is None or q is None:
@@ -82,9 +78,7 @@ def bounds(attributes: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Stage(Enum):
-    """The way from sums to levels in a kernel, or with REALS to real numbers; the value is the define of
-    `kernels/matmul/integer_gemm`.
-    """
+    """From sums to levels in a kernel, or with REALS to reals; values are its define in `integer_gemm`."""
 
     DOUBLES = 0
     SHIFTS = 1
