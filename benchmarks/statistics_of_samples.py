@@ -64,9 +64,7 @@ def tails(rng: np.random.Generator, processes: int, resemblance: float, trials: 
         calls = rng.normal(0.0, np.sqrt(1 - resemblance), (processes, ROUNDS, _SLICE))
         calls += rng.normal(0.0, np.sqrt(resemblance), (processes, ROUNDS, 1))
         samples = nanoseconds(np.exp(level + TAIL_SD * calls).reshape(processes, -1))
-        found = summarise(
-            [ProcessTimes("warm", 1, 1, one, slices=[_SLICE] * ROUNDS) for one in samples],
-        )
+        found = summarise([ProcessTimes("warm", 1, 1, one, slices=[_SLICE] * ROUNDS) for one in samples])
         true = np.array([CALL_NS * _true_tail(level.ravel().tolist(), q) for q in (0.9, 0.99)])
         bounds = [1e6 * (np.inf if value is None else value) for value in (found.p90, found.p99)]
         low += bounds < true

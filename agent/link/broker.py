@@ -83,11 +83,7 @@ class AgentBroker:
         return self._connection(for_ingest(self.url))
 
     def _connection(self, url: str) -> Connection:
-        return BoundedConnection(
-            url,
-            ssl=self.tls() or False,
-            transport_options=self.transport_options(),
-        )
+        return BoundedConnection(url, ssl=self.tls() or False, transport_options=self.transport_options())
 
 
 def direct_queue(name: str) -> Queue:

@@ -15,13 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from agent.attempt.files import (
-    SAMPLES_FILE,
-    AttemptFile,
-    ProcessReport,
-    is_cancelled,
-    write_progress,
-)
+from agent.attempt.files import SAMPLES_FILE, AttemptFile, ProcessReport, is_cancelled, write_progress
 from agent.machine.gate import WAITS, Gate
 from agent.machine.workload import Reading, as_facts
 from agent.runner.judge.accuracy import NONDETERMINISTIC
@@ -156,13 +150,7 @@ class _Blocks(Comparison[Arm]):
         waits = WAITS[self.lead.job.plan.level]
         if not waits:
             return None
-        gate = Gate(
-            self.arms[0].allowed,
-            self.history,
-            waits,
-            self._tell_waiting,
-            calibration.read,
-        )
+        gate = Gate(self.arms[0].allowed, self.history, waits, self._tell_waiting, calibration.read)
         gate.wait_s = min(gate.wait_s, MAX_WAIT_SHARE * self.lead.job.soft_limit_s / waits)
         return gate
 

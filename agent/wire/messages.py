@@ -15,11 +15,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    TypeAdapter,
-)
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from agent.wire.bounded import (
     MAX_ARMS,

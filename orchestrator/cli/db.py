@@ -136,8 +136,7 @@ def show_references(
         str | None, typer.Argument(help="A model: its name, or the beginning of its sha256.")
     ] = None,
     forget: Annotated[
-        bool,
-        typer.Option("--forget", help="Forget those of this model: agents make them anew."),
+        bool, typer.Option("--forget", help="Forget those of this model: agents make them anew.")
     ] = False,
     as_json: Json = False,
 ) -> int:

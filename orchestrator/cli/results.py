@@ -43,8 +43,7 @@ def results(
         str, typer.Option("--campaign", metavar="ID|all", help="The campaign; all words are others.")
     ] = "",
     label: Annotated[
-        str,
-        typer.Option("--label", metavar="WORD|NAME=VALUE", help="The newest campaign with this label."),
+        str, typer.Option("--label", metavar="WORD|NAME=VALUE", help="The newest campaign with this label.")
     ] = "",
     only: Annotated[
         list[str] | None,
@@ -62,8 +61,7 @@ def results(
         list[str] | None, typer.Option("--level", help="Cells of this level; may be repeated.")
     ] = None,
     metric: Annotated[
-        str,
-        typer.Option("--metric", help="The figure to show: init, first, p99, ... (docs/metrics.md)."),
+        str, typer.Option("--metric", help="The figure to show: init, first, p99, ... (docs/metrics.md).")
     ] = "p50",
     form: Annotated[
         Format, typer.Option("--format", help="The form of the output; samples: every raw sample.")

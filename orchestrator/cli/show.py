@@ -35,8 +35,7 @@ def show(
     manifest: Annotated[
         bool,
         typer.Option(
-            "--manifest",
-            help="Print the campaign file as it was submitted; CELL is then a campaign.",
+            "--manifest", help="Print the campaign file as it was submitted; CELL is then a campaign."
         ),
     ] = False,
     everything: Annotated[

@@ -24,8 +24,7 @@ from orchestrator.results.records import CampaignRecord
 def status(
     campaign: Annotated[str | None, typer.Argument(help="A campaign; left out: all of them.")] = None,
     label: Annotated[
-        str | None,
-        typer.Option("--label", metavar="WORD|NAME=VALUE", help="Only campaigns with this label."),
+        str | None, typer.Option("--label", metavar="WORD|NAME=VALUE", help="Only campaigns with this label.")
     ] = None,
     watched: Annotated[
         bool, typer.Option("--watch", "-w", help="Watch CAMPAIGN, or the last one, until it ends.")

@@ -61,8 +61,7 @@ def submit(
         typer.Option("--shape", metavar="NAME=1,224,224,3", help="Of one model: the shape of an input."),
     ] = None,
     threads: Annotated[
-        int | None,
-        typer.Option("--threads", min=1, help="Of models: as --option threads=N.", metavar="N"),
+        int | None, typer.Option("--threads", min=1, help="Of models: as --option threads=N.", metavar="N")
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -83,8 +82,7 @@ def submit(
         ),
     ] = False,
     schema: Annotated[
-        bool,
-        typer.Option("--schema", help="List the keys of models.yaml; with --json: its JSON Schema."),
+        bool, typer.Option("--schema", help="List the keys of models.yaml; with --json: its JSON Schema.")
     ] = False,
     explain: Annotated[
         bool,
@@ -111,8 +109,7 @@ def submit(
         ),
     ] = None,
     level: Annotated[
-        str | None,
-        typer.Option("--level", help="quick, standard or publish, in place of the file's level."),
+        str | None, typer.Option("--level", help="quick, standard or publish, in place of the file's level.")
     ] = None,
     priority: Annotated[
         int | None,

@@ -60,9 +60,7 @@ class FarmBroker:
         `authority`: CA certificates as PEM, None: the system's. Raises the errors of Redis' client.
         """
         self._connection = BoundedConnection(
-            url,
-            ssl=tls_options(url, authority) or False,
-            transport_options=farm_options(key_prefix),
+            url, ssl=tls_options(url, authority) or False, transport_options=farm_options(key_prefix)
         )
         self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         self._producer = Producer(self._connection.channel())

@@ -14,12 +14,7 @@ from agent.wire.logs import RareLog
 from agent.wire.messages import ForAgent, encode
 from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
 from orchestrator.config.lab import LabTimes
-from orchestrator.dispatch.base import (
-    BrokerBack,
-    BrokerDownError,
-    DispatchEvent,
-    read,
-)
+from orchestrator.dispatch.base import BrokerBack, BrokerDownError, DispatchEvent, read
 from orchestrator.dispatch.broker import FarmBroker, envelope_of
 
 BATCH: Final = 200

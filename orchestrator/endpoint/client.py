@@ -33,11 +33,7 @@ _BROKEN = (OSError, http.client.HTTPException)
 
 
 def upload(
-    home: FarmHome,
-    lab: LabConfig,
-    database: Database,
-    files: Iterable[str],
-    note: Callable[[str], None],
+    home: FarmHome, lab: LabConfig, database: Database, files: Iterable[str], note: Callable[[str], None]
 ) -> None:
     """Upload these files (sha256) from this machine's store to the farm's, where the two differ.
 

@@ -288,10 +288,7 @@ class _Builder:
                     "a rule about devices and a selector with 'count' do not go together; narrow the selector"
                 )
                 self._add(text, *at, "device")
-            for key, glob, names in (
-                ("model", rule.model, models),
-                ("delegate", rule.delegate, delegates),
-            ):
+            for key, glob, names in (("model", rule.model, models), ("delegate", rule.delegate, delegates)):
                 if glob is None or names is None or any(fnmatchcase(name, glob) for name in names):
                     continue
                 self._add(f"no {key} is called {glob!r}{suggestion(glob, names)}", *at, key)
@@ -331,9 +328,5 @@ def _input(form: Input) -> InputSpec:
         return InputSpec(shape=form.shape)
     low, high = form.random.range or (None, None)
     return InputSpec(
-        shape=form.shape,
-        seed=form.random.seed,
-        low=low,
-        high=high,
-        distribution=form.random.distribution,
+        shape=form.shape, seed=form.random.seed, low=low, high=high, distribution=form.random.distribution
     )

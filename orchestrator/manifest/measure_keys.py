@@ -6,21 +6,11 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from agent.wire.bounded import (
-    MAX_BLOCKS,
-    MAX_ROUNDS,
-    MAX_SLICE_RUNS,
-    MAX_SLICE_SECONDS,
-)
+from agent.wire.bounded import MAX_BLOCKS, MAX_ROUNDS, MAX_SLICE_RUNS, MAX_SLICE_SECONDS
 from orchestrator.manifest.campaign import LEAST_TARGET
 from orchestrator.manifest.keys import LATER, Keys, key
 from orchestrator.manifest.pass_keys import MOST_SECONDS, PassKeys
-from orchestrator.manifest.values import (
-    JsonSchema,
-    Number,
-    Share,
-    Whole,
-)
+from orchestrator.manifest.values import JsonSchema, Number, Share, Whole
 
 _MOST_WARMUP_RUNS: Final = 1_000_000
 """The largest count of warm-up runs. Chosen; each one's time is kept with the result."""

@@ -11,10 +11,7 @@ from orchestrator.manifest.problems import suggestion
 
 
 def narrow(
-    campaign: Campaign,
-    delegates: Sequence[str] = (),
-    only: Sequence[str] = (),
-    devices: Sequence[str] = (),
+    campaign: Campaign, delegates: Sequence[str] = (), only: Sequence[str] = (), devices: Sequence[str] = ()
 ) -> Campaign:
     """Narrow a campaign to the chosen delegates, the models whose id matches one of the globs, and the
     devices whose id or name does, in place of those that the file selects.

@@ -15,11 +15,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from agent.wire.bounded import (
-    MAX_INPUT_SETS,
-    MAX_INPUTS,
-    MAX_OUTPUTS,
-)
+from agent.wire.bounded import MAX_INPUT_SETS, MAX_INPUTS, MAX_OUTPUTS
 from agent.wire.plan import LOWER_IS_BETTER, LabelledMetric
 from orchestrator.manifest.campaign import HIGHEST_PRIORITY
 from orchestrator.manifest.delegates import DelegateForm, WrittenDelegate
@@ -27,16 +23,7 @@ from orchestrator.manifest.keys import LATER, Entries, Items, Keys, OneOrMany, k
 from orchestrator.manifest.measure_keys import Measure
 from orchestrator.manifest.plans import LEVELS
 from orchestrator.manifest.problems import suggestion
-from orchestrator.manifest.values import (
-    Choice,
-    Duration,
-    JsonSchema,
-    Number,
-    Text,
-    ValueType,
-    Whole,
-    mistake,
-)
+from orchestrator.manifest.values import Choice, Duration, JsonSchema, Number, Text, ValueType, Whole, mistake
 
 MAX_MODELS: Final = 2000
 """The most models of one file. Chosen so that with a few delegates on a few devices the cells stay below
@@ -144,8 +131,7 @@ class Retry(Keys):
     )
     kinds: (
         Annotated[
-            tuple[Annotated[str, Choice(RETRIED_KINDS, "kind of failure")], ...],
-            Items(1, len(RETRIED_KINDS)),
+            tuple[Annotated[str, Choice(RETRIED_KINDS, "kind of failure")], ...], Items(1, len(RETRIED_KINDS))
         ]
         | None
     ) = key("The reason codes after which it is; left out: all of these.")

@@ -38,9 +38,7 @@ class AttemptState(StrEnum):
     CANCELLED = "cancelled"
 
 
-ENDED: Final = frozenset(
-    {CellState.DONE, CellState.FAILED, CellState.UNSUPPORTED, CellState.CANCELLED},
-)
+ENDED: Final = frozenset({CellState.DONE, CellState.FAILED, CellState.UNSUPPORTED, CellState.CANCELLED})
 """The terminal states of a cell."""
 
 OPEN: Final = frozenset(CellState) - ENDED
@@ -98,12 +96,7 @@ CURABLE: Final = frozenset({ReasonCode.NO_DEVICE, ReasonCode.DELEGATE_MISSING})
 UNTOLD: Final = (
     RETRIED
     | CURABLE
-    | {
-        ReasonCode.CANCELLED,
-        ReasonCode.TIMEOUT,
-        ReasonCode.QUEUE_LIMIT,
-        ReasonCode.CONDITIONS_CHANGED,
-    }
+    | {ReasonCode.CANCELLED, ReasonCode.TIMEOUT, ReasonCode.QUEUE_LIMIT, ReasonCode.CONDITIONS_CHANGED}
 )
 """Reasons of the farm and its users, which tell nothing of a model that was measured before: a new
 measurement that ends so leaves the earlier result. A timeout is one: the same was done in time before.
@@ -228,11 +221,7 @@ _DEFAULT_TEXTS = {
 
 
 def settle(
-    ends: Sequence[AttemptEnd],
-    *,
-    cancel_asked: bool,
-    retry: RetryRule = USUAL_RETRIES,
-    early: bool = False,
+    ends: Sequence[AttemptEnd], *, cancel_asked: bool, retry: RetryRule = USUAL_RETRIES, early: bool = False
 ) -> Settled:
     """Derive the next state of a cell from its attempts, oldest first. At least one must have ended.
 

@@ -141,10 +141,7 @@ def expand(
 
 
 def _elsewhere(
-    campaign: Campaign,
-    files: Mapping[str, ModelFile],
-    devices: Sequence[Device],
-    homes: Mapping[str, str],
+    campaign: Campaign, files: Mapping[str, ModelFile], devices: Sequence[Device], homes: Mapping[str, str]
 ) -> list[frozenset[str]]:
     """Return for each model the devices that leave it to an equal machine."""
     if not campaign.shared:
@@ -164,10 +161,7 @@ class _Target:
 
 
 def _targets(
-    delegate: DelegateEntry,
-    campaign: Campaign,
-    devices: Sequence[Device],
-    missing: Sequence[MissingDelegate],
+    delegate: DelegateEntry, campaign: Campaign, devices: Sequence[Device], missing: Sequence[MissingDelegate]
 ) -> Iterator[_Target]:
     """Yield the devices that selectors name, then the classes, or the one target "-" without either."""
     each = [selector for selector in campaign.devices if selector.count is None]

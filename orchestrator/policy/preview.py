@@ -142,11 +142,7 @@ class PlannedCell:
 
 
 def plan_cells(
-    specs: Sequence[CellSpec],
-    environments: Environments,
-    past: PastResults,
-    reuse: str,
-    now: datetime,
+    specs: Sequence[CellSpec], environments: Environments, past: PastResults, reuse: str, now: datetime
 ) -> tuple[PlannedCell, ...]:
     """Decide every cell.
 

@@ -279,9 +279,7 @@ METRICS: tuple[Metric, ...] = (
     _tail("p99", 99),
     MEAN,
     _latency(
-        "first_warm",
-        "first, warm",
-        "The same in the processes that find the caches filled; their median.",
+        "first_warm", "first, warm", "The same in the processes that find the caches filled; their median."
     ),
     _tail("p95", 95),
     *(

@@ -356,6 +356,6 @@ def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:
 
 
 def _owns(turn: Turn, agent_id: str, attempt_id: str) -> bool:
-    """Return whether an attempt uses a device of this agent; an unknown one does, which does no harm."""
+    """Return whether an attempt uses a device of this agent; an unknown one, with which nothing is done."""
     attempt = turn.find_attempt(attempt_id)
     return attempt is None or attempt.device_id.startswith(f"{agent_id}.")

@@ -9,13 +9,7 @@ from pydantic import BaseModel
 
 from agent.wire.measurement import ProcessSamples
 from orchestrator.policy.lifecycle import OPEN
-from orchestrator.results.records import (
-    CampaignRecord,
-    CellGroup,
-    CellRecord,
-    ComparedCell,
-    ManifestRecord,
-)
+from orchestrator.results.records import CampaignRecord, CellGroup, CellRecord, ComparedCell, ManifestRecord
 from orchestrator.site.archive import SiteSource
 from orchestrator.site.digests import groups_of
 from runtime.model.facts import ModelFacts

@@ -11,13 +11,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from agent.wire.measurement import ProcessSamples
-from orchestrator.results.records import (
-    CampaignRecord,
-    CellGroup,
-    CellRecord,
-    ComparedCell,
-    ManifestRecord,
-)
+from orchestrator.results.records import CampaignRecord, CellGroup, CellRecord, ComparedCell, ManifestRecord
 from orchestrator.results.speedups import Baselines
 from orchestrator.site import links
 from orchestrator.site.shards import CELLS

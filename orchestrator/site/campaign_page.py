@@ -51,12 +51,7 @@ def brief_page(archive: Archive, campaign: CampaignRecord, before: CampaignRecor
 def campaign_head(campaign: CampaignRecord, cells: Sequence[CellRecord]) -> dict[str, Any]:
     """Return a campaign with how many of its cells are right, of each state, and unfinished."""
     counts, unfinished = cell_counts(cells)
-    return {
-        "record": campaign,
-        "right": title_of(cells).right,
-        "counts": counts,
-        "unfinished": unfinished,
-    }
+    return {"record": campaign, "right": title_of(cells).right, "counts": counts, "unfinished": unfinished}
 
 
 def cell_counts(cells: Sequence[ComparedCell]) -> tuple[str, int]:

@@ -6,11 +6,7 @@ from typing import Any
 
 from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.results import format as text
-from orchestrator.results.detail_lines import (
-    count_pair,
-    spread_lines,
-    stage_pairs,
-)
+from orchestrator.results.detail_lines import count_pair, spread_lines, stage_pairs
 from orchestrator.results.metric import Metric, Section
 from orchestrator.results.metrics import in_section
 from orchestrator.results.passes import PASS_RESULTS, PassResult

@@ -197,11 +197,7 @@ class Store:
         return found + sum(self._stat(mark.name.partition(".")[0])[0] for mark in whole)
 
     def adopt(
-        self,
-        sha256: str,
-        what: str,
-        require: Callable[[BinaryIO, str], None] = _anything,
-        sender: str = "",
+        self, sha256: str, what: str, require: Callable[[BinaryIO, str], None] = _anything, sender: str = ""
     ) -> StoredFile:
         """Store a file that has arrived completely; one whose hash differs from its name, or that is not what
         `require` says, is deleted.

@@ -166,11 +166,7 @@ class CompiledModel:
     def get_signature_by_index(self, index: int) -> dict[str, Any]:
         """`key`, `inputs` and `outputs` of a signature. Raises RuntimeError out of range."""
         signature = self._at(index)
-        return {
-            "key": signature.key,
-            "inputs": names(signature.inputs),
-            "outputs": names(signature.outputs),
-        }
+        return {"key": signature.key, "inputs": names(signature.inputs), "outputs": names(signature.outputs)}
 
     def get_signature_index(self, key: str) -> int:
         """Index of a signature, -1 where there is none of that key."""

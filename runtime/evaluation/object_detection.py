@@ -26,11 +26,7 @@ def _data(flags: Flags) -> Data:
     truth = required(flags, "ground_truth_proto")
     if truth.suffix not in OBJECTS:
         raise FlagError(f"--ground_truth_proto={truth}: its name ends with none of {', '.join(OBJECTS)}")
-    return Data(
-        required(flags, "ground_truth_images_path"),
-        truth,
-        required(flags, "model_output_labels"),
-    )
+    return Data(required(flags, "ground_truth_images_path"), truth, required(flags, "model_output_labels"))
 
 
 def _report(passed: Passed, flags: Flags) -> tuple[Lines, bytes]:

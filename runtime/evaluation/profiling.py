@@ -17,11 +17,7 @@ _ROUNDS: Final = 10
 
 
 def write_profile(
-    flags: Flags,
-    graph: str,
-    kind: str,
-    options: Mapping[str, Any],
-    rules: Mapping[str, InputRule],
+    flags: Flags, graph: str, kind: str, options: Mapping[str, Any], rules: Mapping[str, InputRule]
 ) -> None:
     """Profile the model once more and write what the flags ask for, by default to the tool's output.
 

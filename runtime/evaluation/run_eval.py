@@ -32,10 +32,7 @@ def flags_of(tool: str) -> Mapping[str, Flag]:
 
 
 def run_eval(
-    command: str,
-    words: Sequence[str] | None,
-    data_of: Callable[[Flags], Data],
-    report: Report,
+    command: str, words: Sequence[str] | None, data_of: Callable[[Flags], Data], report: Report
 ) -> int:
     """Run a tool on the words of a command line, by default this process's; return its exit code."""
     table = flags_of(command.removeprefix("coco_").removesuffix("_run_eval"))

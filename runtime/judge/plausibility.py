@@ -83,11 +83,7 @@ def _operations(graph: Subgraph, operator: Operator) -> float:
     return flops / _WINOGRAD_SPEEDUP if _suits_winograd(operator, filter_shape) else flops
 
 
-_PRODUCTS = (
-    BuiltinOperator.CONV_2D,
-    BuiltinOperator.DEPTHWISE_CONV_2D,
-    BuiltinOperator.FULLY_CONNECTED,
-)
+_PRODUCTS = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D, BuiltinOperator.FULLY_CONNECTED)
 
 
 def _suits_winograd(operator: Operator, filter_shape: tuple[int, ...]) -> bool:

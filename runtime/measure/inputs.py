@@ -216,10 +216,7 @@ def _value(
 
 
 def normal_values(
-    generator: np.random.Generator,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    bounds: tuple[float, float],
+    generator: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], bounds: tuple[float, float]
 ) -> Array:
     """Return Gaussian values over a range, as LiteRT's Inference Diff draws them."""
     low, high = bounds

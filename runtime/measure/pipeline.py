@@ -50,9 +50,7 @@ class Frames:
 
     def __add__(self, other: Frames) -> Frames:
         return Frames(
-            self.count + other.count,
-            self.wall_ns + other.wall_ns,
-            self.preprocess_ns + other.preprocess_ns,
+            self.count + other.count, self.wall_ns + other.wall_ns, self.preprocess_ns + other.preprocess_ns
         )
 
 

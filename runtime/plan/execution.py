@@ -316,11 +316,7 @@ def _continue(before: Execution, shapes: Mapping[int, Shape], known: Mapping[int
                 raise values.missing[operator.index]
         try:
             execution = Execution(
-                values,
-                steps,
-                budget=before.budget,
-                preserve_all=before.preserve_all,
-                inherited=before.arrays,
+                values, steps, budget=before.budget, preserve_all=before.preserve_all, inherited=before.arrays
             )
         except PostponeError as wait:
             hold(held, wait)

@@ -13,15 +13,7 @@ import socket
 from typing import Final
 
 from agent.processes.sandbox import bpf, calls
-from agent.processes.sandbox.bpf import (
-    NO_EFFECT,
-    PASS,
-    Step,
-    all_but,
-    fail,
-    load_argument,
-    only,
-)
+from agent.processes.sandbox.bpf import NO_EFFECT, PASS, Step, all_but, fail, load_argument, only
 
 _TYPE_MASK: Final = 0xF
 """SOCK_TYPE_MASK of linux/net.h: the flags of socket(2) are above it."""

@@ -11,12 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, write_progress
-from agent.attempt.references import (
-    kept_path,
-    made_path,
-    read_failure,
-    write_made,
-)
+from agent.attempt.references import kept_path, made_path, read_failure, write_made
 from agent.runner.opening import input_rules
 from agent.runner.probe.host import runtime_identity
 from agent.wire.reference import ReferenceRecord

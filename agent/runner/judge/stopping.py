@@ -78,11 +78,7 @@ def is_repeated(disturbed: Sequence[bool], repeated: int, most: int) -> bool:
 
 
 def _of_baseline(
-    plan: MeasurePlan,
-    blocks: int,
-    arm: ArmState,
-    others: Mapping[str, Stopped | None],
-    spent: Spent | None,
+    plan: MeasurePlan, blocks: int, arm: ArmState, others: Mapping[str, Stopped | None], spent: Spent | None
 ) -> Stopped | None:
     if arm.stopped is not None or not others:
         return _reason(plan, blocks, arm, False, spent)

@@ -64,10 +64,7 @@ def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry)
         for one, mhz in zip(report.slices, clocks, strict=True)
     )
     return Sustained(
-        seconds=asked_s,
-        slices=slices,
-        end_over_start=last.p50_ns / max(1, first.p50_ns),
-        clock_note=why_none,
+        seconds=asked_s, slices=slices, end_over_start=last.p50_ns / max(1, first.p50_ns), clock_note=why_none
     )
 
 

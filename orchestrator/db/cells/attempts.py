@@ -199,8 +199,7 @@ def _ends(turn: Turn, cell: tables.Cell) -> list[AttemptEnd]:
     """Return the attempt ends that count for a cell: those since a user's last `retry`."""
     return [
         AttemptEnd(
-            AttemptState(row.state),
-            Reason(code=ReasonCode(str(row.reason_code)), text=row.reason_text or ""),
+            AttemptState(row.state), Reason(code=ReasonCode(str(row.reason_code)), text=row.reason_text or "")
         )
         for row in turn.history(cell.cell_id)
         if row.attempt_no > cell.retried_after and row.state not in LIVE_ATTEMPT

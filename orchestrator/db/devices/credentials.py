@@ -90,10 +90,7 @@ def replace_all(turn: Turn, agent_id: str, ends_at: datetime) -> None:
         .where(
             col(tables.Credential.agent_id) == agent_id,
             col(tables.Credential.revoked_at).is_(None),
-            or_(
-                col(tables.Credential.expires_at).is_(None),
-                col(tables.Credential.expires_at) > ends_at,
-            ),
+            or_(col(tables.Credential.expires_at).is_(None), col(tables.Credential.expires_at) > ends_at),
         )
         .values(expires_at=ends_at)
     )
@@ -163,10 +160,7 @@ def note_newest(turn: Turn, newest: Mapping[str, float]) -> None:
     for key_id, issued in newest.items():
         turn.exec(
             update(tables.Credential)
-            .where(
-                col(tables.Credential.key_id) == key_id,
-                col(tables.Credential.newest_issued) < issued,
-            )
+            .where(col(tables.Credential.key_id) == key_id, col(tables.Credential.newest_issued) < issued)
             .values(newest_issued=issued)
         )
 

@@ -27,10 +27,7 @@ def recorded_hello(session: Session) -> RecordedHello | None:
         return None
     rows = session.exec(
         select(tables.Device, tables.Environment)
-        .join(
-            tables.Environment,
-            col(tables.Environment.environment_id) == tables.Device.environment_id,
-        )
+        .join(tables.Environment, col(tables.Environment.environment_id) == tables.Device.environment_id)
         .where(tables.Device.agent_id == agent.agent_id, col(tables.Device.present))
         .order_by(col(tables.Device.device_id))
     )

@@ -12,13 +12,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UsageError
 from orchestrator.policy.assign import Occupancy
-from orchestrator.policy.reservation import (
-    Reservation,
-    in_force,
-    in_the_way,
-    require_share,
-    reservation_of,
-)
+from orchestrator.policy.reservation import Reservation, in_force, in_the_way, require_share, reservation_of
 from orchestrator.policy.why import Occupant
 from orchestrator.results.device_noise import DeviceNoise, noise_from
 

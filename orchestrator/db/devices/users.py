@@ -59,11 +59,7 @@ def add(
     """Store the hash of a user's new token."""
     turn.add(
         tables.UserToken(
-            token_sha256=digest(token),
-            name=name,
-            scopes=list(scopes),
-            made_at=now,
-            expires_at=expires_at,
+            token_sha256=digest(token), name=name, scopes=list(scopes), made_at=now, expires_at=expires_at
         )
     )
 

@@ -90,9 +90,7 @@ def fits(device_id: Any) -> tuple[ColumnElement[bool], ...]:
     used = select(_sibling.c.siblings)
     used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
     failed = exists().where(
-        _tried.c.cell_id == c.cell_id,
-        _tried.c.device_id == device_id,
-        indexed("tried.state = 'failed'"),
+        _tried.c.cell_id == c.cell_id, _tried.c.device_id == device_id, indexed("tried.state = 'failed'")
     )
     long_ago = c.not_before <= bindparam("long_ago", type_=UtcDateTime)
     return c.siblings.not_in(used), or_(~failed.correlate(candidate), long_ago)

@@ -17,14 +17,7 @@ from orchestrator.db.engine.dialects import pipelined
 from orchestrator.db.queue import candidate_queries
 from orchestrator.db.queue.candidate_queries import fetch
 from orchestrator.db.queue.class_pages import Page, load_page
-from orchestrator.policy.assign import (
-    Assignment,
-    DeviceSlot,
-    Share,
-    WaitingCell,
-    assign,
-    charge,
-)
+from orchestrator.policy.assign import Assignment, DeviceSlot, Share, WaitingCell, assign, charge
 from orchestrator.policy.blocks import kept_busy
 from orchestrator.policy.reservation import Reservation, in_force, in_the_way
 from orchestrator.policy.selectors import DeviceClass, DeviceLike, is_class, parse_line

@@ -160,10 +160,7 @@ def _known() -> Select[tables.Result, tables.Cell, tables.Environment]:
     return (
         select(tables.Result, tables.Cell, tables.Environment)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
-        .join(
-            tables.Environment,
-            col(tables.Environment.environment_id) == tables.Result.environment_id,
-        )
+        .join(tables.Environment, col(tables.Environment.environment_id) == tables.Result.environment_id)
     )
 
 

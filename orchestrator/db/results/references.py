@@ -50,10 +50,7 @@ def with_references(
             return message
         known = told.get((message.model_sha256, inputs_id(message.inputs)), [])
         return message.model_copy(
-            update={
-                "references": tuple(known),
-                "references_forgotten": times.get(message.model_sha256, 0),
-            }
+            update={"references": tuple(known), "references_forgotten": times.get(message.model_sha256, 0)}
         )
 
     return [(agent_id, named(message)) for agent_id, message in messages]

@@ -187,9 +187,7 @@ def fail_vanished(turn: Turn, device_ids: Sequence[str], hint: Mapping[str, str]
         select(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
         .where(
-            ~col(tables.Campaign.parked),
-            tables.IS_QUEUED,
-            col(tables.Cell.line).not_in([*served, NO_DEVICE]),
+            ~col(tables.Campaign.parked), tables.IS_QUEUED, col(tables.Cell.line).not_in([*served, NO_DEVICE])
         )
     ).all()
     cell_ends.finish_all(turn, [(c, CellState.UNSUPPORTED, _gone(c, hint)) for c in gone], now)

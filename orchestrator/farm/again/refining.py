@@ -54,11 +54,7 @@ class Refinements:
     quota: Quota = NO_LIMIT
 
     def refine(
-        self,
-        ref: str,
-        target: float | None = None,
-        seconds: float | None = None,
-        cells: tuple[str, ...] = (),
+        self, ref: str, target: float | None = None, seconds: float | None = None, cells: tuple[str, ...] = ()
     ) -> Refined:
         """Queue the vaguest cells of a campaign again, so that blocks are added to their results.
 

@@ -73,12 +73,7 @@ def reproduction(cell: CellRecord, present: AgentHello | None, store: Store) -> 
     }
     if device is not None:
         document["devices"] = [{"name": device.device_id}]
-    mismatches = (
-        *missing,
-        *_machine(cell, device),
-        *tunings,
-        *_baseline(measured),
-    )
+    mismatches = (*missing, *_machine(cell, device), *tunings, *_baseline(measured))
     hindering = [found for found in (no_model, no_host) if found is not None]
     return Reproduction(document, mismatches, "; ".join(map(str, hindering)) or None)
 

@@ -39,10 +39,7 @@ def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric 
         direction = f", {metric.direction}" if metric.direction else ""
         return replace(answer, sentences=((f"{metric.label}{direction}",),))
     return replace(
-        answer,
-        sentences=sentences(placed),
-        further=entries.FURTHER,
-        legend=tuple(legend(cells, placed)),
+        answer, sentences=sentences(placed), further=entries.FURTHER, legend=tuple(legend(cells, placed))
     )
 
 

@@ -249,12 +249,7 @@ def _fitted(answer: Answer, columns: int) -> _Drawn:
 
 
 def _drawn(
-    answer: Answer,
-    shown: Sequence[_Group],
-    further: Sequence[str],
-    columns: int,
-    heading: int,
-    natural: int,
+    answer: Answer, shown: Sequence[_Group], further: Sequence[str], columns: int, heading: int, natural: int
 ) -> _Drawn:
     room = columns - _needed(shown, further, heading)
     groups = tuple(group.only(further) for group in shown)

@@ -181,12 +181,7 @@ class _Comparison:
     """Collects figures of one batch of input sets after the other; outputs are kept for a batch alone."""
 
     def __init__(
-        self,
-        model: Model,
-        request: Request,
-        test: Running,
-        reference: Running,
-        draws: dict[str, Running],
+        self, model: Model, request: Request, test: Running, reference: Running, draws: dict[str, Running]
     ) -> None:
         self._request = request
         self._test, self._reference, self._draws = test, reference, draws

@@ -142,10 +142,7 @@ def _windows() -> Iterator[Row]:
     yield Row(B.TRANSPOSE_CONV, (given([1, 8, 10, 7]), held(7, 3, 3, 5), fed(1, 4, 5, 5)), up)
     packed = struct.pack("<5i", _CUSTOM_SAME, 2, 2, 0, 0)
     yield _custom(
-        "Convolution2DTransposeBias",
-        (fed(1, 4, 5, 3), held(2, 3, 3, 3), held(2)),
-        packed,
-        ((1, 8, 10, 2),),
+        "Convolution2DTransposeBias", (fed(1, 4, 5, 3), held(2, 3, 3, 3), held(2)), packed, ((1, 8, 10, 2),)
     )
     pool = {"stride_h": 2, "stride_w": 2, "filter_height": 3, "filter_width": 2, **_SAME}
     yield from (Row(op, (fed(2, 9, 11, 5),), pool) for op in (B.AVERAGE_POOL_2D, B.L2_POOL_2D, B.MAX_POOL_2D))

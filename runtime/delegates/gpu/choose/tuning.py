@@ -91,11 +91,7 @@ class Tuner:
         return [node[:1] for node in found]
 
     def choose(
-        self,
-        graph: Graph,
-        alternatives: Sequence[Sequence[Candidate]],
-        source: Source,
-        program: Program,
+        self, graph: Graph, alternatives: Sequence[Sequence[Candidate]], source: Source, program: Program
     ) -> list[Stage]:
         """Return one candidate for each node."""
         keys = [self._kept.key(node) if len(node) > 1 else "" for node in alternatives]

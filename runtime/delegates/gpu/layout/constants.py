@@ -88,7 +88,5 @@ def divide(launches: Sequence[Launch], most: int) -> ConstantBuffers:
         buffers[number].add(constants)
         chosen.append(number)
     return ConstantBuffers(
-        tuple(buffer.offsets for buffer in buffers),
-        tuple(buffer.size for buffer in buffers),
-        tuple(chosen),
+        tuple(buffer.offsets for buffer in buffers), tuple(buffer.size for buffer in buffers), tuple(chosen)
     )

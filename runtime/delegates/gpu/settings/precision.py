@@ -36,11 +36,7 @@ _NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
 """Precision → the trial without which it cannot be used; the others only decide how it is computed."""
 
 
-_MULTIPLIED = {
-    "fp16": (),
-    "bf16": (Trial.BF16_PRODUCTS, Trial.BF16_PACE),
-    "int8": (Trial.INT8_PRODUCTS,),
-}
+_MULTIPLIED = {"fp16": (), "bf16": (Trial.BF16_PRODUCTS, Trial.BF16_PACE), "int8": (Trial.INT8_PRODUCTS,)}
 """Precision → the trials behind which products are computed in it; there are none in fp16."""
 
 

@@ -117,12 +117,7 @@ def try_addresses(
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     arena, layer_table, functions, counted = (
         cl.Buffer(context, flags, hostbuf=array)
-        for array in (
-            content,
-            table,
-            np.array([load_function(name, function)], np.uint64),
-            counters(_GROUPS),
-        )
+        for array in (content, table, np.array([load_function(name, function)], np.uint64), counters(_GROUPS))
     )
     kernel = cl.Kernel(program, "run_layers")
     for first, last in ((0, 1), (1, _LAYERS)):

@@ -178,11 +178,7 @@ class KernelLibrary:
         return programs
 
     def _compile(
-        self,
-        form: Form,
-        missing: Sequence[Kernel],
-        take: Callable[[str, bytes], None],
-        progress: Progress,
+        self, form: Form, missing: Sequence[Kernel], take: Callable[[str, bytes], None], progress: Progress
     ) -> None:
         done = 0
 

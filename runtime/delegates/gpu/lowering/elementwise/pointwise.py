@@ -386,10 +386,5 @@ def lower(node: Node, context: Context) -> list[Candidate]:
 
 
 FAMILY = Family(
-    operators=tuple(_TYPES),
-    read=_read,
-    lower=lower,
-    supports=_supports,
-    epilogue=True,
-    types=_TYPES,
+    operators=tuple(_TYPES), read=_read, lower=lower, supports=_supports, epilogue=True, types=_TYPES
 )

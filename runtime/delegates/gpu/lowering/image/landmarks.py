@@ -63,9 +63,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel; a unit is the whole matrix, a pixel of the crop, or a landmark."""
     source, target = node.first, node.outputs[0]
     before, after = context.value(source), context.value(target)
-    numbers: dict[str, int | float] = {
-        **context.strides(IN=source, OUT=target),
-    }
+    numbers: dict[str, int | float] = {**context.strides(IN=source, OUT=target)}
     second: Argument
     if node.op is _MATRIX:
         second, more = _around(node)

@@ -2,14 +2,7 @@
 
 from runtime.delegates.gpu.graph.graph import Custom, Node
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    function,
-)
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, function
 
 
 def _read(facts: OperatorFacts) -> NodeSpec:

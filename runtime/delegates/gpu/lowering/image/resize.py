@@ -3,14 +3,7 @@
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    function,
-)
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, function
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -57,10 +50,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         instance = function("image/resize_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
-        instance, units = (
-            function("image/resize.cl", f"f32_{name}", kind, **shape),
-            images * out_h,
-        )
+        instance, units = (function("image/resize.cl", f"f32_{name}", kind, **shape), images * out_h)
     launch = context.launch(
         node,
         instance,

@@ -103,12 +103,7 @@ def copy_launch(
     copy = _Copy(
         value,
         layout,
-        row={
-            "BEFORE": before,
-            "AFTER": after,
-            "RUNS": prod(digit.extent for digit in runs),
-            "RUN": length,
-        },
+        row={"BEFORE": before, "AFTER": after, "RUNS": prod(digit.extent for digit in runs), "RUN": length},
         step=step,
         lanes=lanes,
         steps=(base, *(digit.step for digit in pixels)),

@@ -8,14 +8,7 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering.recurrent.steps import Rows
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Array,
-    Context,
-    Launch,
-    PackedConstant,
-    function,
-)
+from runtime.delegates.gpu.lowering.spec import Argument, Array, Context, Launch, PackedConstant, function
 from runtime.ops.recurrent.fixed_point import sigmoid_table, tanh_table
 from runtime.ops.recurrent.integer_cell import IntegerCell, Scaling
 

@@ -305,8 +305,5 @@ class _Steps:
 
 
 FAMILY = Family(
-    operators=(Op.LSTM, Op.UNIDIRECTIONAL_SEQUENCE_LSTM),
-    read=_read,
-    lower=lower,
-    supports=_supports,
+    operators=(Op.LSTM, Op.UNIDIRECTIONAL_SEQUENCE_LSTM), read=_read, lower=lower, supports=_supports
 )

@@ -92,8 +92,5 @@ def lower(node: Node, context: Context) -> list[Candidate]:
 
 
 FAMILY = Family(
-    operators=(Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN),
-    read=_read,
-    lower=lower,
-    supports=_supports,
+    operators=(Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN), read=_read, lower=lower, supports=_supports
 )

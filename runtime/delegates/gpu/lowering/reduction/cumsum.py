@@ -45,10 +45,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         "EXCLUSIVE": node.attributes["exclusive"],
         "REVERSE": node.attributes["reverse"],
     }
-    shared = {
-        "CHANNELS": value.channels,
-        **context.strides(IN=source, OUT=target),
-    }
+    shared = {"CHANNELS": value.channels, **context.strides(IN=source, OUT=target)}
     if axis == len(value.shape) - 1:
         instance = function("reduction/cumsum_rows.cl", "f32_cumsum_rows", flags, **shared)
         units = value.pixels

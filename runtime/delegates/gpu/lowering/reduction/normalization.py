@@ -47,10 +47,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     """One kernel, a unit for each row of channels."""
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)
-    shape: dict[str, int | float] = {
-        "CHANNELS": value.channels,
-        **context.strides(IN=source, OUT=target),
-    }
+    shape: dict[str, int | float] = {"CHANNELS": value.channels, **context.strides(IN=source, OUT=target)}
     in_groups = suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
     items, rows = row_group(value.channels)
     kernel = "normalization_l2"

@@ -49,8 +49,7 @@ class Supplied:
 FUNCTIONS: Final = {
     # C's remainder has the sign of the dividend, as WGSL's, which is NaN where the divisor is infinite.
     "fmod": Supplied(
-        FLOAT,
-        "fn {name}(x: {T}, y: {T}) -> {T} {{\n    return select(x % y, x, abs(x) < abs(y));\n}}\n",
+        FLOAT, "fn {name}(x: {T}, y: {T}) -> {T} {{\n    return select(x % y, x, abs(x) < abs(y));\n}}\n"
     ),
     # Mesa's is wrong by 3e-8 near zero, and -1 of NaN.
     "tanh": Supplied(

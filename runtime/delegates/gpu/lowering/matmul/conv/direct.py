@@ -8,13 +8,7 @@ from runtime.delegates.gpu.graph.work_groups import QUAD, strided
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, grouped_depth, grouped_panels
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    function,
-    instance_name,
-    packed,
-)
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, function, instance_name, packed
 
 
 def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:

@@ -6,13 +6,7 @@ from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    PackedConstant,
-    function,
-    instance_name,
-)
+from runtime.delegates.gpu.lowering.spec import Candidate, Context, PackedConstant, function, instance_name
 
 _ROW_TILES = (64, 32, 16)
 """Columns of a unit of a one-row product, the widest first. A wider panel streams its weights in longer runs,

@@ -7,14 +7,7 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Scratch,
-    function,
-    instance_name,
-)
+from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, Scratch, function, instance_name
 
 _LEAST_COLUMNS = 2 * LANES
 """Columns from which on a product gains more than its input costs to be rounded: each number that is rounded

@@ -11,14 +11,7 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, bounds, stage_of, stage_rows
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Launch,
-    PackedConstant,
-    function,
-)
+from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, Launch, PackedConstant, function
 from runtime.model.schema import BuiltinOperator as Op
 
 BYTES_OF_INT = 4
@@ -279,10 +272,7 @@ def product(node: Node, context: Context) -> Candidate:
             source,
             panels.weights(f"weights{target}", filters, s.taps),
             PackedConstant(
-                f"stage{target}",
-                len(panels.starts) * panels.columns * ROWS[rounding],
-                stage,
-                ElementType.I32,
+                f"stage{target}", len(panels.starts) * panels.columns * ROWS[rounding], stage, ElementType.I32
             ),
             PackedConstant(
                 f"border{len(border)}_{a['in_zero_point']}", len(border), lambda: border, ElementType.I8

@@ -53,11 +53,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
         _add_entries(facts, spans)
     while len(spans.starts) < len(shape):
         spans.add(0, 1)
-    attributes = {
-        "starts": tuple(spans.starts),
-        "strides": tuple(spans.strides),
-        "kept": tuple(spans.kept),
-    }
+    attributes = {"starts": tuple(spans.starts), "strides": tuple(spans.strides), "kept": tuple(spans.kept)}
     return NodeSpec(facts.operator.inputs[:1], attributes)
 
 
