@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agent.attempt.files import AttemptFile
 from agent.runner.tunings import COLD, given_choices
@@ -43,11 +44,11 @@ def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
     return Opener.prepare(job.delegate_kind, {**options, **choices})
 
 
-def opener_as_timed(attempt: AttemptFile, folder: Path) -> Opener:
-    """Return the opener of a pass that follows the timed processes: as theirs, with the first tuning's
-    choices.
-
-    Raises `DelegateError`.
+def as_timed(attempt: AttemptFile, folder: Path) -> dict[str, Any]:
+    """Return what the tools of `runtime.measure` take for a pass that follows the timed processes: opener,
+    file, hash and input rules, as theirs, with the first tuning's choices. Raises `DelegateError`.
     """
     job, timed = attempt.job, COLD + 1
-    return opener_of(attempt, given_choices(folder, timed, 0, job, delegate_descriptor(job.delegate_kind)))
+    choices = given_choices(folder, timed, 0, job, delegate_descriptor(job.delegate_kind))
+    model = {"path": attempt.model_path, "model_sha256": job.model_sha256}
+    return {"opener": opener_of(attempt, choices), **model, "rules": input_rules(attempt)}

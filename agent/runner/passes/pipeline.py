@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.attempt.files import AttemptFile, PassReport
-from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.wire.bounded import Count, Integer, Text, Wire
 from agent.wire.passes import Pipeline, PipelinePlan
@@ -38,17 +38,10 @@ def _preprocessing(asked: PipelinePlan) -> str:
 
 
 def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
-    job = attempt.job
-    assert job.plan.pipeline is not None
-    tell(f"pipeline: {_preprocessing(job.plan.pipeline)} beside each run")
-    found = tool.pipeline(
-        opener_as_timed(attempt, folder),
-        attempt.model_path,
-        job.model_sha256,
-        job.plan.pipeline.cpu_ms,
-        job.plan.pipeline.seconds,
-        input_rules(attempt),
-    )
+    asked = attempt.job.plan.pipeline
+    assert asked is not None
+    tell(f"pipeline: {_preprocessing(asked)} beside each run")
+    found = tool.pipeline(**as_timed(attempt, folder), cpu_ms=asked.cpu_ms, seconds=asked.seconds)
     serial, overlapped = (
         Frames(count=one.count, wall_ns=one.wall_ns, preprocess_ns=one.preprocess_ns)
         for one in (found.serial, found.overlapped)

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.advice import with_times
-from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Found, Tell
 from agent.wire.bounded import MAX_PROFILED, Wire
 from agent.wire.passes import PROFILE_S
@@ -30,16 +30,15 @@ class ProfileReport(PassReport):
 
 
 def _profiled(attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
-    job = attempt.job
-    assert job.plan.profile is not None
+    detail = attempt.job.plan.profile
+    assert detail is not None
     tell("profile")
-    opener = opener_as_timed(attempt, folder)
+    model = as_timed(attempt, folder)
     try:
-        rules = input_rules(attempt)
-        found = profile_model(opener, attempt.model_path, job.model_sha256, rules, _ROUNDS, PROFILE_S)
+        found = profile_model(**model, rounds=_ROUNDS, seconds=PROFILE_S)
     except DelegateError as error:
-        return ProfileReport(found=Profile(detail=job.plan.profile, missing={"profile": str(error)}))
-    return ProfileReport(found=wire_profile(found.profile, job.plan.profile))
+        return ProfileReport(found=Profile(detail=detail, missing={"profile": str(error)}))
+    return ProfileReport(found=wire_profile(found.profile, detail))
 
 
 def wire_profile(found: ModelProfile, detail: ProfileDetail) -> Profile:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, PassReport
-from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.wire.bounded import Integer, Text
 from agent.wire.passes import Steps
@@ -21,16 +21,10 @@ class StepsReport(PassReport):
 
 
 def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
-    job = attempt.job
-    assert job.plan.steps is not None
-    tell(f"{SEQUENCES} sequences of {job.plan.steps} steps")
-    found = run_sequences(
-        opener_as_timed(attempt, folder),
-        attempt.model_path,
-        job.model_sha256,
-        job.plan.steps,
-        input_rules(attempt),
-    )
+    steps = attempt.job.plan.steps
+    assert steps is not None
+    tell(f"{SEQUENCES} sequences of {steps} steps")
+    found = run_sequences(**as_timed(attempt, folder), steps=steps)
     return StepsReport(first_ns=found.first_ns, step_ns=found.step_ns, why_not=found.why_not)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, PassReport
-from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.runner.passes.telemetry import Telemetry
 from agent.wire.bounded import Count, Integer, Wire
@@ -29,15 +29,11 @@ class SustainedReport(PassReport):
 
 
 def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
-    job = attempt.job
-    assert job.plan.sustained_s is not None
+    assert attempt.job.plan.sustained_s is not None
     found = sustain(
-        opener_as_timed(attempt, folder),
-        attempt.model_path,
-        job.model_sha256,
-        job.plan.sustained_s,
-        input_rules(attempt),
-        lambda number, count: tell(f"sustained: part {number} of {count}"),
+        **as_timed(attempt, folder),
+        seconds=attempt.job.plan.sustained_s,
+        on_slice=lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
     slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)
     return SustainedReport(slices=tuple(slices))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile, PassReport
-from agent.runner.opening import input_rules, opener_as_timed
+from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.wire.bounded import Count, Integer, Text
 from agent.wire.passes import Throughput, ThroughputPlan
@@ -21,17 +21,11 @@ class ThroughputReport(PassReport):
 
 
 def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport:
-    job = attempt.job
-    assert job.plan.throughput is not None
-    tell(f"throughput: {job.plan.throughput.in_flight} in flight")
-    found = tool.throughput(
-        opener_as_timed(attempt, folder),
-        attempt.model_path,
-        job.model_sha256,
-        job.plan.throughput.in_flight,
-        job.plan.throughput.seconds,
-        input_rules(attempt),
-    )
+    asked = attempt.job.plan.throughput
+    assert asked is not None
+    tell(f"throughput: {asked.in_flight} in flight")
+    model = as_timed(attempt, folder)
+    found = tool.throughput(**model, in_flight=asked.in_flight, seconds=asked.seconds)
     return ThroughputReport(runs=found.runs, wall_ns=found.wall_ns, why_not=found.why_not)
 
 
