@@ -197,7 +197,6 @@ def _rolled(_right: Right, values: Reals) -> Any:
 
 
 def _clipped(low: float, high: float) -> Wrong:
-    """Clip to quantiles of the values."""
     return lambda right: np.clip(right.values, *np.quantile(right.values, [low, high]))
 
 

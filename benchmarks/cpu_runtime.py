@@ -73,7 +73,6 @@ def campaign(sources: dict[str, Path]) -> dict[str, Any]:
 
 
 def _sources(folder: Path) -> dict[str, Path]:
-    """Return the file of each model, the real ones first."""
     files = {name: collection() / manifest()[name]["file"] for name in sorted(manifest())}
     files |= {name: shared_models() / "zoo" / zoo()[name]["skel"] for name in sorted(zoo())}
     for name, width in LOAD_WIDTHS.items():

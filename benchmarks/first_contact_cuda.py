@@ -41,7 +41,6 @@ FIRST: Final = Kernel(
 
 
 def _driver() -> Figures:
-    """Load the driver, and list its devices."""
     names = [{"name": one.name, "uuid": one.uuid, "pci": one.pci, "target": one.target, "mode": one.mode}
              for one in list_devices()]  # fmt: skip
     return {"version": driver_version(), "kernel driver": kernel_driver(), "devices": names}

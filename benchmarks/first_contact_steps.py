@@ -292,7 +292,6 @@ def _run(interpreter: Interpreter, values: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _distance(y: np.ndarray[Any, Any], r: np.ndarray[Any, Any]) -> float:
-    """Return the L2 norm of the difference over that of the reference."""
     difference = np.linalg.norm(y.astype(np.float64) - r.astype(np.float64))
     return float(difference / max(float(np.linalg.norm(r.astype(np.float64))), 1e-30))
 

@@ -121,7 +121,6 @@ def main() -> int:
 
 
 def _text(report: Mapping[str, Any]) -> str:
-    """Return the report as JSON, one model a line."""
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in report["rows"].items())
     return f'{{"litert": {json.dumps(report["litert"])}, "rows": {{\n{rows}\n}}}}\n'
 
@@ -252,7 +251,6 @@ def _judged(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _honest(expected: Expected, made: Reference, rule: Rule) -> dict[str, Any]:
-    """Return the verdict on an honest output."""
     verdict = judge(expected, made.outputs[:POOL_SIZE], rule)
     return {"verdict": verdict.verdict, "margin": verdict.margin, "note": verdict.note[:300]}
 

@@ -74,7 +74,6 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def _of(rules: Iterable[tuple[str, str, _Found]], label: str) -> list[_Found]:
-    """Return the findings of one rule that had corruptions."""
     return [found for _, of, found in rules if of == label and found["counts"]]
 
 

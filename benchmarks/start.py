@@ -76,7 +76,6 @@ def main() -> int:
 
 
 def _file(name: str, folder: Path) -> Path:
-    """Write a model of the zoo to a file."""
     path = folder / f"{name}.tflite"
     path.write_bytes(restored(name))
     return path
@@ -133,7 +132,6 @@ def _primed(model: Path, folder: Path) -> Path:
 
 
 def _environment(caches: Path) -> dict[str, str]:
-    """Return the variables that put all caches in a folder."""
     environment = {}
     for variable in CACHES:
         (caches / variable).mkdir(parents=True, exist_ok=True)
@@ -142,7 +140,6 @@ def _environment(caches: Path) -> dict[str, str]:
 
 
 def _start(model: Path, caches: Path, delegate: str = "gpu") -> dict[str, float]:
-    """One start in a new process whose caches lie in a folder."""
     environment = os.environ | _environment(caches)
     return in_a_process("start", "--one", str(model), "--delegate", delegate, env=environment)
 

@@ -31,7 +31,6 @@ def without_secrets(url: str) -> str:
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    """Return scheme, host with port, and all that follows."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return parts.scheme, host, parts._replace(scheme="", netloc="").geturl()

@@ -166,7 +166,6 @@ def _list(farm: AnyFarm, as_json: bool) -> int:
 
 
 def _interfaces(device: Device) -> list[str]:
-    """Return the interfaces through which any delegate reaches a device."""
     return list(dict.fromkeys(one for kind in device.delegates for one in device.interfaces_of(kind)))
 
 

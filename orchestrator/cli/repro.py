@@ -148,7 +148,6 @@ def _write(out: Path, text: str) -> None:
 
 
 def _text(row: CellRecord, found: Reproduction) -> str:
-    """Return the campaign file with its comments."""
     # A device's name comes from its driver: a line break in it must not end the comment.
     comments = [" ".join(visible(line).split()) for line in _said(row)]
     unmatched = [f"  {' '.join(visible(str(one)).split())}" for one in found.mismatches]
@@ -158,7 +157,6 @@ def _text(row: CellRecord, found: Reproduction) -> str:
 
 
 def _said(row: CellRecord) -> Iterator[str]:
-    """Return the text of the row."""
     yield f"Cell {row.cell_id} of campaign {row.campaign} ({row.campaign_id}): {row.model} on {row.delegate}"
     yield f"measured {moment(row.finished_at)} on {row.device} ({row.device_name})"
     graded = grade_of(row)

@@ -207,7 +207,6 @@ def _document(file: str, columns: Sequence[DelegateEntry], blocks: int) -> str:
 
 
 def _ahead(last: Sequence[CellRecord]) -> str:
-    """Say how fast one of the last two is beside the other, in their common blocks."""
     for cell in last:
         ratio = stored_ratio(cell)
         if ratio is not None and ratio.ci95 is not None:

@@ -49,7 +49,6 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 def _quoted(states: Iterable[CellState | AttemptState]) -> str:
-    """Format the states as a list of SQL literals, in the given order."""
     return ", ".join(f"'{state.value}'" for state in states)
 
 

@@ -161,7 +161,6 @@ def _document(campaign: Campaign) -> str:
 
 
 def _stated(spec: InputSpec) -> dict[str, Any]:
-    """Return an input as a campaign file has it."""
     shape = {} if spec.shape is None else {"shape": list(spec.shape)}
     return shape if spec.low is None else shape | {"random": {"range": [spec.low, spec.high]}}
 

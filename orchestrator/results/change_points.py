@@ -131,7 +131,6 @@ def _best_cut(values: Sequence[float], *, is_last: bool) -> int | None:
 
 
 def _within(total: float, count: int) -> float:
-    """Return the mean distance of the pairs of a part."""
     return 2.0 * total / (count * (count - 1)) if count > 1 else 0.0
 
 

@@ -36,7 +36,6 @@ def _time(
 def _latency(
     name: str, label: str, meaning: str, write: Callable[[Any], str] = text.milliseconds, **more: Any
 ) -> Metric:
-    """Return a field of the wire's `Latency`."""
     return _time(f"latency_ms.{name}", ("latency_ms", name), label, "latency", meaning, write, **more)
 
 
@@ -51,7 +50,6 @@ def _tail(name: str, percent: int) -> Metric:
 
 
 def _device_time(name: str, label: str, meaning: str) -> Metric:
-    """Return a field of the wire's `DeviceTime`."""
     return _time(f"device_ms.{name}", ("device", name), label, "latency", meaning)
 
 
@@ -85,7 +83,6 @@ def _init_saved(cell: CellRecord) -> float | None:
 def _accuracy(
     name: str, better: Better, unit: str, meaning: str, write: Callable[[Any], str] = text.error
 ) -> Metric:
-    """Return a field of the wire's `Accuracy`."""
     return Metric(
         f"accuracy.{name}", name.replace("_", " "), unit, better, "output", meaning,
         measured("accuracy", name), write, why_none=lambda m: m.accuracy.note,
@@ -101,7 +98,6 @@ def _labelled(
     write: Callable[[Any], str] = text.count,
     table: Callable[[Measurement], str] | None = None,
 ) -> Metric:
-    """Return a field of the wire's `LabelledScore`."""
     return Metric(
         f"labelled.{name}", label, unit, better, "output", meaning, measured("labelled", name), write,
         own_line=False, table=table,
@@ -109,7 +105,6 @@ def _labelled(
 
 
 def _init_stage(cache: Literal["cold", "warm"], stage: str, meaning: str) -> Metric:
-    """Return a field of the wire's `StartStages`."""
     return _time(f"init_ms.{cache}.{stage}", ("init", cache, stage), f"{stage}, {cache}", "init", meaning)
 
 
@@ -139,7 +134,6 @@ def _init_stages(cache: Literal["cold", "warm"]) -> tuple[Metric, ...]:
 
 
 def _memory_stage(name: str, label: str, meaning: str) -> Metric:
-    """Return a field of the wire's `MemoryStages`."""
     return Metric(
         f"memory_bytes.{name}", label, "bytes", "lower", "memory", meaning, measured("memory", name),
         text.byte_count, why_none=lambda m: m.memory.missing.get(name, "not recorded"),

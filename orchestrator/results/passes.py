@@ -181,7 +181,6 @@ def _steps_lines(_: CellRecord, found: Steps) -> Iterator[tuple[str, str]]:
 
 
 def _throughput_lines(_: CellRecord, found: Throughput) -> Iterator[tuple[str, str]]:
-    """Yield the rate and its basis, or why there is none."""
     if found.per_second is None or found.runs is None or found.seconds is None:
         yield "throughput", f"none: {found.missing.get('per_second', 'not recorded')}"
         return

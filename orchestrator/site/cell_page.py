@@ -75,7 +75,6 @@ def _told(one: PassResult, cell: CellRecord) -> Facts:
 
 
 def _profile(cell: CellRecord) -> str:
-    """Return the profile as text; empty where there is none."""
     found = profile_of(cell)
     return "" if isinstance(found, str) else "\n".join(written(found, cell.model, "text"))
 

@@ -131,7 +131,6 @@ def _view(
 
 
 def _row_scale(cells: Sequence[CellRecord]) -> Scale | None:
-    """Return a logarithmic scale that holds every counted p50 and interval of a row."""
     counted = [latency for cell in cells if (latency := counted_latency(cell)) is not None]
     values = [v for latency in counted for v in (latency.p50, *(latency.ci95 or ())) if v]
     return log_scale(values, BAR_MARGIN, BAR_WIDTH - BAR_MARGIN) if values else None

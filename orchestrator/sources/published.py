@@ -74,7 +74,6 @@ def newest_measured(cells: Iterable[ComparedCell]) -> list[ComparedCell]:
 
 
 def _measured(cells: Iterable[ComparedCell]) -> Iterator[ComparedCell]:
-    """Yield the cells with a p50 that counts."""
     return (cell for cell in cells if void_reason(cell) is None and _p50(cell) is not None)
 
 

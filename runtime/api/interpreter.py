@@ -214,16 +214,13 @@ class Interpreter:
         return [self._details(t.index, subgraph_index) for t in tensors]
 
     def _get_ops_details(self) -> list[dict[str, Any]]:
-        """One dictionary for each operator of the primary subgraph."""
         subgraph = self._primary.subgraph
         return [operator_details(subgraph, o) for o in subgraph.operators]
 
     def _get_op_details(self, op_index: int) -> dict[str, Any]:
-        """Return the dictionary of one operator of the primary subgraph."""
         return self._get_ops_details()[op_index]
 
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> dict[str, Any]:
-        """Return the dictionary of one tensor."""
         return self._details(self._tensor(tensor_index, subgraph_index).index, subgraph_index)
 
     def _get_full_signature_list(self) -> dict[str, dict[str, dict[str, int]]]:

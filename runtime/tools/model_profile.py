@@ -40,7 +40,6 @@ def profile_file(
 
 
 def _partition_delegate(name: str, options: Mapping[str, Any]) -> PartitionDelegate:
-    """Load the delegate. Raises `DelegateError` for one that takes whole models."""
     found = load_delegate(name, options)
     if not isinstance(found, PartitionDelegate):
         raise DelegateError(f"delegate {name!r} runs whole models, so it cannot take what another one left")

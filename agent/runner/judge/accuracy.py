@@ -188,7 +188,6 @@ def _figures(fact: OutputFacts, judgement: Judgement, kind: Kind) -> OutputAccur
 
 
 def _same(a: Sequence[Array], b: Sequence[Array]) -> bool:
-    """Return whether the outputs are equal bit by bit."""
     return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
 
 

@@ -260,7 +260,6 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
 
 
 def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:
-    """Every process's flags, with the process that raised them."""
     return tuple(f"process {p.index + 1}: {flag}" for p in processes for flag in p.flags)
 
 
@@ -277,6 +276,5 @@ def _bytes_below(folder: Path) -> int:
 
 
 def _no_latency(why: str) -> Latency:
-    """Return a summary without figures, each with the reason."""
     names = [name for name in Latency.model_fields if name != "missing"]
     return Latency.model_validate({**dict.fromkeys(names), "missing": dict.fromkeys(names, why)})

@@ -233,7 +233,6 @@ def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
 def _with_release(
     environment: Mapping[str, str], attempt: AttemptFile, descriptor: DelegateDescriptor
 ) -> Mapping[str, str]:
-    """Return an environment in which the delegate's package is of the release that the job asks for."""
     folder = None if descriptor.release is None else attempt.release_of(descriptor.release[0])
     if folder is None:
         return environment

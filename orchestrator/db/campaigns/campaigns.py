@@ -136,7 +136,6 @@ def add(
 
 
 def _baseline(campaign: Campaign) -> dict[str, Any]:
-    """Return the columns that describe the campaign's baseline."""
     for delegate in campaign.delegates:
         if delegate.name == campaign.baseline_delegate:
             return {"baseline_kind": delegate.kind, "baseline_options": dict(delegate.options)}

@@ -75,7 +75,6 @@ def baseline_is_done(session: Session, cell: tables.Cell, baseline: str) -> bool
 
 
 def _devices(session: Session, device: tables.Device) -> Sequence[tables.Device]:
-    """Return the present devices of a device's host."""
     query = select(tables.Device).where(tables.Device.agent_id == device.agent_id, tables.Device.present)
     return session.exec(query.order_by(col(tables.Device.device_id))).all()
 

@@ -133,7 +133,6 @@ class Database:
 
     @property
     def _driver(self) -> Any:
-        """The driver, whose errors `pipelined` raises without SQLAlchemy's wrapping."""
         return self.engine.dialect.loaded_dbapi
 
     @contextmanager

@@ -53,7 +53,6 @@ def campaign_rows(session: Session, ref: str) -> Sequence[tables.Campaign]:
 
 
 def _shown() -> SelectOfScalar[tables.Campaign]:
-    """Select the users' campaigns, without the farm's own."""
     return select(tables.Campaign).where(tables.Campaign.purpose == tables.MEASURE)
 
 

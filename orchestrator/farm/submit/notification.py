@@ -208,7 +208,6 @@ def message(
 
 
 def _verdicts(cells: Sequence[CellRecord], baseline: str | None) -> Iterator[str]:
-    """Yield the verdict of each speed-up over the baseline."""
     baselines = Baselines.among(baseline, cells)
     for cell in cells:
         found = speedup(cell, baselines.of(cell))

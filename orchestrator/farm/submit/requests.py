@@ -200,7 +200,6 @@ def _with_inputs(entry: ModelEntry, model: SentModel) -> ModelEntry:
 
 
 def _with_data(entry: ModelEntry, model: SentModel) -> ModelEntry:
-    """Return the model whose plan names its labelled data."""
     if entry.data is None or model.file is None:
         return entry
     if model.data is None:

@@ -269,12 +269,10 @@ def _further(answer: Answer, shown: Sequence[_Group], columns: int, natural: int
 
 
 def _fits(shown: Sequence[_Group], further: Sequence[str], columns: int, name: int) -> bool:
-    """Whether a row with whole headings and a name of so many columns fits."""
     return _needed(shown, further, columns) + name <= columns
 
 
 def _needed(shown: Sequence[_Group], further: Sequence[str], heading: int) -> int:
-    """Columns of a row without the name."""
     return sum(len(_GAP) + group.only(further).width(heading) for group in shown)
 
 

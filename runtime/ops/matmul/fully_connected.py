@@ -85,7 +85,6 @@ def fully_connected(op: OpContext) -> Kernel:
 
 
 def _rows(op: OpContext) -> tuple[Array, Array]:
-    """Return the input as [batch, in] and the output as [batch, out]."""
     out_size, in_size = op.input(1).shape
     return op.read(0).reshape(-1, in_size), op.write().reshape(-1, out_size)
 

@@ -92,7 +92,6 @@ def times(a: Array, b: Array | int) -> Array:
 
 
 def _raised(x: Array, exponent: int) -> Array:
-    """Return x * 2^exponent, saturated to 16 bits."""
     return narrow(x << exponent)
 
 
@@ -163,5 +162,4 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
 
 
 def _truncated(a: Array, b: int) -> Array:
-    """Divide as C divides integers: towards zero."""
     return np.asarray(np.sign(a) * (np.abs(a) // b))

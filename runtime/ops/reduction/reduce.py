@@ -194,7 +194,6 @@ def _scaled_product(op: OpContext, axes: tuple[int, ...]) -> Kernel:
 
 
 def _kept(op: OpContext, axes: tuple[int, ...]) -> Array:
-    """Return a view of the output with 1 in place of the reduced axes."""
     return op.write().reshape([1 if i in axes else d for i, d in enumerate(op.input().shape)])
 
 

@@ -19,7 +19,6 @@ _TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
 
 
 def _rows(op: OpContext) -> tuple[Array, Array]:
-    """Return input and output as [rows, classes]."""
     if not op.input().shape:
         raise op.error("a scalar has no axis to normalise")
     classes = op.input().shape[-1]

@@ -89,7 +89,6 @@ def diff(
 
 
 def _operators(found: Bisected) -> Iterator[dict[str, Any]]:
-    """Yield every operator that was run alone on the values of LiteRT's reference kernels."""
     suspects = {index for suspect in found.suspects for index in suspect.operators}
     for index, error in sorted(found.errors.items()):
         name = found.graph.operators[index].name

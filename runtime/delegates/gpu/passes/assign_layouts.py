@@ -145,7 +145,6 @@ class _Placement:
         return layout
 
     def _is_free(self, value: int) -> bool:
-        """Return True if a value may be moved into another's buffer."""
         data = self.graph.values[value]
         return not data.is_constant and value not in self.fixed and self.layouts[value].root == value
 

@@ -120,5 +120,4 @@ def _device(options: Options, device_class: DeviceClass | None) -> tuple[Capabil
 
 
 def _cache(options: Options) -> Cache:
-    """Open the cache of the delegate's own starts."""
     return open_cache(cache_folder(options.serialization_dir or options.cache_dir, dict(os.environ)))

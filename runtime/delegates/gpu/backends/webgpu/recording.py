@@ -116,7 +116,6 @@ class WebGpuRecording(Recording):
                 )
 
     def _allocate(self, size: int) -> Any:
-        """Allocate a buffer; WebGPU fills it with zeros."""
         usage = wgpu.BufferUsage
         return self._opened.device.create_buffer(
             size=round_up(size, _WORD), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC

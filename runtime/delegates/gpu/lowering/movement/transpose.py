@@ -96,7 +96,6 @@ def _turned(node: Node, context: Context) -> _Turned | None:
 
 
 def _in_blocks(turned: _Turned) -> Candidate:
-    """Return the copy in blocks of whole vectors that are turned in registers."""
     blocks = ceil_div(turned.lines, LANES)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, **divisor("BLOCKS", blocks), **turned.steps}
     instance = _instance("copies_transposed", "copies_transposed", turned, values, T=turned.after.type.word)

@@ -88,7 +88,6 @@ _UNSIGNED = {I32: "uint", I64: "ulong"}
 
 
 def _kind(node: Node, element: ElementType) -> str:
-    """Return the reduction, as in the functions' names."""
     kind = _KINDS[node.op]
     return _OF_BOOLS.get(kind, kind) if element is BOOL else kind
 

@@ -247,5 +247,4 @@ def _identifiers(node: Any) -> list[c_ast.ID]:
 
 
 def _shared(array: Array, buffer: Buffer) -> Array:
-    """Return the array as memory of the work-group."""
     return Array(array.element, array.length, buffer)

@@ -32,7 +32,6 @@ _MOST_DEPTH = 8192
 
 
 def _levels(facts: OperatorFacts) -> list[Levels | None]:
-    """Return the levels of both operands and of the result."""
     tensors = facts.graph.subgraph.tensors
     return [levels_of(tensors[i]) for i in (*facts.operator.inputs[:2], facts.operator.outputs[0])]
 

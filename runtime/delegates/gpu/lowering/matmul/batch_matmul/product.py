@@ -186,7 +186,6 @@ def _panel_elements(product: Product, tile: Tile) -> int:
 
 
 def _matrices(product: Product) -> Floats:
-    """Return the constant right side as [matrices, depth, columns]."""
     data = product.right.data
     if data is None:
         raise ValueError("the right side is not a constant")
