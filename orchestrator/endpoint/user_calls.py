@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from orchestrator.config.address import Address
 from orchestrator.endpoint.access import Gate
 from orchestrator.endpoint.body import whole
-from orchestrator.endpoint.calls_version import VERSION
+from orchestrator.endpoint.user_client import VERSION
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.policy.rights import Scope, User
 

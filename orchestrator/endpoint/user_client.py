@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 
 from agent.wire.private_folder import FILE_MODE
 from orchestrator.config.address import Address
-from orchestrator.endpoint.calls_version import VERSION
 from orchestrator.endpoint.client import open_connection
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.trust.users import AUTHORITY_DIGITS, authority_id
 from runtime.common.durable import write_atomically
+
+VERSION: Final = 1
+"""Version of the calls' form. It grows where a machine with the former one would misunderstand an answer."""
 
 LARGEST_ANSWER_BYTES: Final = 256 << 20
 """Bytes of an answer that are read, at most. Chosen: far above a page of cells and the plan of the largest

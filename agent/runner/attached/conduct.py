@@ -18,8 +18,7 @@ from agent.attempt.files import AttemptFile, Failure, is_cancelled, write_progre
 from agent.runner.attached.arm import ToolArm
 from agent.runner.judge.blocks import drawn_order
 from agent.runner.judge.stopping import ArmState, Spent
-from agent.runner.turns.cancelling import ended_when_asked
-from agent.runner.turns.comparison import Comparison
+from agent.runner.turns.comparison import Comparison, ended_when_asked
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 
 FOLDER: Final = "delegate-farm-attempt"

@@ -1,4 +1,4 @@
-"""Recognises what another tool wrote, and reads the block of results that `litert-benchmark` prints.
+"""Recognises what another tool wrote; reads logs of `benchmark_model` and blocks of `litert-benchmark`.
 
 The block alone names no model and no accelerator. Times are in ms.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.results.imports import benchmark_model, evaluation_logs, result_message, table
+from orchestrator.results.imports import evaluation_logs, result_message, table
 from orchestrator.results.imports.reports import (
     LITERT_BENCHMARK,
     Figures,
@@ -17,13 +17,27 @@ from orchestrator.results.imports.reports import (
     NotReadableError,
     read_report,
 )
-from runtime.common.benchmark_log import is_log
+from runtime.common.benchmark_log import TOOL, LogError, is_log, read_log
 
 _TITLE: Final = "BENCHMARK RESULTS"
 _ROW: Final = re.compile(r"([A-Z][a-z]+(?: (?:\([a-z0-9]+\)|[a-z]+))?):\s+(\S+)(?: ms)?(?: \((\d+) runs\))?")
 _LOGGED: Final = re.compile(r"\b(Model|Accelerators|Num threads):\s+(\S.*)$")
 """Both for lines without blanks around them: no two parts that repeat can take the same characters, so that
 the time grows with the length of a line, not with its square."""
+
+
+def read_runs(text: str) -> Iterator[ImportedResult]:
+    """Yield each run of a log. Raises `NotReadableError` where there is none, or the last is cut off."""
+    try:
+        for run in read_log(text):
+            figures = Figures(
+                run.count, run.mean, run.median, run.p95, init=run.init, first=run.first,
+                memory_bytes=run.memory_bytes,
+                settings={} if run.threads is None else {"threads": run.threads},
+            )  # fmt: skip
+            yield ImportedResult(TOOL, run.model, run.delegate, None, figures.measurement())
+    except LogError as error:
+        raise NotReadableError(str(error)) from error
 
 
 def is_printed_block(text: str) -> bool:
@@ -100,7 +114,7 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 _FORMS: Final[Sequence[tuple[Callable[[str], bool], Callable[[str], Iterator[ImportedResult]]]]] = (
-    (is_log, benchmark_model.read_runs),
+    (is_log, read_runs),
     (result_message.is_text_message, result_message.read_text_message),
     (is_printed_block, read_printed_blocks),
     (evaluation_logs.is_log, evaluation_logs.read_log),
