@@ -1,7 +1,5 @@
 """The settings of one agent: its folders, commands and times. They are read once and passed on as values."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -63,7 +61,7 @@ class LinkTimes:
     resend_s: float = 30.0
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LinkTimes:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "LinkTimes":
         """Read the times from the environment. Raises `ValueError` naming the variable."""
         chosen = {}
         for entry in fields(cls):
@@ -146,7 +144,7 @@ class AgentConfig:
         """The folder of cached reference outputs."""
         return self.state / "references"
 
-    def with_wheels(self) -> AgentConfig:
+    def with_wheels(self) -> "AgentConfig":
         """Return the settings with the allowed wheels unpacked. Raises `OSError`."""
         return replace(self, wheels=unpack(self.wheel_list, self.state / "wheels"))
 

@@ -1,7 +1,5 @@
 """Shared parts of the farm's benchmarks: order statistics, the local PostgreSQL, and the report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
@@ -24,7 +22,7 @@ class Spread:
     count: int
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Spread:
+    def of(cls, seconds: Sequence[float]) -> "Spread":
         """Order statistics; zeros where nothing was seen."""
         if not seconds:
             return cls(0.0, 0.0, 0.0, 0)

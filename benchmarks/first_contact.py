@@ -11,8 +11,6 @@ the assumptions of the plans let expect. Writes benchmarks/results/first_contact
 where a step failed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -86,7 +84,7 @@ class Contact:
     """
 
     def __init__(
-        self, device: int | None, minutes: float, ended: Callable[[Contact], object] = lambda _: None
+        self, device: int | None, minutes: float, ended: "Callable[[Contact], object]" = lambda _: None
     ) -> None:
         self._device = () if device is None else ("--device", str(device))
         self._end_s = time.monotonic() + 60 * minutes

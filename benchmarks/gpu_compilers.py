@@ -5,8 +5,6 @@ makes machine code of that, as its driver would. AMD: clang makes the machine co
 What a driver's compiler decides by itself, such as which loops it unrolls, may differ.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
@@ -99,7 +97,7 @@ class Tools:
     folder: Path
 
     @classmethod
-    def found(cls, folder: Path) -> Tools:
+    def found(cls, folder: Path) -> "Tools":
         """Find the compilers. Raises `ToolError` with the line that installs them."""
         clang = shutil.which("clang-15") or shutil.which("clang")
         ptxas = _ptxas()

@@ -4,8 +4,6 @@ A copy of an agent's disk is the same agent a second time, and the measurements 
 like one series.
 """
 
-from __future__ import annotations
-
 import hashlib
 import socket
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ class NameClaim:
     lifetime_s: float
 
     @classmethod
-    def of(cls, broker: AgentBroker, state: Path, lifetime_s: float) -> NameClaim:
+    def of(cls, broker: AgentBroker, state: Path, lifetime_s: float) -> "NameClaim":
         """Return the claim of this state folder's agent on this machine, valid for its current boot."""
         host = socket.gethostname()
         identity = f"{_BOOT.read_text()} {host} {state.resolve()}"

@@ -4,8 +4,6 @@ A delegate that falls back to the CPU without a word gives right outputs in a ti
 What it cannot hide: without a driver nothing reaches a device, and computing takes the CPU's time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,7 +44,7 @@ class DeviceUse:
     cpus: int
 
     @classmethod
-    def of(cls, pid: int, cpus: int, own_s: float, wall_s: float, root: Path = ROOT) -> DeviceUse:
+    def of(cls, pid: int, cpus: int, own_s: float, wall_s: float, root: Path = ROOT) -> "DeviceUse":
         """Look at a process on so many CPUs, which took `own_s` CPU seconds in `wall_s` seconds."""
         return cls(_reaches(pid, root), own_s / wall_s if wall_s > 0 else 0.0, cpus)
 

@@ -4,8 +4,6 @@ Whoever may signal a process may also slow it down: by its CPUs, its scheduler, 
 the disk. None of these shows in a counter of other programs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Mapping
@@ -38,7 +36,7 @@ class Scheduling:
     cpus: frozenset[int]
 
     @classmethod
-    def of(cls, thread: int) -> Scheduling:
+    def of(cls, thread: int) -> "Scheduling":
         """Read that of a thread. Raises `OSError`."""
         asked = number("ioprio_get", os.uname().machine)
         assert asked is not None

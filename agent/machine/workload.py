@@ -4,8 +4,6 @@ The runner does the work (`agent.runner.turns.calibration`). It delays a measure
 no figure is ever scaled by it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -50,7 +48,7 @@ class Reading:
     compute_ns: int
     copy_ns: int
 
-    def slower_than(self, history: Sequence[Reading]) -> str | None:
+    def slower_than(self, history: "Sequence[Reading]") -> str | None:
         """Say what took unusually long, None where nothing did or the history is too short to tell."""
         if len(history) < FEWEST:
             return None
@@ -67,14 +65,14 @@ class Reading:
         return None
 
     @classmethod
-    def typical(cls, readings: Sequence[Reading]) -> Reading:
+    def typical(cls, readings: "Sequence[Reading]") -> "Reading":
         """Return the median of each kind: one reading may have met an interrupt."""
         return cls(
             int(median(one.compute_ns for one in readings)), int(median(one.copy_ns for one in readings))
         )
 
     @classmethod
-    def listed(cls, facts: Mapping[str, str]) -> list[Reading]:
+    def listed(cls, facts: Mapping[str, str]) -> "list[Reading]":
         """Return the readings that a runner recorded (`as_facts`); none if they are not understood."""
         columns = [facts.get(name, "").split() for name in (COMPUTE_FACT, COPY_FACT)]
         if not all(word.isdecimal() for column in columns for word in column):

@@ -1,7 +1,5 @@
 """Signals of a process that waits in one selector: they wake it, and a handler only takes note."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket
@@ -26,7 +24,7 @@ class WakingSignals:
         for end in (self._reader, self._writer):
             end.setblocking(False)
 
-    def __enter__(self) -> WakingSignals:
+    def __enter__(self) -> "WakingSignals":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # Without a handler, even one that does nothing, SIGCHLD would not write to the wake-up descriptor.
         signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -1,7 +1,5 @@
 """Start, stop and reap processes: each runner leads a session of its own and leaves no process behind."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
@@ -126,7 +124,7 @@ class Runner:
     mark: str = ""
 
     @classmethod
-    def start(cls, attempt_id: str, launch: Launch) -> Runner:
+    def start(cls, attempt_id: str, launch: Launch) -> "Runner":
         """Start the runner as leader of a new session, marked with its attempt, in a control group where that
         is possible. Raises `OSError`.
         """

@@ -4,8 +4,6 @@ A message is one line of JSON. Samples reach the deciding process at the end of 
 memory: no other process can change them afterwards.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from threading import Lock
@@ -71,7 +69,7 @@ class Channel:
         self._read = bytearray()
 
     @classmethod
-    def of_descriptor(cls, descriptor: int) -> Channel:
+    def of_descriptor(cls, descriptor: int) -> "Channel":
         """Return the end that this process inherited; programs that it starts do not get it."""
         end = socket.socket(fileno=descriptor)
         end.set_inheritable(False)

@@ -3,8 +3,6 @@
 Both floors import this module; it imports only the wire.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Mapping
@@ -50,7 +48,7 @@ class Credentials:
     broker_ca: str | None = field(default=None, repr=False)
 
     @classmethod
-    def read(cls, state: Path) -> Credentials:
+    def read(cls, state: Path) -> "Credentials":
         """Read them from an agent's state folder. Raises `OSError` or `ValueError`."""
         path = state / FILE
         try:
@@ -62,7 +60,7 @@ class Credentials:
         return cls.of(fields)
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Credentials:
+    def of(cls, fields: Mapping[str, Any]) -> "Credentials":
         """Make them from the values of such a file. Raises `ValueError` naming what is wrong."""
         for name in (*_TEXTS, *_OPTIONAL):
             value = fields.get(name)
@@ -94,7 +92,7 @@ class Applicant:
     password: str = field(repr=False)
 
     @classmethod
-    def new(cls) -> Applicant:
+    def new(cls) -> "Applicant":
         """Make new secrets of 256 random bits each."""
         return cls(
             SigningKey.new(), secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)

@@ -5,8 +5,6 @@ epoch?, farm?, issued, expires, nonce, payload}. The signature (Ed25519) covers 
 before they are parsed. Both floors import this module; it imports only the wire.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib
@@ -68,7 +66,7 @@ class PublicKey:
     _key: Ed25519PublicKey = field(repr=False)
 
     @classmethod
-    def read(cls, text: str) -> PublicKey:
+    def read(cls, text: str) -> "PublicKey":
         """Read a key from 32 bytes in URL-safe base64. Raises `ValueError`."""
         raw = _decoded(text, "a public key", _KEY_BYTES)
         return cls(
@@ -93,17 +91,17 @@ class SigningKey:
     _key: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
-    def new(cls) -> SigningKey:
+    def new(cls) -> "SigningKey":
         """Make a new random key."""
         return cls._of(Ed25519PrivateKey.generate())
 
     @classmethod
-    def read(cls, secret: str) -> SigningKey:
+    def read(cls, secret: str) -> "SigningKey":
         """Read a key from the text that `secret` returns. Raises `ValueError`."""
         return cls._of(Ed25519PrivateKey.from_private_bytes(_decoded(secret, "a signing key", _KEY_BYTES)))
 
     @classmethod
-    def _of(cls, key: Ed25519PrivateKey) -> SigningKey:
+    def _of(cls, key: Ed25519PrivateKey) -> "SigningKey":
         raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         return cls(PublicKey.read(_encoded(raw)), key)
 

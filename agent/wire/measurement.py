@@ -3,8 +3,6 @@
 The types of the fields are in `agent.wire.bounded`; times ending in `_ns` are durations of a monotonic clock.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -110,7 +108,7 @@ class ProcessSamples(Wire):
             yield timed, self.invoke_ns[begin : begin + timed.runs]
             begin += timed.runs
 
-    def without_kept(self) -> ProcessSamples:
+    def without_kept(self) -> "ProcessSamples":
         """Return the same samples, none of which counts."""
         slices = tuple(timed.model_copy(update={"kept": False}) for timed in self.slices)
         return self.model_copy(update={"slices": slices})
@@ -454,7 +452,7 @@ class Measurement(PassFigures):
         answers = None if self.labelled is None else self.labelled.answers_sha256
         return tuple(name for name in (self.samples_sha256, answers) if name is not None)
 
-    def without_artifact(self, sha256: str) -> Measurement:
+    def without_artifact(self, sha256: str) -> "Measurement":
         """Return the figures without the name of an artifact that nobody has."""
         update: dict[str, object] = {}
         if self.samples_sha256 == sha256:

@@ -5,8 +5,6 @@ the fields are in `agent.wire.bounded`: every text, number and collection has a 
 Times ending in `_ns` are durations from a monotonic clock; names ending in `_at` are UTC wall-clock seconds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -285,7 +283,7 @@ class JobSpec(Wire):
     references_forgotten: Count = 0
     refines: Refinement | None = None
 
-    def of(self, arm: Arm) -> JobSpec:
+    def of(self, arm: Arm) -> "JobSpec":
         """Return the job of an arm: this one's model, inputs and counts on the arm's delegate and device."""
         own = {name: getattr(arm, name) for name in Arm.model_fields if name != "reported"}
         return self.model_copy(update={**own, "arms": (), "lead": self.attempt_id})
@@ -296,7 +294,7 @@ class JobSpec(Wire):
         return self.lead or ""
 
     @property
-    def attempts(self) -> tuple[JobSpec, ...]:
+    def attempts(self) -> "tuple[JobSpec, ...]":
         """The attempts that this job carries, its own first."""
         return (self, *(self.of(arm) for arm in self.arms if arm.reported))
 

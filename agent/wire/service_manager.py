@@ -4,8 +4,6 @@ The protocol is that of sd_notify(3): datagrams to the socket that `NOTIFY_SOCKE
 holds the microseconds of silence after which systemd ends the service and starts it again.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time
@@ -25,7 +23,7 @@ class ServiceManager:
     _due_s: float = 0.0
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServiceManager:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "ServiceManager":
         """Return the manager that started this process; without one, an object that sends nothing."""
         address = environment.get("NOTIFY_SOCKET") or None
         wanted = environment.get("WATCHDOG_USEC", "")

@@ -3,8 +3,6 @@
 Text may hold a stranger's model names: control and direction characters never reach the terminal.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -184,7 +182,7 @@ class StatusLine:
         self._live = is_terminal(sys.stderr)
         self._shown = False
 
-    def __enter__(self) -> StatusLine:
+    def __enter__(self) -> "StatusLine":
         return self
 
     def __exit__(self, *_: object) -> None:

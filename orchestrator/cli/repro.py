@@ -1,7 +1,5 @@
 """`farm repro`: the local equivalent of a row, as a campaign file or measured at once."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,13 +106,13 @@ class There:
     environment: Mapping[str, str]
 
     @classmethod
-    def of(cls, row: CellRecord) -> There:
+    def of(cls, row: CellRecord) -> "There":
         """Return a row of this farm."""
         latency = counted_latency(row)
         return cls(row.cell_id, _p50(row), None if latency is None else latency.p50, row.environment)
 
     @classmethod
-    def within(cls, bundle: Bundle) -> There:
+    def within(cls, bundle: Bundle) -> "There":
         """Return the row of a bundle."""
         p50 = (bundle.row.get("latency_ms") or {}).get("p50")
         ms = float(p50) if isinstance(p50, int | float) and p50 > 0 else None

@@ -1,7 +1,5 @@
 """Reads where the farm serves HTTP: the URL that agents use, the address it listens on, TLS, tokens."""
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 from collections.abc import Mapping
@@ -49,7 +47,7 @@ class Address:
         return self.url.startswith("http:") and not is_loopback(self.host)
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> Address | None:
+    def read(cls, given: Mapping[str, str]) -> "Address | None":
         """Build it from the values of `KEYS`; None without `endpoint` and `listen`. Raises `UsageError`."""
         listen, url = given.get("listen"), given.get("endpoint")
         if url is None and listen is None:
@@ -75,7 +73,7 @@ class Address:
         )
 
     @classmethod
-    def of_user(cls, url: str, token: str, authority: str | None) -> Address:
+    def of_user(cls, url: str, token: str, authority: str | None) -> "Address":
         """Return the endpoint as a user knows it: one token reads and submits. Raises `UsageError`."""
         host, port, scheme = _from_url(url, "FARM_URL")
         checked = _token("token", {"token": token})

@@ -3,8 +3,6 @@
 SQLite's write-ahead log needs shared memory, so a local disk; a model is no file that the kernel makes up.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ class FarmHome:
     root: Path
 
     @classmethod
-    def from_environment(cls) -> FarmHome:
+    def from_environment(cls) -> "FarmHome":
         """`$FARM_HOME`, else `$XDG_DATA_HOME/farm`, else `~/.local/share/farm`."""
         explicit = os.environ.get("FARM_HOME")
         if explicit:

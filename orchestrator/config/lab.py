@@ -1,7 +1,5 @@
 """Reads the settings that make a farm a lab: broker, database, times. Read once and passed on as a value."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping
@@ -109,7 +107,7 @@ class LabConfig:
         return self.broker_url is not None
 
     @classmethod
-    def load(cls, home: FarmHome, environment: Mapping[str, str] = os.environ) -> LabConfig:
+    def load(cls, home: FarmHome, environment: Mapping[str, str] = os.environ) -> "LabConfig":
         """Read the environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""
         path = _file(home, environment)
         given = {} if path is None else _read(path)

@@ -1,7 +1,5 @@
 """Limits what the farm stores: caps per file, a budget for the store, and a floor of free space."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping
@@ -44,7 +42,7 @@ class StoreLimits:
     free_bytes: int | None = None
 
     @classmethod
-    def read(cls, table: Mapping[str, object], environment: Mapping[str, str], where: str) -> StoreLimits:
+    def read(cls, table: Mapping[str, object], environment: Mapping[str, str], where: str) -> "StoreLimits":
         """Read the environment first, then the table of the file `where`. Raises `UsageError`."""
         names = [entry.name for entry in fields(cls)]
         unknown = sorted(set(table) - set(names))

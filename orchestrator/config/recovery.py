@@ -1,7 +1,5 @@
 """Reads the operator's command that recovers a lost device: from `farm.toml`, and from nowhere else."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ class Recovery:
     limit_s: float = DEFAULT_LIMIT_S
 
     @classmethod
-    def read(cls, table: Mapping[str, object], where: str) -> Recovery | None:
+    def read(cls, table: Mapping[str, object], where: str) -> "Recovery | None":
         """Read the table `[recovery]` of the file `where`; None without one. Raises `UsageError`."""
         if not table:
             return None

@@ -1,7 +1,5 @@
 """The HTTP server, which runs in one thread of `farm lab serve`."""
 
-from __future__ import annotations
-
 import logging
 import resource
 import signal
@@ -99,7 +97,7 @@ class EndpointServer:
         """The port on which the server listens, also where port 0 was configured."""
         return int(self._socket.getsockname()[1])
 
-    def __enter__(self) -> EndpointServer:
+    def __enter__(self) -> "EndpointServer":
         self._thread.start()
         until = time.monotonic() + START_LIMIT_S
         while not self._server.started:

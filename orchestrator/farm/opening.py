@@ -1,7 +1,5 @@
 """Opens a farm: its folders, its database, and the parts that work on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
@@ -57,7 +55,7 @@ class Farm:
         lab: LabConfig | None = None,
         serving: bool = False,
         command: Sequence[str] | None = None,
-    ) -> Farm:
+    ) -> "Farm":
         """Create the folders, bring the database up to date, and clean up after a killed scheduler.
 
         The database of a lab is brought up to date only by the process that is `serving`: other versions may
@@ -79,7 +77,7 @@ class Farm:
             raise
         return cls(home, lab, database, machine)
 
-    def seen_by(self, user: User) -> Farm:
+    def seen_by(self, user: User) -> "Farm":
         """Return the same farm for a user of the endpoint, who may change less."""
         seen = copy(self)
         seen._serve(user)
@@ -109,7 +107,7 @@ class Farm:
         finally:
             self.database.close()
 
-    def __enter__(self) -> Farm:
+    def __enter__(self) -> "Farm":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Keys of `measure:` that ask for a pass (`agent.wire.passes`): their bounds, and how they make a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,7 +63,7 @@ class Pipeline(Keys):
     )
 
     @model_validator(mode="after")
-    def _has_one_preprocessing(self) -> Pipeline:
+    def _has_one_preprocessing(self) -> "Pipeline":
         if (self.preprocess is None) == (self.cpu_ms is None):
             raise mistake("a pipeline needs one of `preprocess: resize` and `cpu_ms: 3`")
         return self

@@ -1,7 +1,5 @@
 """Keys of a `models.yaml`: a class for each of its mappings, with the types and bounds of the values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
@@ -174,7 +172,7 @@ class Input(Keys):
     sha256: _Sha256 | None = key("The SHA-256 of the file of `data`, which pins it; with a single file.")
 
     @model_validator(mode="after")
-    def _has_one_kind_of_values(self) -> Input:
+    def _has_one_kind_of_values(self) -> "Input":
         if self.data is not None and self.random is not None:
             raise mistake("`data` and `random` are two ways to fill an input; write one of them")
         if self.sha256 is not None and len(self.data or ()) != 1:
@@ -197,7 +195,7 @@ class Output(Keys):
     )
 
     @model_validator(mode="after")
-    def _has_a_role(self) -> Output:
+    def _has_a_role(self) -> "Output":
         if (self.kind == "detections") != (self.role is not None):
             raise mistake("`role` belongs to `kind: detections`, which needs it")
         return self
@@ -235,7 +233,7 @@ class Accuracy(Keys):
     )
 
     @model_validator(mode="after")
-    def _limit_has_a_sense(self) -> Accuracy:
+    def _limit_has_a_sense(self) -> "Accuracy":
         if self.at_least is not None and self.metric in LOWER_IS_BETTER:
             raise mistake(f"`at_least` is no limit of {self.metric}, of which less is better; use max_drop")
         return self

@@ -6,8 +6,6 @@ below it and those above it, so `host` (a CPU) runs alone while `host/gpu-0` and
 by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -51,7 +49,7 @@ class WaitingCell:
     health: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)
 
-    def group_on(self, slot: DeviceSlot) -> str:
+    def group_on(self, slot: "DeviceSlot") -> str:
         """Return the exclusion group that the cell takes on a device."""
         return self.groups.get(slot.device_id, slot.exclusion_group)
 

@@ -5,8 +5,6 @@ compared with the baseline on its own device, where that hosts the baseline's de
 host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -91,7 +89,7 @@ class Refining:
     continues: bool = False
 
     @classmethod
-    def read(cls, stored: Mapping[str, Any]) -> Refining:
+    def read(cls, stored: Mapping[str, Any]) -> "Refining":
         """Take it from what `stored` made."""
         ends_at = stored["ends_at"]
         return cls(

@@ -1,7 +1,5 @@
 """Reservations of devices: who holds one until when, and whose cells it keeps away. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,7 +54,7 @@ def require_length(length: timedelta, *, administrator: bool) -> None:
 
 
 def require_share(
-    device: Reservable, held: Iterable[Reservation], devices: int, by: str, until: datetime, now: datetime
+    device: "Reservable", held: Iterable[Reservation], devices: int, by: str, until: datetime, now: datetime
 ) -> None:
     """Raise `UsageError` where a user who is no administrator would keep a device, or a lab, from all others.
 

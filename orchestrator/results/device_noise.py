@@ -6,8 +6,6 @@ noise and by the sessions alone. Such *controls* are asked first, as a series se
 drifts more slowly than the series lasts; the larger spread counts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -61,11 +59,11 @@ class Controls:
     count: int = 0
     excess: float = 0.0
 
-    def with_one(self, log: float, variance: float) -> Controls:
+    def with_one(self, log: float, variance: float) -> "Controls":
         """Return these and one more."""
         return Controls(self.count + 1, self.excess + log**2 - variance)
 
-    def without_one(self, log: float, variance: float) -> Controls:
+    def without_one(self, log: float, variance: float) -> "Controls":
         """Return these without one of them: a cell is no witness in its own case."""
         return Controls(self.count - 1, self.excess - log**2 + variance)
 

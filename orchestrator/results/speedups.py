@@ -5,8 +5,6 @@ with the cell's result. Any other is the quotient of two medians of different ti
 carries no verdict.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +64,7 @@ class Baselines(Generic[_Cell]):
     cells: Mapping[tuple[str, str], Sequence[_Cell]]
 
     @classmethod
-    def among(cls, delegate: str | None, cells: Sequence[_Cell]) -> Baselines[_Cell]:
+    def among(cls, delegate: str | None, cells: Sequence[_Cell]) -> "Baselines[_Cell]":
         """Return the baseline's cells of a campaign; none if it names no baseline."""
         found: dict[tuple[str, str], list[_Cell]] = {}
         for cell in cells:

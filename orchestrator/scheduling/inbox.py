@@ -1,7 +1,5 @@
 """Applies the agents' messages to the database; returns the tasks to do after the commit."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable, Sequence, Set
@@ -82,7 +80,7 @@ class FollowUp:
     agents_changed: bool = False
 
     @classmethod
-    def of_all(cls, parts: Sequence[FollowUp]) -> FollowUp:
+    def of_all(cls, parts: "Sequence[FollowUp]") -> "FollowUp":
         """Combine the actions of several parts."""
         return cls(
             tuple(reply for part in parts for reply in part.replies),

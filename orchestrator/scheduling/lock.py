@@ -1,7 +1,5 @@
 """Ensures one scheduler per farm, by locks that the kernel or the database frees when their holder dies."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -35,7 +33,7 @@ class SchedulerLock:
     @classmethod
     def acquire(
         cls, path: Path, campaign_no: int | None = None, database: Database | None = None
-    ) -> SchedulerLock | None:
+    ) -> "SchedulerLock | None":
         """Take the lock now; None while another process has it.
 
         `database`: on PostgreSQL, which several machines may share, its lock is taken too. Raises
@@ -87,7 +85,7 @@ class SchedulerLock:
             self.advisory = None
         self.file.close()
 
-    def __enter__(self) -> SchedulerLock:
+    def __enter__(self) -> "SchedulerLock":
         return self
 
     def __exit__(self, *_: object) -> None:

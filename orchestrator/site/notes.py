@@ -1,7 +1,5 @@
 """Reads which changes of a series are accepted, from a file that a team keeps beside its campaign files."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +38,7 @@ class Notes:
     accepted: tuple[Note, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> Notes:
+    def read(cls, path: Path) -> "Notes":
         """Read the file. Raises `UsageError` with what is wrong in it."""
         try:
             return cls(_File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).accepted)

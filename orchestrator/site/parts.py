@@ -4,8 +4,6 @@ A part has files, and a summary: what the pages over all campaigns need of it, s
 reading its cells again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -39,7 +37,7 @@ class Parts:
         self._lacks = False
 
     @classmethod
-    def of(cls, site: Path) -> Parts:
+    def of(cls, site: Path) -> "Parts":
         """Return the parts of a site; none where there is none, or where its lists cannot be read."""
         try:
             manifest = json.loads((site / links.MANIFEST).read_text(encoding="utf-8"))

@@ -1,7 +1,5 @@
 """Brings a campaign's models into the store; everything that can be refused is refused first."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +57,7 @@ class CheckedSources:
     base_dir: Path
 
     @property
-    def labelled_data(self) -> CheckedSources:
+    def labelled_data(self) -> "CheckedSources":
         """The labelled data of these models: it was checked with them."""
         found = (data_source(entry) for entry in self.entries)
         return CheckedSources(tuple(entry for entry in found if entry is not None), self.base_dir)
@@ -91,7 +89,7 @@ def resolve_all(
     return models
 
 
-def _resolved(resolver: _Resolver, entry: ModelEntry) -> StoredModel:
+def _resolved(resolver: "_Resolver", entry: ModelEntry) -> StoredModel:
     try:
         return resolver.resolve(entry)
     except UnreachableError as error:
@@ -114,7 +112,7 @@ def fetch_labelled_data(
         return tuple(_brought(resolver, entry) for entry in checked.entries)
 
 
-def _brought(resolver: _Resolver, entry: ModelEntry) -> StoredFile | UnreachableError:
+def _brought(resolver: "_Resolver", entry: ModelEntry) -> StoredFile | UnreachableError:
     try:
         return resolver.bring(entry)
     except UnreachableError as error:
@@ -204,7 +202,7 @@ class _Resolver:
         self._unreachable: dict[Wheel | Package, UnreachableError] = {}
         self._folders = ExitStack()
 
-    def __enter__(self) -> _Resolver:
+    def __enter__(self) -> "_Resolver":
         return self
 
     def __exit__(self, *_: object) -> None:

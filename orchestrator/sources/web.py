@@ -4,8 +4,6 @@ A name is resolved once, all its addresses are checked, and the connection uses 
 server that answers differently the next time changes nothing. No proxy is used.
 """
 
-from __future__ import annotations
-
 import http.client
 import ipaddress
 import re
@@ -64,7 +62,7 @@ class Web:
     registry: str = DEFAULT_REGISTRY
 
     @contextmanager
-    def open(self, url: str, most_bytes: int, what: str) -> Iterator[Body]:
+    def open(self, url: str, most_bytes: int, what: str) -> "Iterator[Body]":
         """Open the content behind a URL, redirects followed. `what` names it in messages.
 
         Raises `UsageError` for content that is missing or forbidden, `UnreachableError` where the network

@@ -1,7 +1,5 @@
 """Manages agents' credentials in the database and at the broker, together with the farm's keys."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +39,7 @@ class CredentialsService:
     key_folder: FarmKeyFolder = field(repr=False)
 
     @classmethod
-    def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> CredentialsService:
+    def open(cls, home: FarmHome, lab: LabConfig, database: Database) -> "CredentialsService":
         """Open the lab's credentials; the farm's key is made where it is missing. Raises `FarmError`."""
         if not lab.is_lab:
             raise UsageError(

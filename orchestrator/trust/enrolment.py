@@ -1,7 +1,5 @@
 """Enrols an agent, which sends a one-time token, a public key and hashes of its secrets."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Mapping
@@ -42,7 +40,7 @@ class Request:
     password_sha256: str
 
     @classmethod
-    def read(cls, asked: Mapping[str, object]) -> Request:
+    def read(cls, asked: Mapping[str, object]) -> "Request":
         """Read it from JSON fields. Raises `UsageError`, whose text repeats none of the input."""
         names = ("token", "public_key", "token_sha256", "password_sha256", "proof")
         fields = {name: value for name in names if isinstance(value := asked.get(name), str)}

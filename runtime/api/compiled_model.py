@@ -1,7 +1,5 @@
 """LiteRT Next's Python `CompiledModel`: signatures, buffers, synchronous and asynchronous runs."""
 
-from __future__ import annotations
-
 import os
 import threading
 import warnings
@@ -88,7 +86,7 @@ class CompiledModel:
         hardware_accel: HardwareAccelerator | None = None,
         environment: Environment | None = None,
         options: Options | None = None,
-    ) -> CompiledModel:
+    ) -> "CompiledModel":
         """Compile a file for `hardware_accel`, or for `options`; without either, for one thread of the CPU.
 
         Raises ValueError where both are given, RuntimeError for a model that cannot be read or run there.
@@ -102,7 +100,7 @@ class CompiledModel:
         hardware_accel: HardwareAccelerator | None = None,
         environment: Environment | None = None,
         options: Options | None = None,
-    ) -> CompiledModel:
+    ) -> "CompiledModel":
         """Compile the bytes of a file as `from_file` compiles a file."""
         return cls._compile(partial(read_model, model_data), hardware_accel, environment, options)
 
@@ -113,7 +111,7 @@ class CompiledModel:
         hardware_accel: HardwareAccelerator | None,
         environment: Environment | None,
         options: Options | None,
-    ) -> CompiledModel:
+    ) -> "CompiledModel":
         if hardware_accel is not None and options is not None:
             raise ValueError("Pass either options or hardware_accel, not both.")
         if options is None:
@@ -359,7 +357,7 @@ class CompiledModel:
             self._program.close()
         self._program = self._worker = None
 
-    def __enter__(self) -> CompiledModel:
+    def __enter__(self) -> "CompiledModel":
         return self
 
     def __exit__(self, *_: object) -> None:

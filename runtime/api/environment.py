@@ -1,7 +1,5 @@
 """The environment that compiled models share: LiteRT's search paths, and whether it is still open."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +36,7 @@ class Environment:
         compiler_plugin_path: str = "",
         dispatch_library_path: str = "",
         opencl_context: Any = None,
-    ) -> Environment:
+    ) -> "Environment":
         """Make an environment of `options`, or of single ones. Raises ValueError where both are given."""
         if options is not None:
             if runtime_path or compiler_plugin_path or dispatch_library_path or opencl_context is not None:
@@ -76,7 +74,7 @@ class Environment:
         """Let no further model be compiled; those that exist keep working."""
         self._is_open = False
 
-    def __enter__(self) -> Environment:
+    def __enter__(self) -> "Environment":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """LiteRT's Python `Interpreter` over our plan: the same methods, dictionary keys and kinds of error."""
 
-from __future__ import annotations
-
 import enum
 import operator
 import os
@@ -351,7 +349,7 @@ class Interpreter:
             for s in self._model.signatures
         }
 
-    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+    def get_signature_runner(self, signature_key: str | None = None) -> "SignatureRunner":
         """Return a callable for a signature; the key may be left out if the model has exactly one."""
         signatures = {s.key: s for s in self._model.signatures}
         if signature_key is None:

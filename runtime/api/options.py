@@ -1,7 +1,5 @@
 """The options of a `CompiledModel`: the accelerators it is compiled for, and the options of each."""
 
-from __future__ import annotations
-
 from runtime.api.cpu_kernel_mode import CpuKernelMode
 from runtime.api.cpu_options import CpuOptions
 from runtime.api.gpu_options import GpuOptions
@@ -31,7 +29,7 @@ class Options:
         self._gpu_options = gpu_options
 
     @classmethod
-    def create(cls) -> Options:
+    def create(cls) -> "Options":
         """Create the default options: the CPU."""
         return cls()
 

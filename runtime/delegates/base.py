@@ -3,8 +3,6 @@
 `runtime.measure.loading` hides the difference: every model is measured through `LoadedModel`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -68,7 +66,7 @@ class PartitionDelegate(Protocol):
     name: str
     max_delegated_partitions: int
 
-    def supports(self, graph: GraphFacts, operator: Operator) -> Unsupported | None:
+    def supports(self, graph: "GraphFacts", operator: Operator) -> Unsupported | None:
         """Return None if this delegate runs the operator; else the reason."""
 
     def compile(self, partition: Partition) -> CompiledPartition:

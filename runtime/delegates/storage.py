@@ -3,8 +3,6 @@
 `Storage` is the protocol; host memory is here, and a backend of a delegate has storages of its own.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -58,7 +56,7 @@ class HostStorage:
         return int(self.memory.size)
 
     @classmethod
-    def managed(cls, size: int) -> HostStorage:
+    def managed(cls, size: int) -> "HostStorage":
         """Zeroed memory of `size` bytes that begins on a page of its own and has `ROOM` behind it."""
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         # Pages of its own lie where large blocks do, within the reach of a device's offsets from there.

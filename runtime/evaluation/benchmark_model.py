@@ -1,7 +1,5 @@
 """`benchmark_model`: LiteRT's tool with its flags, stop rule and lines, on any registered delegate."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -56,7 +54,7 @@ class Choice:
     is_explicit: bool
 
     @classmethod
-    def of(cls, flags: Flags) -> Choice:
+    def of(cls, flags: Flags) -> "Choice":
         """Read the flags of delegates. Raises `FlagError` where they choose two."""
         kinds = [flags.text("delegate")] if flags.text("delegate") else []
         kinds += ["gpu"] if flags.is_set("use_gpu") else []

@@ -1,7 +1,5 @@
 """The inputs of `benchmark_model`: LiteRT's ranges, drawn once from a fixed seed, or bytes of a file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +28,7 @@ class InputSettings:
     files: Mapping[str, Path]
 
     @classmethod
-    def of(cls, flags: Flags) -> InputSettings:
+    def of(cls, flags: Flags) -> "InputSettings":
         """Read the flags of inputs. Raises `FlagError` for one of another form."""
         names = [name for name in flags.text("input_layer").split(",") if name]
         shapes = [text for text in flags.text("input_layer_shape").split(":") if text]

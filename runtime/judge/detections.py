@@ -4,8 +4,6 @@ A detector's outputs are a list in the order of scores: two boxes of nearly equa
 and what lies below every threshold of use is noise. So not the arrays are compared, but what they say.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Detections:
     scores: Reals
 
     @classmethod
-    def of(cls, parts: Mapping[Role, Reals]) -> Detections:
+    def of(cls, parts: Mapping[Role, Reals]) -> "Detections":
         """Read them from a model's outputs; those behind the count are padding."""
         boxes = parts["boxes"].reshape(-1, 4)
         classes, scores = parts["classes"].reshape(-1), parts["scores"].reshape(-1)
@@ -61,7 +59,7 @@ class Matching:
     added: int
     mean_iou: float | None
 
-    def __add__(self, other: Matching) -> Matching:
+    def __add__(self, other: "Matching") -> "Matching":
         pairs = self.matched + other.matched
         total = sum(one.matched * (one.mean_iou or 0.0) for one in (self, other))
         added, missing = self.added + other.added, self.missing + other.missing

@@ -1,7 +1,5 @@
 """Finds latencies below what the device's peak rate allows: such a call returned too early."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -32,12 +30,12 @@ class Device:
     peak_flops: float | None
 
     @classmethod
-    def cpus(cls, count: int) -> Device:
+    def cpus(cls, count: int) -> "Device":
         """`count` logical CPUs of any make."""
         return cls(count * _FLOPS_PER_CPU)
 
     @classmethod
-    def opencl_gpu(cls, compute_units: int, clock_mhz: int) -> Device:
+    def opencl_gpu(cls, compute_units: int, clock_mhz: int) -> "Device":
         """Describe a GPU by its OpenCL properties."""
         flops = compute_units * clock_mhz * 1e6 * _FLOPS_PER_UNIT_CYCLE
         return cls(flops if flops > 0 else None)

@@ -1,7 +1,5 @@
 """The measured run of one process: init, first, warm-up, timed slices; its first and its last outputs."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,7 +216,7 @@ class _Begun:
         model_sha256: str,
         rules: Mapping[str, InputRule] | None,
         on_phase: Callable[[str], None],
-    ) -> _Begun:
+    ) -> "_Begun":
         on_phase("init")
         start = Start.of(opener, path, rules)
         model = start.opened.model

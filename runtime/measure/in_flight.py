@@ -1,7 +1,5 @@
 """Runs of a model that are started and not yet ended, and runs alone, by which they are checked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +75,7 @@ class Alone:
     rule: Rule
 
     @classmethod
-    def of(cls, opened: Opened, path: str, pool: InputPool) -> Alone:
+    def of(cls, opened: Opened, path: str, pool: InputPool) -> "Alone":
         """Run every input set twice, alone."""
         loop = Loop(opened.model, pool)
         first, again = ([loop.once(k)[1] for k in range(loop.sets)] for _ in range(2))

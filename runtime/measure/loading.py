@@ -1,7 +1,5 @@
 """Open a model for measuring, on the interpreter, a partition delegate, or a peer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -50,7 +48,7 @@ class Opener:
     @classmethod
     def prepare(
         cls, kind: str, options: Mapping[str, Any], further: Sequence[PartitionDelegate] = ()
-    ) -> Opener:
+    ) -> "Opener":
         """Import the interpreter or the delegate; load nothing. Raises `DelegateError`.
 
         A delegate class may have a `preload()` that imports what it otherwise imports on demand. `further`

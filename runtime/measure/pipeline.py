@@ -4,8 +4,6 @@ Its rate stands beside that of the same work one after another. Both take turns,
 on the machine meets both.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +46,7 @@ class Frames:
     wall_ns: int = 0
     preprocess_ns: int = 0
 
-    def __add__(self, other: Frames) -> Frames:
+    def __add__(self, other: "Frames") -> "Frames":
         return Frames(
             self.count + other.count, self.wall_ns + other.wall_ns, self.preprocess_ns + other.preprocess_ns
         )

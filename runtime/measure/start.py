@@ -1,7 +1,5 @@
 """Measures the opening of a model, stage by stage, in time and memory; says why a stage cannot be seen."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ class Start:
     peak_was_reset: bool
 
     @classmethod
-    def of(cls, opener: Opener, path: str, rules: Mapping[str, InputRule] | None) -> Start:
+    def of(cls, opener: Opener, path: str, rules: Mapping[str, InputRule] | None) -> "Start":
         """Open a model. Raises what `Opener.open` raises."""
         loaded: list[int] = []
 

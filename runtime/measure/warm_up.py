@@ -3,8 +3,6 @@
 The state is steady where the medians of windows of ten runs stay the same, as Georges et al. (2007) have it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass
@@ -86,7 +84,7 @@ class Calibration:
     steady_state: str
 
     @classmethod
-    def of(cls, plan: WarmUp, needed: int, run_ns: float, steady_state: str) -> Calibration:
+    def of(cls, plan: WarmUp, needed: int, run_ns: float, steady_state: str) -> "Calibration":
         """Return the calibration of a process that was steady after `needed` runs of `run_ns`.
 
         The plan's counts are the least ones, and its time bounds them.

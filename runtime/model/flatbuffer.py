@@ -4,8 +4,6 @@ The format is that of the FlatBuffers internals document: a table is a signed of
 inline fields; vectors and strings start with their length. Only this module touches bytes.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -42,7 +40,7 @@ class FlatBuffer:
         self._tables_left = min(MAX_TABLES, 16 + self.size // 4)
         self._elements_left = min(MAX_ELEMENTS, 65536 + 4 * self.size)
 
-    def root(self) -> Table:
+    def root(self) -> "Table":
         """Return the root table. Raises `ModelFormatError`."""
         if self.size < 8:
             raise ModelFormatError(f"file: {self.size} bytes are too short for a FlatBuffer")
@@ -177,12 +175,12 @@ class Table:
         self._buffer.charge_elements(count, (*self.path, name))
         return self._buffer.view[position : position + count * size].cast(code)
 
-    def table(self, slot: int, name: str) -> Table | None:
+    def table(self, slot: int, name: str) -> "Table | None":
         """Return a table, None where it is absent."""
         position = self._target(slot, name)
         return Table(self._buffer, position, (*self.path, name)) if position else None
 
-    def tables(self, slot: int, name: str) -> Iterator[Table]:
+    def tables(self, slot: int, name: str) -> "Iterator[Table]":
         """Yield the tables of a vector, one at a time."""
         position, count = self._vector(slot, name, 4)
         for i in range(count):

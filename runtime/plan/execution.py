@@ -4,8 +4,6 @@ A subgraph whose shapes are all known is one `Execution`. Otherwise each is foll
 the values that it computed and kept for as long as those values stay the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -188,7 +186,7 @@ class Execution:
         else:
             self.arrays[index] = array.copy()
 
-    def run(self, times: list[StepTime] | None = None) -> Execution:
+    def run(self, times: list[StepTime] | None = None) -> "Execution":
         """Run every step once and return the execution that knows all tensors.
 
         With `times`, each step is timed and added to it, and delegates are asked for the times of their
@@ -254,7 +252,7 @@ class Execution:
 
         return timed
 
-    def _rest(self) -> Execution:
+    def _rest(self) -> "Execution":
         """Return the execution of operators that waited for values, kept while those stay the same."""
         values = self.values
         made = (i for o in values.ready if o.index in values.open_ended for i in o.outputs)

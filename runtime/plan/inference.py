@@ -4,8 +4,6 @@ Where shapes depend on values that earlier operators compute, inference stops th
 operators left, `needed` the tensors whose values it waits for. `resume` continues once they are known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +99,7 @@ class GraphValues:
 
     def resume(
         self, shapes: Mapping[int, Shape], constants: Mapping[int, Array], held: Mapping[int, set[int]]
-    ) -> GraphValues:
+    ) -> "GraphValues":
         """Continue inference with the shapes and values that the operators so far have computed.
 
         Raises `ShapeError` where shapes do not fit together, `ModelError` where nothing new became known.

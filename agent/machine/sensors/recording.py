@@ -5,8 +5,6 @@ vanished; a line of another form tells what vanished, and why. Lines are written
 sees all rounds but the one in progress.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -31,7 +29,7 @@ class Recording:
     lost: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, count: int, last_bytes: int | None = None) -> Recording:
+    def read(cls, path: Path, count: int, last_bytes: int | None = None) -> "Recording":
         """Read what was recorded of `count` sensors; nothing where there is no file yet.
 
         `last_bytes`: no more than that of the newest rounds.

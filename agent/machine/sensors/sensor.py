@@ -1,7 +1,5 @@
 """The definition of a sensor: a named quantity of one part of the machine, and the way to read it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
@@ -78,7 +76,7 @@ class Found:
     sensors: tuple[Sensor, ...] = ()
     missing: tuple[Missing, ...] = ()
 
-    def __add__(self, other: Found) -> Found:
+    def __add__(self, other: "Found") -> "Found":
         return Found((*self.sensors, *other.sensors), (*self.missing, *other.missing))
 
 

@@ -1,7 +1,5 @@
 """The boundary around one runner: entered between fork and exec, inherited by all that the runner starts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ class SandboxSettings:
     users: Users | None = USERS
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SandboxSettings:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "SandboxSettings":
         """Read the settings. Raises `ValueError` naming the variable."""
         switch = environment.get(SWITCH_VARIABLE) or "on"
         if switch not in ("on", "off"):

@@ -1,7 +1,5 @@
 """A user id and a group id for each attempt, from a range that belongs to nobody else on the host."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ class Users:
     last: int
 
     @classmethod
-    def parsed(cls, text: str) -> Users | None:
+    def parsed(cls, text: str) -> "Users | None":
         """Read `FIRST-LAST` or `off`. Raises `ValueError` naming the variable."""
         if text == "off":
             return None

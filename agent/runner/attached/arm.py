@@ -1,7 +1,5 @@
 """One arm of an attempt at an attached device: its runs of the tool, and how it ends."""
 
-from __future__ import annotations
-
 import math
 import sys
 import tempfile
@@ -54,7 +52,7 @@ class ToolArm(AnyArm):
     running: bool = False
 
     @classmethod
-    def read(cls, job_file: Path, *, alone: bool) -> ToolArm:
+    def read(cls, job_file: Path, *, alone: bool) -> "ToolArm":
         """Read the arm's job."""
         attempt = AttemptFile.model_validate_json(job_file.read_bytes())
         assert attempt.attached is not None
@@ -150,18 +148,18 @@ class ToolArm(AnyArm):
         if self.running and is_cancelled(self.folder):
             self.remote.hang_up()
 
-    def blocks(self, base: ToolArm | None = None) -> list[BlockFigure]:
+    def blocks(self, base: "ToolArm | None" = None) -> list[BlockFigure]:
         """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""
         theirs = {} if base is None else base.runs
         own = [_block(run, theirs.get(number)) for number, run in self.runs.items()]
         return added(self.earlier, own)
 
-    def units(self, base: ToolArm | None) -> tuple[Sequence[float], Sequence[float]]:
+    def units(self, base: "ToolArm | None") -> tuple[Sequence[float], Sequence[float]]:
         """Return the logarithms of its times, and of its ratios over a baseline that is not itself."""
         blocks = self.blocks(None if base is self else base)
         return time_units(blocks), () if base in (None, self) else ratio_units(blocks)
 
-    def conclude(self, base: ToolArm | None, facts: Mapping[str, str], notes: Sequence[str]) -> None:
+    def conclude(self, base: "ToolArm | None", facts: Mapping[str, str], notes: Sequence[str]) -> None:
         """Write the result of what it has finished, with its ratio over `base`."""
         if self.over:
             return

@@ -1,7 +1,5 @@
 """Judges the outputs of an attempt: every set of the cold process, and those of the measured ones."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -149,7 +147,7 @@ class _Measured:
     sets: tuple[tuple[int, tuple[Array, ...]], ...]
 
     @classmethod
-    def read(cls, report: ProcessReport, folder: Path, *, keeps_state: bool) -> _Measured:
+    def read(cls, report: ProcessReport, folder: Path, *, keeps_state: bool) -> "_Measured":
         """Read its first outputs and, where they depend on their inputs alone, the last timed ones.
 
         The timed ones show a delegate that answers from memory once it is timed.

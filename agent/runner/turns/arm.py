@@ -1,7 +1,5 @@
 """One arm of an attempt: the processes that it runs, what they reported, and how it ends."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,14 +63,14 @@ class Arm(AnyArm):
     live: MeasuringProcess | None = None
 
     @classmethod
-    def read(cls, job_file: Path, *, alone: bool) -> Arm:
+    def read(cls, job_file: Path, *, alone: bool) -> "Arm":
         """Read the arm's job."""
         attempt = AttemptFile.model_validate_json(job_file.read_bytes())
         clock = Clock(None if alone else attempt.job.soft_limit_s)
         cpus = sorted(os.sched_getaffinity(0))
         return cls(attempt, job_file.parent, job_file, clock, cpus, alone=alone)
 
-    def blocks(self, base: Arm | None = None) -> list[BlockFigure]:
+    def blocks(self, base: "Arm | None" = None) -> list[BlockFigure]:
         """Return the blocks of its result, earlier ones first; the new ones with their ratios over `base`."""
         allowances = {number: allowance(kept, self.name) for number, kept in self.rounds.items()}
         base_reports = () if base is None else base.reports

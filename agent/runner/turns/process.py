@@ -3,8 +3,6 @@
 A turn has a deadline. A process that dies, hangs or is stopped for ever fails by itself: the others go on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -74,7 +72,7 @@ class MeasuringProcess:
         clock: Clock,
         environment: Mapping[str, str],
         limited: Callable[[Launch], Launch] = lambda launch: launch,
-    ) -> MeasuringProcess:
+    ) -> "MeasuringProcess":
         """Start the process, which imports its modules and then waits for its first turn."""
         ours, theirs = socket.socketpair()
         numbers = [str(index), str(tuning), str(theirs.fileno())]

@@ -3,8 +3,6 @@
 SQLite needs none of them: its file lock serialises writers, and `scheduling.lock` locks a file.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +31,7 @@ class AdvisoryLock:
     connection: Connection
 
     @classmethod
-    def acquire(cls, engine: Engine, key: int) -> AdvisoryLock | None:
+    def acquire(cls, engine: Engine, key: int) -> "AdvisoryLock | None":
         """Take the lock on a connection of its own; None while another process has it."""
         # Autocommit: an open transaction would be ended by the idle timeout, and the lock with it.
         connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")

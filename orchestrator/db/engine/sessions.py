@@ -1,7 +1,5 @@
 """Opens the database, with its two kinds of transaction: `read`, a snapshot, and `write`, a turn."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,7 +41,7 @@ class Database:
     watchers: list[Callable[[Fact], None]] = field(default_factory=list)
 
     @classmethod
-    def connect(cls, where: Path | str, backups: Path | None = None) -> Database:
+    def connect(cls, where: Path | str, backups: Path | None = None) -> "Database":
         """Take a file (SQLite in WAL mode, created if missing) or the URL of a PostgreSQL database.
 
         Nothing is opened yet. Raises `UsageError` for a text that cannot be a URL.
@@ -60,7 +58,7 @@ class Database:
         return cls(dialects.postgresql_engine(url), name, backups or Path.cwd())
 
     @classmethod
-    def _sqlite(cls, path: Path, backups: Path | None) -> Database:
+    def _sqlite(cls, path: Path, backups: Path | None) -> "Database":
         return cls(dialects.sqlite_engine(path), str(path), backups or path.parent, path)
 
     @property

@@ -3,8 +3,6 @@
 A *line* is where a cell waits: that of its device, or that of a class of devices (`cell.line`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -46,7 +44,7 @@ class Page:
                 first[row.campaign_no] = row
         return first
 
-    def joined(self, more: Page) -> Page:
+    def joined(self, more: "Page") -> "Page":
         """Return this page joined with the one that follows it."""
         rows = [*self.rows, *more.rows]
         return Page(rows, self.cut | more.cut, self.used | more.used, self.failed | more.failed)

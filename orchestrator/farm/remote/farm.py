@@ -1,7 +1,5 @@
 """The farm's face on a user's machine: every part asks the farm over HTTP, and decides nothing itself."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +52,7 @@ class RemoteFarm:
         self.running = RemoteRunning(self.reading)
 
     @classmethod
-    def open(cls, home: FarmHome, lab: LabConfig) -> RemoteFarm:
+    def open(cls, home: FarmHome, lab: LabConfig) -> "RemoteFarm":
         """Make the folders of this machine; calls follow later. Raises `UnreachableError`, `UsageError`."""
         if lab.address is None or lab.user_token is None:
             raise UsageError("FARM_URL and FARM_TOKEN say where the farm is")
@@ -96,7 +94,7 @@ class RemoteFarm:
         """Close the connection."""
         self._client.close()
 
-    def __enter__(self) -> RemoteFarm:
+    def __enter__(self) -> "RemoteFarm":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,8 +6,6 @@ redirects are not followed, and nothing of the answer is read but its status. Wh
 campaign.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import http.client
@@ -83,7 +81,7 @@ class Notifier:
     pauses_s: Sequence[float] = PAUSES_S
 
     @classmethod
-    def of(cls, notify: Notify, *, by_file: bool) -> Notifier:
+    def of(cls, notify: Notify, *, by_file: bool) -> "Notifier":
         """Create a notifier with the secret of the environment. Raises `UsageError`, before anything is
         measured: also where a campaign file names a receiver that this machine does not allow.
         """

@@ -1,7 +1,5 @@
 """Builds the entries of an answer, and places its cells in rows and columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -62,7 +60,7 @@ def footnotes(cells: Sequence[CellRecord], metric: Metric = P50) -> Footnotes:
     return notes
 
 
-def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Metric = P50) -> Entry:
+def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Metric = P50) -> "Entry":
     """Write a cell; `found` is its speed-up over the baseline, if it has one."""
     lacks = missing(cell, metric)
     if lacks is not None:
@@ -219,7 +217,7 @@ class Placed:
     ratios: Mapping[str, SpeedUp | None]
 
     @classmethod
-    def of(cls, cells: Sequence[CellRecord], baseline: str | None) -> Placed:
+    def of(cls, cells: Sequence[CellRecord], baseline: str | None) -> "Placed":
         """Place the cells: the baseline's columns first, then those of the fastest on the whole."""
         baselines = Baselines.among(baseline, cells)
         columns: dict[Key, dict[str, CellRecord]] = {}

@@ -4,8 +4,6 @@ A wider terminal gets more columns, never more lines. What does not fit is left 
 columns, the ends of headings, the middle of models' names, delegates from the right.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -151,7 +149,7 @@ class _Group:
     further: dict[str, int]
 
     @classmethod
-    def of(cls, column: Column, further: Sequence[str]) -> _Group:
+    def of(cls, column: Column, further: Sequence[str]) -> "_Group":
         entries = [entry for entry in column.entries if entry is not None]
         sign, time, ratio = (
             max((width(getattr(entry, name)) for entry in entries), default=0)
@@ -165,7 +163,7 @@ class _Group:
         }
         return cls(column, sign, time, ratio, least, widths)
 
-    def only(self, further: Sequence[str]) -> _Group:
+    def only(self, further: Sequence[str]) -> "_Group":
         """Return the group with only these of its further columns."""
         return replace(self, further={name: self.further[name] for name in further if name in self.further})
 

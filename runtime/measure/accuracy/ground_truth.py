@@ -1,7 +1,5 @@
 """Objects of pictures, as COCO's instances JSON or as LiteRT's `ObjectDetectionGroundTruth` in text form."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -28,7 +26,7 @@ class GroundTruth:
     scenes: tuple[Scene, ...]
     categories: Mapping[int, str]
 
-    def first(self, most: int) -> GroundTruth:
+    def first(self, most: int) -> "GroundTruth":
         """Return the first pictures alone; all of them where `most` is 0."""
         return replace(self, scenes=self.scenes[: most or None])
 

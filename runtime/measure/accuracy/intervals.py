@@ -1,7 +1,5 @@
 """95 % intervals of shares, of means, and of differences between paired answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -91,7 +89,7 @@ class Mean:
         return self.value - half, self.value + half
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Mean:
+    def of(cls, values: Iterable[float]) -> "Mean":
         """Return the mean of values."""
         found = cls()
         for value in values:

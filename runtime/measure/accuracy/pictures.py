@@ -1,7 +1,5 @@
 """Pictures, and what LiteRT's tools do to one before a model."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings
@@ -117,7 +115,7 @@ class PictureInput:
     zero_point: int
 
     @classmethod
-    def of(cls, inputs: Sequence[Mapping[str, Any]]) -> PictureInput:
+    def of(cls, inputs: Sequence[Mapping[str, Any]]) -> "PictureInput":
         """Read `get_input_details`. Raises `MisfitError` for a model that takes no picture."""
         shapes = ", ".join(f"{np.dtype(d['dtype'])} {[int(n) for n in d['shape']]}" for d in inputs)
         shape = [int(n) for n in inputs[0]["shape"]] if len(inputs) == 1 else []

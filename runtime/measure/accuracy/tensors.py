@@ -1,7 +1,5 @@
 """Samples as arrays: a .npz of inputs with labels, or with the outputs that they should have."""
 
-from __future__ import annotations
-
 import zipfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -179,7 +177,7 @@ class ArrayTask:
             found[str(detail["name"])] = figure(real, r.astype(np.float64).ravel())
         return {"file": sample.name, "figures": found, "value": float(np.mean(list(found.values())))}
 
-    def _open(self) -> _Open:
+    def _open(self) -> "_Open":
         return _Open(self._path, self._wanted, self._inputs, self._outputs, is_labelled=self._is_labelled)
 
 

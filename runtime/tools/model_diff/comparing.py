@@ -1,7 +1,5 @@
 """Runs a model under two settings on the same inputs and measures how far apart their outputs are."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -39,7 +37,7 @@ class Summary:
     deviation: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Summary:
+    def of(cls, values: Sequence[float]) -> "Summary":
         """Summarise values. Where one is not a number, neither are the figures that it is part of."""
         known = np.asarray(values, np.float64)
         smallest, largest = float(known.min()), float(known.max())

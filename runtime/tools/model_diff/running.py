@@ -1,7 +1,5 @@
 """A model that is ready to run under one setting."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +41,7 @@ class Setting:
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, kind: str, texts: Mapping[str, str | int]) -> Setting:
+    def of(cls, kind: str, texts: Mapping[str, str | int]) -> "Setting":
         """Read options as a command line gives them. Raises `DelegateError` for what is not declared."""
         descriptor = delegate_descriptor(kind)
         options = {

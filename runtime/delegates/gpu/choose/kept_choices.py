@@ -3,8 +3,6 @@
 Nothing is compiled or timed here; who times is `runtime.delegates.gpu.choose.tuning`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +43,7 @@ class KeptChoices:
     made: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, device: Capabilities, cache: Cache, options: Options) -> KeptChoices:
+    def of(cls, device: Capabilities, cache: Cache, options: Options) -> "KeptChoices":
         """Open a device's cache, or take the choices in the options. Raises `DelegateError`."""
         given = None if options.choices is None else parsed(options.choices)
         return cls(device, cache, options.tuning, given)

@@ -7,8 +7,6 @@ Throughout this package `float16` is OpenCL's vector of 16 floats. The half-prec
 float16, is written fp16; the delegate computes in float32 and on integers as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -222,7 +220,7 @@ class Graph:
         """Return a value id that is not in use."""
         return max(self.values, default=-1) + 1
 
-    def with_nodes(self, nodes: Iterable[Node], new_values: Iterable[Value] = ()) -> Graph:
+    def with_nodes(self, nodes: Iterable[Node], new_values: Iterable[Value] = ()) -> "Graph":
         """Return the graph with other nodes and more values, without those that no node uses any more."""
         kept_nodes = tuple(nodes)
         values = dict(self.values) | {value.id: value for value in new_values}

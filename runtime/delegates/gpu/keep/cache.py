@@ -7,8 +7,6 @@ may read, write and remove entries at any moment.
 What depends on the delegate's own code is named by the state of its source files (`own_state`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
@@ -142,7 +140,7 @@ class Cache:
                 entry.remove()
                 total -= entry.size
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self) -> "Iterator[_Entry]":
         """Files of ours, and programs of PoCL."""
         if self.folder is None or self.pocl_folder is None:
             return
@@ -170,7 +168,7 @@ class _Entry:
     is_temporary: bool
 
     @classmethod
-    def of(cls, path: Path) -> _Entry:
+    def of(cls, path: Path) -> "_Entry":
         sizes, times = [0], [0.0]
         for file in (path, *path.rglob("*")):
             try:

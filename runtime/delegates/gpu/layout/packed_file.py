@@ -7,8 +7,6 @@ that state is what was written. One in another state (copied, restored, touched)
 gets a new seal or is removed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import mmap
@@ -85,7 +83,7 @@ class PlacedConstants:
     """
 
     placement: Placement
-    files: PackedFiles | None
+    files: "PackedFiles | None"
     slack: int
     found: dict[int, tuple[str, int]] = field(default_factory=dict)
 

@@ -1,7 +1,5 @@
 """The records of a kernel family: what it says of operators, and the launches that it offers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -141,7 +139,7 @@ class Check:
     message: str
 
     @classmethod
-    def of(cls, node: Node, text: str) -> Check:
+    def of(cls, node: Node, text: str) -> "Check":
         """Create the check of a node, in the words of an operator's errors (`OpContext.error`)."""
         return cls(f"operator {node.sources[0]} {node.op.name}: {text}")
 

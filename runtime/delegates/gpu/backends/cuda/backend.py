@@ -1,7 +1,5 @@
 """CUDA as a backend of the delegate's core."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -34,7 +32,7 @@ class CudaBackend:
     cache: Cache
 
     @classmethod
-    def open(cls, wanted: str | int | None, cache_folder: Path | None) -> CudaBackend:
+    def open(cls, wanted: str | int | None, cache_folder: Path | None) -> "CudaBackend":
         """Open a device as `device.open_device` does, and a cache in this folder. Raises as that."""
         return cls(open_device(wanted), open_cache(cache_folder))
 
@@ -56,7 +54,7 @@ class CudaBackend:
         """Nothing is tried; weights that a file has narrow stay so all the same."""
         return Findings(dict.fromkeys(Trial, "the backend cuda does not try it"))
 
-    def knowing(self, capabilities: Capabilities) -> CudaBackend:
+    def knowing(self, capabilities: Capabilities) -> "CudaBackend":
         """Return the same device with other capabilities."""
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 

@@ -1,7 +1,5 @@
 """Translates a kernel to NVIDIA's PTX by clang and libclc. Neither a GPU nor its driver is needed."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -59,7 +57,7 @@ class Compiler:
     functions: Path
 
     @classmethod
-    def found(cls) -> Compiler:
+    def found(cls) -> "Compiler":
         """Find them. Raises `DelegateMissingError` with the line that installs them."""
         names = (*(f"clang-{version}" for version in _VERSIONS), "clang")
         clang = next(filter(None, map(shutil.which, names)), None)

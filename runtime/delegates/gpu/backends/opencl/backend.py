@@ -1,7 +1,5 @@
 """OpenCL as a backend of the delegate's core."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
@@ -44,7 +42,7 @@ class OpenClBackend:
         threads: int | None = None,
         device_class: str = "auto",
         context: Any = None,
-    ) -> OpenClBackend:
+    ) -> "OpenClBackend":
         """Open a device as `open_device` does, and its cache. Raises `DeviceError` or `DelegateError`."""
         cache = open_cache(cache_folder)
         # Drivers read them once, when the process first asks for its devices.
@@ -72,7 +70,7 @@ class OpenClBackend:
         """Return the findings of trials in processes of their own, kept in the cache."""
         return probe_precision(self.opened.device, self.capabilities, self.cache)
 
-    def knowing(self, capabilities: Capabilities) -> OpenClBackend:
+    def knowing(self, capabilities: Capabilities) -> "OpenClBackend":
         """Return the same device with other capabilities, such as a probe's findings."""
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 

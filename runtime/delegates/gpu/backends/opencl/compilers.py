@@ -6,8 +6,6 @@ kernel, and kernels. The answers are lines of JSON, each followed by as many byt
 kernel, a fault, the end.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -101,7 +99,7 @@ class _Child:
     has_answered: bool = False
 
     @classmethod
-    def start(cls, index: int, parent: Path | None, idle_s: float) -> _Child:
+    def start(cls, index: int, parent: Path | None, idle_s: float) -> "_Child":
         """Start a child for the device of this index; its own folder lies in `parent`."""
         try:
             if parent is not None:

@@ -1,7 +1,5 @@
 """WebGPU as a backend of the delegate's core."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +29,7 @@ class WebGpuBackend:
     cache: Cache
 
     @classmethod
-    def open(cls, interface: str, wanted: str | int | None, cache_folder: Path | None) -> WebGpuBackend:
+    def open(cls, interface: str, wanted: str | int | None, cache_folder: Path | None) -> "WebGpuBackend":
         """Open an adapter as `open_adapter` does, and a cache. Raises `DeviceError` or `DelegateError`."""
         return cls(open_adapter(interface, wanted), open_cache(cache_folder))
 
@@ -49,7 +47,7 @@ class WebGpuBackend:
         """Nothing is tried; weights that a file has narrow stay so all the same."""
         return Findings(dict.fromkeys(Trial, "the backend webgpu does not try it"))
 
-    def knowing(self, capabilities: Capabilities) -> WebGpuBackend:
+    def knowing(self, capabilities: Capabilities) -> "WebGpuBackend":
         """Return the same device with other capabilities."""
         return replace(self, opened=replace(self.opened, capabilities=capabilities))
 

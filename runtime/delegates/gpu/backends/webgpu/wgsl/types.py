@@ -1,7 +1,5 @@
 """The types of the portable subset: numbers and vectors of up to four, pointers into buffers, arrays."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -35,7 +33,7 @@ class Number:
         return WORD * self.width
 
     @property
-    def lane(self) -> Number:
+    def lane(self) -> "Number":
         """The type of one lane."""
         return replace(self, width=1)
 
@@ -93,7 +91,7 @@ class Pointer:
 class Array:
     """An array of a function or, where `buffer` is given, of its work-group."""
 
-    element: Number | Array
+    element: "Number | Array"
     length: int
     buffer: Buffer | None = None
 

@@ -1,7 +1,5 @@
 """Packs the weights of products in panels or rows, in the type in which the model's file holds them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -100,7 +98,7 @@ class Weights:
     zeros: Floats | None = None
     is_narrow: bool = False
 
-    def arranged(self, arrange: Callable[[Array], Array]) -> Weights:
+    def arranged(self, arrange: Callable[[Array], Array]) -> "Weights":
         """Return the weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
         return replace(self, codes=lambda: arrange(self.codes()))
 

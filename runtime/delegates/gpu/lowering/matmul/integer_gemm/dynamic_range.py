@@ -1,7 +1,5 @@
 """Products of float rows and weights of levels: the rows become levels in every run, as LiteRT's do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -65,7 +63,7 @@ class Rows:
     pixel_ints: int
 
     @classmethod
-    def of_pixels(cls, source: Argument, count: int, pixels: int, channels: int, layout: Layout) -> Rows:
+    def of_pixels(cls, source: Argument, count: int, pixels: int, channels: int, layout: Layout) -> "Rows":
         """Return rows of `pixels` pixels each, whose levels lie without gaps."""
         stride, step = layout.pixel_stride, layout.channel_stride
         is_one_run = pixels == 1 or (stride == channels and step == 1)
@@ -87,7 +85,7 @@ class Rows:
         )
 
     @classmethod
-    def of_images(cls, source: int, layout: Layout, shape: Shape, fours: int) -> Rows:
+    def of_images(cls, source: int, layout: Layout, shape: Shape, fours: int) -> "Rows":
         """Return the images, of whose pixels each takes `fours` ints."""
         size, stride = fours * BYTES_OF_INT, layout.pixel_stride
         lines, length = shape.in_h * shape.in_w, shape.channels

@@ -1,7 +1,5 @@
 """Convolutions and matrix products of int8, four products at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,7 +64,7 @@ class Shape:
     steps: tuple[int, ...] = _POINT
 
     @classmethod
-    def of(cls, node: Node, context: Context, source: int, weights: int) -> Shape:
+    def of(cls, node: Node, context: Context, source: int, weights: int) -> "Shape":
         """Read the shape of a node on images, or on rows of whole pixels."""
         before, after, filters = context.value(source), context.value(node.outputs[0]), context.value(weights)
         if node.op == Op.FULLY_CONNECTED:
@@ -146,7 +144,7 @@ class Panels:
     blocks: int = 0
 
     @classmethod
-    def of(cls, outputs: int, pixels: int, channels: int, bits: int = 8, blocks: int = 0) -> Panels:
+    def of(cls, outputs: int, pixels: int, channels: int, bits: int = 8, blocks: int = 0) -> "Panels":
         """Choose the panels and the tiles that cost least."""
         width, fours = round_up(outputs), ceil_div(channels, BYTES_OF_INT)
         tiles = _BLOCK_TILES if blocks else _TILES
