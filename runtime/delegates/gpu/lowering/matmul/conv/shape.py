@@ -6,6 +6,11 @@ from runtime.delegates.gpu.graph.graph import Layout, Node, ceil_div
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats, Weights, weights_of
 from runtime.delegates.gpu.lowering.spec import Context
 
+_WINDOW = (
+    "stride_h", "stride_w", "dilation_h", "dilation_w", "pad_top", "pad_left", "pad_bottom", "pad_right",
+)  # fmt: skip
+"""The attributes of a node that `window_attributes` gives."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConvShape:
@@ -61,12 +66,8 @@ class ConvShape:
     @property
     def is_pointwise(self) -> bool:
         """True where output pixel p depends on input pixel p alone."""
-        return (self.filter_h, self.filter_w, self.stride_h, self.stride_w) == (
-            1,
-            1,
-            1,
-            1,
-        ) and not self.is_padded
+        extents = (self.filter_h, self.filter_w, self.stride_h, self.stride_w)
+        return extents == (1, 1, 1, 1) and not self.is_padded
 
     @property
     def covers_input(self) -> bool:
@@ -93,28 +94,15 @@ class ConvShape:
     @property
     def image(self) -> dict[str, int]:
         """Sizes and strides of input and output, as the kernels call them."""
-        return {
-            "IN_H": self.in_h,
-            "IN_W": self.in_w,
-            "IN_STRIDE": self.in_layout.pixel_stride,
-            "OUT_H": self.out_h,
-            "OUT_W": self.out_w,
-            "OUT_STRIDE": self.out_layout.pixel_stride,
-            "PAD_TOP": self.pad_top,
-            "PAD_LEFT": self.pad_left,
-        }
+        names = ("in_h", "in_w", "out_h", "out_w", "pad_top", "pad_left")
+        strides = {"IN_STRIDE": self.in_layout.pixel_stride, "OUT_STRIDE": self.out_layout.pixel_stride}
+        return {name.upper(): getattr(self, name) for name in names} | strides
 
     @property
     def taps(self) -> dict[str, int]:
         """The window and its steps, as the kernels call them."""
-        return {
-            "FILTER_H": self.filter_h,
-            "FILTER_W": self.filter_w,
-            "STRIDE_H": self.stride_h,
-            "STRIDE_W": self.stride_w,
-            "DILATION_H": self.dilation_h,
-            "DILATION_W": self.dilation_w,
-        }
+        names = ("filter_h", "filter_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
+        return {name.upper(): getattr(self, name) for name in names}
 
     @property
     def window(self) -> str:
@@ -142,7 +130,6 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
     images, in_h, in_w, in_channels = context.value(source).shape
     _, out_h, out_w, out_channels = context.value(target).shape
     _, filter_h, filter_w, filter_channels = context.value(filter_id).shape
-    a = node.attributes
     return ConvShape(
         source=source,
         target=target,
@@ -157,14 +144,7 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
         filter_h=filter_h,
         filter_w=filter_w,
         group_in=1 if depthwise else filter_channels,
-        stride_h=a["stride_h"],
-        stride_w=a["stride_w"],
-        dilation_h=a["dilation_h"],
-        dilation_w=a["dilation_w"],
-        pad_top=a["pad_top"],
-        pad_left=a["pad_left"],
-        pad_bottom=a["pad_bottom"],
-        pad_right=a["pad_right"],
+        **{name: node.attributes[name] for name in _WINDOW},
         in_layout=context.layout(source),
         out_layout=context.layout(target),
     )
