@@ -10,15 +10,7 @@ from runtime.delegates.gpu.graph.graph import LINE, Graph, round_up
 from runtime.delegates.gpu.graph.parameters import word
 from runtime.delegates.gpu.layout.constants import ConstantBuffers, divide
 from runtime.delegates.gpu.layout.source import Source, function_of, parameters_of
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Check,
-    Epilogue,
-    Launch,
-    LineOf,
-    PackedConstant,
-    Scratch,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.errors import DelegateError
 
 
@@ -27,7 +19,7 @@ class Stage:
     """One node's candidate, at the node's position in the graph; the tuner puts several at one position."""
 
     position: int
-    candidate: Candidate
+    candidate: spec.Candidate
 
 
 BufferKey: TypeAlias = "int | tuple[int, str]"
@@ -63,10 +55,10 @@ def lifetimes(graph: Graph, stages: Sequence[Stage]) -> dict[BufferKey, Lifetime
     return found
 
 
-def checks_of(stages: Sequence[Stage]) -> tuple[Check, ...]:
+def checks_of(stages: Sequence[Stage]) -> tuple[spec.Check, ...]:
     """Return the checks of all launches, in the order in which these run."""
     arguments = (a for stage in stages for launch in stage.candidate.launches for a in launch.args)
-    return tuple(dict.fromkeys(argument for argument in arguments if isinstance(argument, Check)))
+    return tuple(dict.fromkeys(argument for argument in arguments if isinstance(argument, spec.Check)))
 
 
 def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
@@ -75,20 +67,20 @@ def plan_arena(graph: Graph, stages: Sequence[Stage]) -> Arena[BufferKey]:
     return assign(dict(sorted(lives.items(), key=lambda item: (item[1].first, item[1].last))), LINE)
 
 
-def _scratches(launches: Iterable[Launch]) -> list[Scratch]:
-    found = {arg.key: arg for launch in launches for arg in launch.args if isinstance(arg, Scratch)}
+def _scratches(launches: Iterable[spec.Launch]) -> list[spec.Scratch]:
+    found = {arg.key: arg for launch in launches for arg in launch.args if isinstance(arg, spec.Scratch)}
     return list(found.values())
 
 
-def smallest(candidates: Sequence[Candidate]) -> list[Candidate]:
+def smallest(candidates: Sequence[spec.Candidate]) -> list[spec.Candidate]:
     """Return the candidates that need the fewest bytes for constants and scratch, in their order."""
     sizes = [_own_bytes(candidate) for candidate in candidates]
     return [candidate for candidate, size in zip(candidates, sizes, strict=True) if size == min(sizes)]
 
 
-def _own_bytes(candidate: Candidate) -> int:
+def _own_bytes(candidate: spec.Candidate) -> int:
     arguments = {arg for launch in candidate.launches for arg in launch.args}
-    return sum(arg.bytes for arg in arguments if isinstance(arg, (PackedConstant, Scratch)))
+    return sum(arg.bytes for arg in arguments if isinstance(arg, (spec.PackedConstant, spec.Scratch)))
 
 
 def extent(graph: Graph, root: int) -> int:
@@ -113,11 +105,11 @@ class Placement:
     """
 
     graph: Graph
-    launches: tuple[Launch, ...]
+    launches: tuple[spec.Launch, ...]
     owners: tuple[int, ...]
     arena: Arena[BufferKey]
     constants: ConstantBuffers
-    checks: tuple[Check, ...]
+    checks: tuple[spec.Check, ...]
 
     @property
     def checks_offset(self) -> int:
@@ -145,7 +137,7 @@ class Placement:
                 source.numbers[function_of(launch)],
                 *(
                     constants[argument] // LINE
-                    if isinstance(argument, PackedConstant)
+                    if isinstance(argument, spec.PackedConstant)
                     else self._offset(argument, stage)
                     for argument in (*launch.args, *launch.epilogue.operands)
                 ),
@@ -161,9 +153,9 @@ class Placement:
         return tuple(source.names[function_of(launch)] for launch in self.launches)
 
     @property
-    def bare_launches(self) -> tuple[Launch, ...]:
+    def bare_launches(self) -> tuple[spec.Launch, ...]:
         """The launches without what they read: weights would otherwise be in memory twice."""
-        return tuple(replace(launch, args=(), epilogue=Epilogue()) for launch in self.launches)
+        return tuple(replace(launch, args=(), epilogue=spec.Epilogue()) for launch in self.launches)
 
     def references(self) -> dict[int, list[Reference]]:
         """Return the references to the buffer of each of the graph's inputs and outputs, for moving it."""
@@ -171,7 +163,7 @@ class Placement:
         found: dict[int, list[Reference]] = {value: [] for value in (*graph.inputs, *graph.outputs)}
         for row, launch in enumerate(self.launches):
             for column, argument in enumerate((*launch.args, *launch.epilogue.operands), 1):
-                value = argument.value if isinstance(argument, LineOf) else argument
+                value = argument.value if isinstance(argument, spec.LineOf) else argument
                 if not isinstance(value, int):
                     continue
                 root = graph.layouts[value].root
@@ -180,12 +172,12 @@ class Placement:
                     found[root].append(Reference(row, column, lines))
         return found
 
-    def _offset(self, argument: int | LineOf | Scratch | Check, stage: int) -> int:
-        if isinstance(argument, Scratch):
+    def _offset(self, argument: int | spec.LineOf | spec.Scratch | spec.Check, stage: int) -> int:
+        if isinstance(argument, spec.Scratch):
             return self.arena.offsets[stage, argument.key] // LINE
-        if isinstance(argument, Check):
+        if isinstance(argument, spec.Check):
             return self.checks_offset // LINE + self.checks.index(argument)
-        if isinstance(argument, LineOf):
+        if isinstance(argument, spec.LineOf):
             return self.offset_of(argument.value) // LINE
         line, rest = divmod(self.offset_of(argument), LINE)
         if rest:

@@ -14,16 +14,7 @@ from runtime.delegates.gpu.graph.rounding import round_weights
 from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.layout.memory import Placement, Stage, lifetimes, place, shortage
 from runtime.delegates.gpu.layout.source import assemble, function_of
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Check,
-    Context,
-    Launch,
-    LineOf,
-    PackedConstant,
-    Scratch,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.passes import Pass, passes
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.plan import (
@@ -76,7 +67,7 @@ _FOLDED = "its result is a constant, computed once when the model is planned"
 class _Choice:
     """The candidate of a node, among how many, and what decided."""
 
-    candidate: Candidate
+    candidate: spec.Candidate
     count: int
     by: Literal["rule", "tuning"]
 
@@ -95,7 +86,7 @@ def plan_partition(
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
     order = passes(layout_rules(), options.skipped_passes)
     found = optimised(round_weights(built, str(options.precision)), order)
-    context = Context(found.graph, device, options.memory == "least", options.rounding)
+    context = spec.Context(found.graph, device, options.memory == "least", options.rounding)
     choices = _choices([list(candidates_of(node, context)) for node in found.graph.nodes], kept)
     stages = [Stage(position, choice.candidate) for position, choice in enumerate(choices)]
     placement = place(found.graph, stages, device.max_allocation_bytes)
@@ -115,7 +106,7 @@ def plan_partition(
     )
 
 
-def _choices(alternatives: Sequence[list[Candidate]], kept: KeptChoices | None) -> list[_Choice]:
+def _choices(alternatives: Sequence[list[spec.Candidate]], kept: KeptChoices | None) -> list[_Choice]:
     if kept is None:
         return [_Choice(node[0], len(node), "rule") for node in alternatives]
     winners = [kept.winner(node) for node in kept.allowed(alternatives)]
@@ -170,7 +161,7 @@ class _Describing:
                 launches=launches,
             )
 
-    def _launch(self, number: int, launch: Launch, node: Node) -> PlannedKernel:
+    def _launch(self, number: int, launch: spec.Launch, node: Node) -> PlannedKernel:
         pointers = (*launch.args, *launch.epilogue.operands)
         return PlannedKernel(
             function=self.function_names[function_of(launch)],
@@ -187,18 +178,18 @@ class _Describing:
             arguments=tuple(self._argument(number, pointer, node) for pointer in pointers),
         )
 
-    def _argument(self, number: int, pointer: Argument, node: Node) -> PlannedArgument:
+    def _argument(self, number: int, pointer: spec.Argument, node: Node) -> PlannedArgument:
         stage = self.placement.owners[number]
-        if isinstance(pointer, PackedConstant):
+        if isinstance(pointer, spec.PackedConstant):
             offset = self.placement.constants.by_launch[number][pointer]
             return PlannedArgument("constant", pointer.name, None, pointer.type.value, offset, pointer.bytes)
-        if isinstance(pointer, Scratch):
+        if isinstance(pointer, spec.Scratch):
             offset = self.placement.arena.offsets[stage, pointer.key]
             return PlannedArgument("scratch", pointer.key, None, pointer.type.value, offset, pointer.bytes)
-        if isinstance(pointer, Check):
+        if isinstance(pointer, spec.Check):
             offset = self.placement.checks_offset + LINE * self.placement.checks.index(pointer)
             return PlannedArgument("check", pointer.message, None, "int32", offset, LINE)
-        value = self._value(pointer.value if isinstance(pointer, LineOf) else pointer)
+        value = self._value(pointer.value if isinstance(pointer, spec.LineOf) else pointer)
         role: Role = "output" if value.id in node.outputs else "input"
         return PlannedArgument(role, value.name, value.id, value.type, value.offset, value.bytes)
 

@@ -9,15 +9,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.epilogue import BOUNDS, MAX_OPERANDS, can_broadcast
 from runtime.delegates.gpu.graph.graph import Node, Step, round_up
 from runtime.delegates.gpu.graph.work_groups import strided_vectors, suits_groups
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _BINARY = {
@@ -74,32 +66,32 @@ _VECTORS_PER_UNIT = 8
 """Vectors of 16 that a unit has at least: with fewer, handing a unit to a thread costs more than its work."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     output = facts.output_shape()
     for i in range(len(facts.operator.inputs)):
         if not can_broadcast(facts.shape(i), output):
             return Unsupported(
                 f"shape {list(facts.shape(i))} cannot be broadcast to {list(output)} by the kernel"
             )
-    if activation_of(facts) == "SIGN_BIT":
+    if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     if len(facts.operator.inputs) > MAX_OPERANDS:
         return Unsupported(f"{len(facts.operator.inputs)} operands, of which a kernel takes {MAX_OPERANDS}")
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     operator = facts.operator
     first = Step("LOAD", (operator.inputs[0],))
-    activation = activation_of(facts) if operator.opcode in _FUSING else None
+    activation = spec.activation_of(facts) if operator.opcode in _FUSING else None
     if operator.opcode == Op.ADD_N:
         # Each sum of two is kept within the finite numbers, not only the last one.
         added = (step for i in operator.inputs[1:] for step in (Step("ADD", (i,)), Step("SATURATE")))
-        return NodeSpec((), steps=(first, *added))
-    return NodeSpec((), steps=(first, _second_step(facts)), activation=activation)
+        return spec.NodeSpec((), steps=(first, *added))
+    return spec.NodeSpec((), steps=(first, _second_step(facts)), activation=activation)
 
 
-def _second_step(facts: OperatorFacts) -> Step:
+def _second_step(facts: spec.OperatorFacts) -> Step:
     operator, op = facts.operator, facts.operator.opcode
     if op == Op.POW and prod(facts.shape(1)) == 1 and facts.shape(1) != facts.shape(0):
         return Step("POW_ALONE", (operator.inputs[1],))
@@ -112,7 +104,7 @@ def _second_step(facts: OperatorFacts) -> Step:
     return Step(_UNARY[op])
 
 
-def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
+def _binary_step(name: str, operand: int, facts: spec.OperatorFacts) -> Step:
     """Return a binary step; a constant of one element becomes a number of the step."""
     data = facts.graph.constants.get(operand)
     if data is not None and data.size == 1 and name in ("ADD", "MUL"):
@@ -120,7 +112,7 @@ def _binary_step(name: str, operand: int, facts: OperatorFacts) -> Step:
     return Step(name, (operand,))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is a range of pixels; work-items take the vectors of all pixels in turn."""
     (target,) = node.outputs
     value, stride, in_groups = (
@@ -131,7 +123,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     units: int | tuple[int, ...]
     if in_groups:
         group, units, vectors = strided_vectors(value)
-        instance = function(
+        instance = spec.function(
             "elementwise/elementwise_groups.cl", "f32_groups_elementwise", {}, group, **stride, **vectors
         )
     else:
@@ -139,7 +131,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
             "clamp" if step.op in BOUNDS else step.op.lower() for step in node.epilogue if step.op != "LOAD"
         )
         channels = round_up(value.channels)
-        instance = function(
+        instance = spec.function(
             "elementwise/elementwise.cl",
             f"f32_elementwise_{'_'.join(ops)}",
             {},
@@ -156,10 +148,10 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         flops=value.elements * max(1, len(node.epilogue) - 1),
         moved=value.bytes * (1 + len(node.reads)),
     )
-    return [Candidate("groups" if in_groups else "rows", (launch,))]
+    return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(*_BINARY, *_UNARY, Op.LEAKY_RELU, Op.GELU, Op.ADD_N),
     read=_read,
     lower=lower,

@@ -18,19 +18,8 @@ from runtime.delegates.gpu.graph.graph import Value as GraphValue
 from runtime.delegates.gpu.graph.parameters import Digit, offset
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import most_units
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Types,
-    function,
-)
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.evaluation import evaluate
@@ -66,7 +55,7 @@ _UNITS = 32
 a device with more compute units leaves some idle."""
 
 
-def _table(facts: OperatorFacts, levels: int = _LEVELS) -> Array:
+def _table(facts: spec.OperatorFacts, levels: int = _LEVELS) -> spec.Array:
     """Return the operator's result for the first levels, or pairs of them, as bytes: of all, [256] or [256
     * 256].
 
@@ -103,18 +92,18 @@ class Linear:
     low: int
     high: int
 
-    def levels(self, x: Array, z: Array) -> Array:
+    def levels(self, x: spec.Array, z: spec.Array) -> spec.Array:
         """Return the result, int32, of operands that broadcast: bit for bit what the kernel makes of them."""
         u = x.astype(np.float32) - np.float32(self.zeros[0])
         v = z.astype(np.float32) - np.float32(self.zeros[1])
         first, second = np.float32(self.factors[0]), np.float32(self.factors[1])
         y = u * v * first if self.is_product else u * first + v * second
         y = y + np.copysign(np.float32(self.more), y)
-        levels: Array = np.rint(y.clip(-1e6, 1e6)).astype(np.int32) + self.zero_point
+        levels: spec.Array = np.rint(y.clip(-1e6, 1e6)).astype(np.int32) + self.zero_point
         return levels.clip(self.low, self.high)
 
 
-def _linear(facts: OperatorFacts, table: Array) -> Linear | None:
+def _linear(facts: spec.OperatorFacts, table: spec.Array) -> Linear | None:
     """Return the sum or product with exactly the table's results for all pairs of levels, or None."""
     tensors, operator = facts.graph.subgraph.tensors, facts.operator
     if operator.opcode not in (Op.ADD, Op.SUB, Op.MUL):
@@ -153,7 +142,7 @@ def _linear(facts: OperatorFacts, table: Array) -> Linear | None:
     return None
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     output = facts.output_shape()
     for i in range(2 if facts.operator.opcode in _BINARY else 1):
         if not can_broadcast(facts.shape(i), output):
@@ -168,14 +157,14 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     count = 2 if facts.operator.opcode in _BINARY else 1
     table = _table(facts)
     linear = {"linear": _linear(facts, table)} if count > 1 else {}
-    return NodeSpec(facts.operator.inputs[:count], {"table": table.tobytes(), **linear})
+    return spec.NodeSpec(facts.operator.inputs[:count], {"table": table.tobytes(), **linear})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel over all pixels; operands are broadcast."""
     (target,) = node.outputs
     output = context.value(target)
@@ -215,13 +204,13 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     elif picking == 0:
         sources, shape["STEP0"] = sources[::-1], shape["STEP1"]
         places = [("ROW0(p)", places[1][1]), ("ROW1(p)", places[0][1])]
-    packed = PackedConstant(
+    packed = spec.PackedConstant(
         f"table{target}", len(table), lambda: np.frombuffer(table, np.uint8), ElementType.U8
     )
     if linear is not None:
         types = (*node.inputs, target)
         kinds = [context.value(each).type.opencl for each in types if each is not None]
-        instance = function(
+        instance = spec.function(
             "elementwise/level_functions_linear.cl",
             f"i8_level_functions_{'product' if linear.is_product else 'sum'}",
             {
@@ -240,24 +229,24 @@ def lower(node: Node, context: Context) -> list[Candidate]:
             HIGH=float(linear.high - linear.zero_point),
         )
     elif picking is not None:
-        instance = function(
+        instance = spec.function(
             "elementwise/level_functions.cl",
             "u8_level_functions_picked",
             {**dict(places), "PERMUTES": context.device.permutes_bytes, "PICKS": 1},
             **shape,
         )
     elif len(places) > 1:
-        instance = function(
+        instance = spec.function(
             "elementwise/level_functions_pair.cl", "u8_level_functions_pair", dict(places), **shape
         )
     else:
-        instance = function(
+        instance = spec.function(
             "elementwise/level_functions.cl",
             "u8_level_functions_one",
             {**dict(places), "PERMUTES": context.device.permutes_bytes, "PICKS": 0},
             **shape,
         )
-    launch = Launch(
+    launch = spec.Launch(
         instance,
         (*sources, target) if linear is not None else (*sources, packed, target),
         units=max(1, min(most_units(context.device, _UNITS), shape["PIXELS"])),
@@ -266,7 +255,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         flops=output.elements,
         bytes=output.elements * (1 + len(places)),
     )
-    return [Candidate("rows", (launch,))]
+    return [spec.Candidate("rows", (launch,))]
 
 
 def _picking(shape: Mapping[str, int]) -> int | None:
@@ -274,7 +263,7 @@ def _picking(shape: Mapping[str, int]) -> int | None:
     return next((position for position in (1, 0) if shape[f"STEP{position}"] == 0), None)
 
 
-def _joined(node: Node, context: Context, output: GraphValue) -> int:
+def _joined(node: Node, context: spec.Context, output: GraphValue) -> int:
     """Return the number of pixels without a gap, in all operands and the result, for each row."""
     lanes = round_up(output.channels)
     for each in (*node.inputs, node.outputs[0]):
@@ -287,10 +276,10 @@ def _joined(node: Node, context: Context, output: GraphValue) -> int:
     return next((count for count in range(most, 1, -1) if output.pixels % count == 0), 1)
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(*_UNARY, *_BINARY),
     read=_read,
     lower=lower,
     supports=_supports,
-    types=dict.fromkeys((*_UNARY, *_BINARY), Types((_BYTES,), (_BYTES,))),
+    types=dict.fromkeys((*_UNARY, *_BINARY), spec.Types((_BYTES,), (_BYTES,))),
 )

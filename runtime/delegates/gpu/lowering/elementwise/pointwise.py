@@ -17,21 +17,8 @@ from runtime.delegates.gpu.graph.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, Value, round_up
 from runtime.delegates.gpu.graph.parameters import Digit, offset
 from runtime.delegates.gpu.graph.work_groups import most_units
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Check,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    activation_of,
-    epilogue_of,
-    function,
-)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import quantize_multiplier
 
@@ -115,17 +102,18 @@ _MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}
 _ALL: ElementTypes = (*PLAIN, ElementType.U8, ElementType.I8, ElementType.I16)
 _BOTH: ElementTypes = (I32, I64)
 _NUMBERS: ElementTypes = (F32, I32, I64)
-_TYPES: Mapping[Kind, Types] = {
-    Op.CAST: Types((_ALL,), (_ALL,)),
-    Op.QUANTIZE: Types(((ElementType.I16,),), ((I32, ElementType.I16, ElementType.I8),)),
-    Op.BITCAST: Types((_NUMBERS,), (_NUMBERS,)),
-    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), Types(((BOOL,), _ALL), (_ALL,), alike=True)),
-    **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), Types((PLAIN,), ((BOOL,),), alike=True)),
+_TYPES: Mapping[Kind, spec.Types] = {
+    Op.CAST: spec.Types((_ALL,), (_ALL,)),
+    Op.QUANTIZE: spec.Types(((ElementType.I16,),), ((I32, ElementType.I16, ElementType.I8),)),
+    Op.BITCAST: spec.Types((_NUMBERS,), (_NUMBERS,)),
+    **dict.fromkeys((Op.SELECT, Op.SELECT_V2), spec.Types(((BOOL,), _ALL), (_ALL,), alike=True)),
+    **dict.fromkeys((Op.EQUAL, Op.NOT_EQUAL), spec.Types((PLAIN,), ((BOOL,),), alike=True)),
     **dict.fromkeys(
-        (Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL), Types((_NUMBERS,), ((BOOL,),), alike=True)
+        (Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL),
+        spec.Types((_NUMBERS,), ((BOOL,),), alike=True),
     ),
     **{
-        op: Types((types,), (types,), alike=True)
+        op: spec.Types((types,), (types,), alike=True)
         for types, operators in {
             (BOOL,): (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_NOT),
             _BOTH: (
@@ -153,7 +141,7 @@ class _Forbidden:
 
     text: str
     expression: str
-    occurs: Callable[[Array], bool]
+    occurs: Callable[[spec.Array], bool]
 
 
 _NO_DIVISOR = _Forbidden("division by zero", "({1} == ({t}16)0)", lambda divisors: not divisors.all())
@@ -180,9 +168,9 @@ def _forbidden(op: Kind, first: ElementType | None) -> _Forbidden | None:
     return None if op == Op.STABLEHLO_REMAINDER and first is F32 else _FORBIDDEN.get(op)
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if activation_of(facts) not in _CLAMPS:
-        return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
+    if spec.activation_of(facts) not in _CLAMPS:
+        return Unsupported(f"the fused activation {spec.activation_of(facts)} has no kernel")
     if facts.operator.opcode == Op.BITCAST:
         return _bitcast_refusal(facts)
     if facts.operator.opcode == Op.QUANTIZE:
@@ -194,7 +182,7 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _bitcast_refusal(facts: OperatorFacts) -> Unsupported | None:
+def _bitcast_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
     tensors = (facts.operator.inputs[0], facts.operator.outputs[0])
     names = [facts.graph.subgraph.tensors[tensor].type for tensor in tensors]
     sizes = {found.size for kind in names if (found := element_type(kind)) is not None}
@@ -202,7 +190,7 @@ def _bitcast_refusal(facts: OperatorFacts) -> Unsupported | None:
     return None if len(sizes) == 1 else Unsupported(f"{text}, an element of another size, has no kernel")
 
 
-def _requantisation(facts: OperatorFacts) -> tuple[int, ...] | None:
+def _requantisation(facts: spec.OperatorFacts) -> tuple[int, ...] | None:
     """Return multiplier, left and right shift, and both zero points of a QUANTIZE; None without scales."""
     tensors = facts.graph.subgraph.tensors
     given, made = (tensors[i].quantization for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
@@ -212,26 +200,26 @@ def _requantisation(facts: OperatorFacts) -> tuple[int, ...] | None:
     return multiplier, max(shift, 0), max(-shift, 0), given.zero_points[0], made.zero_points[0]
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """`clamp`: the fused activation; `rows`: whether a condition has one flag for each row of the values.
 
     `alone`: whether a power has one exponent for all. QUANTIZE has its `requantisation` alone.
     """
     if facts.operator.opcode == Op.QUANTIZE:
-        return NodeSpec(facts.operator.inputs, {"rows": False, "requantisation": _requantisation(facts)})
+        return spec.NodeSpec(facts.operator.inputs, {"rows": False, "requantisation": _requantisation(facts)})
     attributes = {
-        "clamp": activation_of(facts),
+        "clamp": spec.activation_of(facts),
         "rows": facts.operator.opcode == Op.SELECT and _selects_rows(facts),
         "alone": facts.operator.opcode == Op.POW and facts.shape(1) != facts.shape(0) and _is_one(facts, 1),
     }
-    return NodeSpec(facts.operator.inputs, attributes)
+    return spec.NodeSpec(facts.operator.inputs, attributes)
 
 
-def _is_one(facts: OperatorFacts, i: int) -> bool:
+def _is_one(facts: spec.OperatorFacts, i: int) -> bool:
     return all(extent == 1 for extent in facts.shape(i))
 
 
-def _selects_rows(facts: OperatorFacts) -> bool:
+def _selects_rows(facts: spec.OperatorFacts) -> bool:
     condition, values = facts.shape(0), facts.shape(1)
     return len(condition) == 1 and len(values) > 1 and condition == values[:1]
 
@@ -303,7 +291,7 @@ def _operand(position: int, value: Value, strides: Sequence[int], output: Value)
     return _Operand(load, row.parameters, is_splat)
 
 
-def _operands(node: Node, context: Context, output: Value) -> list[_Operand]:
+def _operands(node: Node, context: spec.Context, output: Value) -> list[_Operand]:
     """Return the node's operands, each broadcast to the output's shape."""
     found = []
     for position, source in enumerate(node.reads[: len(node.inputs)]):
@@ -323,16 +311,16 @@ def _strides(shape: Sequence[int], steps: Sequence[int], output: Value) -> list[
     return [step if n > 1 else 0 for n, step in zip(broadcast_shape(shape, rank), padded, strict=True)]
 
 
-def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[tuple[Check, ...], str]:
+def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[tuple[spec.Check, ...], str]:
     """Return the check of a computed second operand, if any, and the expression of its forbidden values."""
     forbidden = _forbidden(node.op, values[0].type)
     if forbidden is None or values[1].is_constant:
         return (), "0"
     expression = forbidden.expression.replace("{t}", values[1].type.opencl).format(*loads)
-    return (Check.of(node, forbidden.text),), expression
+    return (spec.Check.of(node, forbidden.text),), expression
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel over all pixels."""
     (target,) = node.outputs
     output, channels = context.value(target), round_up(context.value(target).channels)
@@ -353,8 +341,8 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         pointers.append("__global int *restrict failed")
         shape["VALID"] = output.channels
     types = "_".join(value.type.name.lower() for value in (*values, output))
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "elementwise/pointwise.cl",
             f"f32_pointwise_{node.op.name.lower()}_{types}",
             {
@@ -380,11 +368,11 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         sources=node.sources,
         flops=output.elements,
         bytes=sum(value.type.size * value.elements for value in (*values, output)),
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=spec.epilogue_of(node, context.graph),
     )
-    return [Candidate("rows", (launch,))]
+    return [spec.Candidate("rows", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=tuple(_TYPES), read=_read, lower=lower, supports=_supports, epilogue=True, types=_TYPES
 )

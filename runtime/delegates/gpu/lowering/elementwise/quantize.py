@@ -12,16 +12,8 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Graph, Node, Step
 from runtime.delegates.gpu.graph.simulation import is_quantized, levels_of, quantized
 from runtime.delegates.gpu.graph.work_groups import most_units
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.elementwise import elementwise
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    function,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _NUMBERS = (ElementType.F32, ElementType.I8, ElementType.U8, ElementType.I16)
@@ -32,27 +24,27 @@ _UNITS = 16
 which few threads saturate; a device with more compute units leaves some idle."""
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     operator, tensors = facts.operator, facts.graph.subgraph.tensors
     stored = operator.inputs[0] if operator.opcode == Op.DEQUANTIZE else operator.outputs[0]
     if facts.types.get(stored) is not ElementType.F32:
         levels = levels_of(tensors[stored])
         if levels is None:
             raise ValueError(f"{operator.name} was accepted without a scale")
-        return NodeSpec(operator.inputs[:1], {"scale": levels.scale, "zero_point": levels.zero_point})
+        return spec.NodeSpec(operator.inputs[:1], {"scale": levels.scale, "zero_point": levels.zero_point})
     if operator.opcode == Op.DEQUANTIZE:
-        return NodeSpec(operator.inputs[:1])
+        return spec.NodeSpec(operator.inputs[:1])
     steps = (Step("LOAD", (operator.inputs[0],)),)
     levels = levels_of(tensors[operator.outputs[0]])
     if levels is None:
         raise ValueError("QUANTIZE was accepted without a scale")
     # From one scale to another the graph's builder rounds, as behind any operator.
-    return NodeSpec(
+    return spec.NodeSpec(
         (), steps=steps if is_quantized(tensors[operator.inputs[0]]) else (*steps, quantized(levels))
     )
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     for tensor in (facts.operator.inputs[0], facts.operator.outputs[0]):
         has_scale = levels_of(facts.graph.subgraph.tensors[tensor]) is not None
         if facts.types.get(tensor) is not ElementType.F32 and not has_scale:
@@ -73,7 +65,7 @@ def _writes_integers(node: Node, graph: Graph) -> bool:
     return graph.values[node.outputs[0]].type is not ElementType.F32
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel over all pixels."""
     (target,) = node.outputs
     if not _converts(node, context.graph):
@@ -85,7 +77,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     stored = after if to_levels else before
     limits = np.iinfo(stored.type.dtype)
     bounds = {"LOW": float(limits.min), "HIGH": float(limits.max)} if to_levels else {}
-    instance = function(
+    instance = spec.function(
         f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
         f"f32_{node.op.name.lower()}_{stored.type.value}",
         {"T": stored.type.opencl},
@@ -105,14 +97,14 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         max(1, min(most_units(context.device, _UNITS), after.pixels)),
         flops=3 * after.elements,
     )
-    return [Candidate("rows", (launch,))]
+    return [spec.Candidate("rows", (launch,))]
 
 
 def _any_layout(node: Node, graph: Graph) -> bool:
     return _converts(node, graph)
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.QUANTIZE, Op.DEQUANTIZE),
     read=_read,
     lower=lower,
@@ -121,7 +113,7 @@ FAMILY = Family(
     reads_any_layout=_any_layout,
     writes_dense=_writes_integers,
     types={
-        Op.QUANTIZE: Types(((ElementType.F32,),), (_NUMBERS,)),
-        Op.DEQUANTIZE: Types((_NUMBERS,), ((ElementType.F32,),)),
+        Op.QUANTIZE: spec.Types(((ElementType.F32,),), (_NUMBERS,)),
+        Op.DEQUANTIZE: spec.Types((_NUMBERS,), ((ElementType.F32,),)),
     },
 )

@@ -9,19 +9,7 @@ from numpy.typing import NDArray
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, round_up
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Types,
-    function,
-    instance_name,
-    packed,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _PARTS: Mapping[Kind, str] = {Op.REAL: "(re)", Op.IMAG: "(im)", Op.COMPLEX_ABS: "hypot(re, im)"}
@@ -41,12 +29,12 @@ _OPERATIONS = 5
 """Operations of a transform for each number and each halving of its length, as usually counted."""
 
 
-def _lengths(facts: OperatorFacts) -> tuple[int, int]:
+def _lengths(facts: spec.OperatorFacts) -> tuple[int, int]:
     height, width = facts.known(1).reshape(-1)
     return int(height), int(width)
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if facts.operator.opcode != Op.RFFT2D:
         return None
     longest = max(_lengths(facts))
@@ -55,29 +43,29 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = {"lengths": _lengths(facts)} if facts.operator.opcode == Op.RFFT2D else {}
-    return NodeSpec(facts.operator.inputs[:1], attributes)
+    return spec.NodeSpec(facts.operator.inputs[:1], attributes)
 
 
-def _circle(size: int) -> PackedConstant:
+def _circle(size: int) -> spec.PackedConstant:
     """Return the points of the unit circle by which a transform turns its numbers: cosines, then sines."""
 
     def make() -> NDArray[np.float64]:
         angles = 2 * np.pi * np.arange(size // 2) / size
         return np.concatenate([np.cos(angles), np.sin(angles)])
 
-    return packed(f"circle{size}", size, make)
+    return spec.packed(f"circle{size}", size, make)
 
 
-def _spectrum(node: Node, context: Context, source: int) -> Launch:
+def _spectrum(node: Node, context: spec.Context, source: int) -> spec.Launch:
     """Return the launch of RFFT2D; a unit is one image."""
     before, after = context.value(source), context.value(node.outputs[0])
     height, width = node.attributes["lengths"]
     size, images = max(2, height, width), prod(after.shape[:-2])
-    instance = function(
+    instance = spec.function(
         "features/signal_spectrum.cl",
-        instance_name("spectrum", f"n{size}"),
+        spec.instance_name("spectrum", f"n{size}"),
         {"SIZE": size},
         IN_HEIGHT=before.shape[-2],
         IN_WIDTH=before.shape[-1],
@@ -95,11 +83,11 @@ def _spectrum(node: Node, context: Context, source: int) -> Launch:
     )
 
 
-def _part(node: Node, context: Context, source: int) -> Launch:
+def _part(node: Node, context: spec.Context, source: int) -> spec.Launch:
     """Return the launch of a part of complex numbers; a unit is a range of pixels."""
     after = context.value(node.outputs[0])
     channels = round_up(after.channels)
-    instance = function(
+    instance = spec.function(
         "features/signal_part.cl",
         f"f32_signal_{node.op.name.lower()}",
         {"PART(re, im)": _PARTS[node.op]},
@@ -116,16 +104,16 @@ def _part(node: Node, context: Context, source: int) -> Launch:
     )
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel."""
     (source,) = node.required
     launch = _spectrum if node.op == Op.RFFT2D else _part
-    return [Candidate("rows", (launch(node, context, source),))]
+    return [spec.Candidate("rows", (launch(node, context, source),))]
 
 
 _REAL, _COMPLEX = (ElementType.F32,), (ElementType.C64,)
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.RFFT2D, *_PARTS),
     read=_read,
     lower=lower,
@@ -133,5 +121,8 @@ FAMILY = Family(
     constants={1: "the lengths"},
     epilogue=True,
     parameters={Op.RFFT2D: (1,)},
-    types={Op.RFFT2D: Types((_REAL,), (_COMPLEX,)), **dict.fromkeys(_PARTS, Types((_COMPLEX,), (_REAL,)))},
+    types={
+        Op.RFFT2D: spec.Types((_REAL,), (_COMPLEX,)),
+        **dict.fromkeys(_PARTS, spec.Types((_COMPLEX,), (_REAL,))),
+    },
 )

@@ -11,16 +11,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import LANES, Custom, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import image_places
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Context,
-    Family,
-    Instance,
-    NodeSpec,
-    OperatorFacts,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import ActivationFunctionType as Activation
 
 _OPTIONS = struct.Struct("<6i")
@@ -34,7 +25,7 @@ _BOUNDS = {
 """Activation → the bounds between which it clamps; LiteRT's ranges end at the finite numbers."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     _, stride_w, stride_h, filter_w, filter_h, activation = _options(facts)
     if facts.operator.name == Custom.MAX_POOLING_WITH_ARGMAX_2D.value:
         return None if activation in _BOUNDS else Unsupported(f"the activation {activation} has no kernel")
@@ -45,11 +36,11 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _options(facts: OperatorFacts) -> tuple[int, ...]:
+def _options(facts: spec.OperatorFacts) -> tuple[int, ...]:
     return _OPTIONS.unpack_from(facts.operator.custom_options)
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Half of what the windows reach beyond the image lies in front of it (`kernels/padding.h`)."""
     _, stride_w, stride_h, filter_w, filter_h, activation = _options(facts)
     attributes: dict[str, int] = {"activation": activation}
@@ -61,18 +52,18 @@ def _read(facts: OperatorFacts) -> NodeSpec:
         reach = (windows[axis] - 1) * stride + extent
         attributes |= {f"stride_{letter}": stride, f"filter_{letter}": extent}
         attributes[f"pad_{side}"] = max(0, reach - image[axis]) // 2
-    return NodeSpec(facts.operator.inputs, attributes)
+    return spec.NodeSpec(facts.operator.inputs, attributes)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is 16 channels of an output pixel."""
     return [_pool(node, context) if node.op is Custom.MAX_POOLING_WITH_ARGMAX_2D else _unpool(node, context)]
 
 
-def _pool(node: Node, context: Context) -> Candidate:
+def _pool(node: Node, context: spec.Context) -> spec.Candidate:
     (source,), (target, places), a = node.required, node.outputs, node.attributes
     low, high = _BOUNDS[a["activation"]]
-    instance = function(
+    instance = spec.function(
         "image/argmax_pool.cl",
         "f32_argmax_pool",
         {},
@@ -85,9 +76,9 @@ def _pool(node: Node, context: Context) -> Candidate:
     return _candidate(node, context, instance, (source, target, places))
 
 
-def _unpool(node: Node, context: Context) -> Candidate:
+def _unpool(node: Node, context: spec.Context) -> spec.Candidate:
     (source, indices), (target,), a = node.required, node.outputs, node.attributes
-    instance = function(
+    instance = spec.function(
         "image/argmax_pool_inverse.cl",
         "f32_argmax_pool_inverse",
         {},
@@ -100,7 +91,7 @@ def _unpool(node: Node, context: Context) -> Candidate:
     return _candidate(node, context, instance, pointers)
 
 
-def _window(node: Node, context: Context, source: int, target: int) -> dict[str, int]:
+def _window(node: Node, context: spec.Context, source: int, target: int) -> dict[str, int]:
     a, before, after = node.attributes, context.value(source), context.value(target)
     return {
         "IN_H": before.shape[1],
@@ -116,15 +107,17 @@ def _window(node: Node, context: Context, source: int, target: int) -> dict[str,
     }
 
 
-def _candidate(node: Node, context: Context, instance: Instance, pointers: tuple[Argument, ...]) -> Candidate:
+def _candidate(
+    node: Node, context: spec.Context, instance: spec.Instance, pointers: tuple[spec.Argument, ...]
+) -> spec.Candidate:
     after = context.value(node.outputs[0])
     launch = context.launch(
         node, instance, pointers, after.pixels * ceil_div(after.channels, LANES), flops=after.elements
     )
-    return Candidate("vectors", (launch,))
+    return spec.Candidate("vectors", (launch,))
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Custom.MAX_POOLING_WITH_ARGMAX_2D, Custom.MAX_UNPOOLING_2D),
     read=_read,
     lower=lower,

@@ -8,16 +8,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Custom, Kind, Node
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.ops.image.landmarks import VERSION, Crop, crop_options
 
 _MATRIX, _CROP, _MOVED = (
@@ -33,20 +24,20 @@ _OPERATIONS = 8
 """Operations for each number: of a mean of four pixels, or of turning a landmark."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     return None if facts.operator.version == VERSION else Unsupported(f"only version {VERSION} has a kernel")
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     is_matrix = facts.operator.name == _MATRIX.value
-    return NodeSpec(facts.operator.inputs, {"crop": crop_options(facts.operator)} if is_matrix else {})
+    return spec.NodeSpec(facts.operator.inputs, {"crop": crop_options(facts.operator)} if is_matrix else {})
 
 
-def _around(node: Node) -> tuple[PackedConstant, dict[str, int | float]]:
+def _around(node: Node) -> tuple[spec.PackedConstant, dict[str, int | float]]:
     """Return the subset of the landmarks and the parameters of the matrix of a crop around it."""
     crop: Crop = node.attributes["crop"]
     name, count = f"landmarks{node.id}_subset", len(crop.subset)
-    subset = PackedConstant(name, count, lambda: np.array(crop.subset), ElementType.I32)
+    subset = spec.PackedConstant(name, count, lambda: np.array(crop.subset), ElementType.I32)
     return subset, {
         "COUNT": count,
         "LEFT": crop.left,
@@ -59,12 +50,12 @@ def _around(node: Node) -> tuple[PackedConstant, dict[str, int | float]]:
     }
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is the whole matrix, a pixel of the crop, or a landmark."""
     source, target = node.first, node.outputs[0]
     before, after = context.value(source), context.value(target)
     numbers: dict[str, int | float] = {**context.strides(IN=source, OUT=target)}
-    second: Argument
+    second: spec.Argument
     if node.op is _MATRIX:
         second, more = _around(node)
         numbers |= more
@@ -80,7 +71,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     elif node.op is _MOVED:
         numbers["DIMENSIONS"] = after.channels
     part = _PARTS[node.op]
-    instance = function(f"image/landmarks_{part}.cl", f"f32_landmarks_{part}", {}, **numbers)
+    instance = spec.function(f"image/landmarks_{part}.cl", f"f32_landmarks_{part}", {}, **numbers)
     launch = context.launch(
         node,
         instance,
@@ -88,7 +79,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         1 if node.op is _MATRIX else after.pixels,
         flops=_OPERATIONS * (before if node.op is _MATRIX else after).elements,
     )
-    return [Candidate("units", (launch,))]
+    return [spec.Candidate("units", (launch,))]
 
 
-FAMILY = Family(operators=tuple(_PARTS), read=_read, lower=lower, supports=_supports)
+FAMILY = spec.Family(operators=tuple(_PARTS), read=_read, lower=lower, supports=_supports)

@@ -7,18 +7,7 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Kind, Node, round_up
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
-from runtime.delegates.gpu.lowering.spec import (
-    MOST_REACH,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    activation_of,
-    function,
-    window_attributes,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import activation_range
@@ -30,42 +19,42 @@ _WINDOW = ("filter_h", "filter_w", "stride_h", "stride_w", "pad_top", "pad_left"
 """Attributes that are parameters of the kernels."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
-    if activation_of(facts) == "SIGN_BIT":
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
+    if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
-    if max(int(facts.options[f"filter_{side}"]) for side in ("height", "width")) > MOST_REACH:
+    if max(int(facts.options[f"filter_{side}"]) for side in ("height", "width")) > spec.MOST_REACH:
         return Unsupported("so large a window has no kernel")
     if _is_of_levels(facts):
         tensors = facts.graph.subgraph.tensors
         given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
-        if given is None or given != made or activation_of(facts) == "TANH":
+        if given is None or given != made or spec.activation_of(facts) == "TANH":
             return Unsupported("a pool of int8 needs one scale for input and output, and no activation TANH")
     return None
 
 
-def _is_of_levels(facts: OperatorFacts) -> bool:
+def _is_of_levels(facts: spec.OperatorFacts) -> bool:
     return facts.types.get(facts.operator.inputs[0]) is ElementType.I8
 
 
-def _bounds(facts: OperatorFacts) -> dict[str, int]:
+def _bounds(facts: spec.OperatorFacts) -> dict[str, int]:
     """`low` and `high`: the output's levels under the fused activation."""
     levels = levels_of(facts.graph.subgraph.tensors[facts.operator.outputs[0]])
     if levels is None:
         raise ValueError("a pool of levels was accepted without a scale")
-    kind = ActivationFunctionType[activation_of(facts)]
+    kind = ActivationFunctionType[spec.activation_of(facts)]
     low, high = activation_range(kind, levels.scale, levels.zero_point, TensorType.INT8)
     return {"low": low, "high": high}
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     height, width = int(facts.options["filter_height"]), int(facts.options["filter_width"])
-    attributes = {"filter_h": height, "filter_w": width, **window_attributes(facts, height, width)}
+    attributes = {"filter_h": height, "filter_w": width, **spec.window_attributes(facts, height, width)}
     if _is_of_levels(facts):
-        return NodeSpec(facts.operator.inputs, {**attributes, **_bounds(facts)})
-    return NodeSpec(facts.operator.inputs, attributes, activation_of(facts))
+        return spec.NodeSpec(facts.operator.inputs, {**attributes, **_bounds(facts)})
+    return spec.NodeSpec(facts.operator.inputs, attributes, spec.activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is an output row, a work-item takes four channels of a pixel."""
     (source,), (target,), a = node.required, node.outputs, node.attributes
     before, after = context.value(source), context.value(target)
@@ -80,12 +69,12 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     if in_groups:
         group, units, vectors = strided_vectors(after)
         shape |= vectors | image_places(after)
-        instance = function("image/pool_groups.cl", f"f32_groups_{name}", kind, group, **shape)
+        instance = spec.function("image/pool_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
         shape |= {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
         file = "image/pool_levels.cl" if is_of_levels else "image/pool.cl"
-        instance, units = function(file, f"f32_{name}", kind, **shape), images * out_h
+        instance, units = spec.function(file, f"f32_{name}", kind, **shape), images * out_h
     launch = context.launch(
         node,
         instance,
@@ -94,18 +83,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         note=f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']} {out_h}x{out_w}x{channels}",
         flops=after.elements * a["filter_h"] * a["filter_w"],
     )
-    return [Candidate("groups" if in_groups else "rows", (launch,))]
+    return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
 _REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=tuple(_KINDS),
     read=_read,
     lower=lower,
     supports=_supports,
     epilogue=True,
     types=dict.fromkeys(
-        (Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D), Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)
+        (Op.AVERAGE_POOL_2D, Op.MAX_POOL_2D), spec.Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)
     ),
 )

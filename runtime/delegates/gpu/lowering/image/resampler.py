@@ -2,19 +2,19 @@
 
 from runtime.delegates.gpu.graph.graph import Custom, Node
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, function
+from runtime.delegates.gpu.lowering import spec
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
-    return NodeSpec(facts.operator.inputs)
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+    return spec.NodeSpec(facts.operator.inputs)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is one output pixel."""
     (source, positions), (target,) = node.required, node.outputs
     value = context.value(target)
     _, height, width, channels = value.shape
-    instance = function(
+    instance = spec.function(
         "image/resampler.cl",
         "f32_resampler",
         {},
@@ -31,7 +31,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         value.pixels,
         flops=8 * value.elements,
     )
-    return [Candidate("pixels", (launch,))]
+    return [spec.Candidate("pixels", (launch,))]
 
 
-FAMILY = Family(operators=(Custom.RESAMPLER,), read=_read, lower=lower)
+FAMILY = spec.Family(operators=(Custom.RESAMPLER,), read=_read, lower=lower)

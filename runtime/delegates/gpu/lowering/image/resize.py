@@ -3,19 +3,19 @@
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, function
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if facts.options.get("align_corners") and facts.options.get("half_pixel_centers"):
         return Unsupported("align_corners and half_pixel_centers exclude each other")
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     flags = {name: bool(facts.options.get(name, False)) for name in ("align_corners", "half_pixel_centers")}
-    return NodeSpec(facts.operator.inputs[:1], flags)
+    return spec.NodeSpec(facts.operator.inputs[:1], flags)
 
 
 def _scale(size: int, output: int, align_corners: bool) -> float:
@@ -23,7 +23,7 @@ def _scale(size: int, output: int, align_corners: bool) -> float:
     return (size - 1) / (output - 1) if align_corners and output > 1 else size / output
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is an output row, a work-item takes four channels of a pixel."""
     (source,), (target,), a = node.required, node.outputs, node.attributes
     before, after = context.value(source), context.value(target)
@@ -47,10 +47,10 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     if in_groups:
         group, units, vectors = strided_vectors(after)
         shape |= vectors | image_places(after)
-        instance = function("image/resize_groups.cl", f"f32_groups_{name}", kind, group, **shape)
+        instance = spec.function("image/resize_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
-        instance, units = (function("image/resize.cl", f"f32_{name}", kind, **shape), images * out_h)
+        instance, units = (spec.function("image/resize.cl", f"f32_{name}", kind, **shape), images * out_h)
     launch = context.launch(
         node,
         instance,
@@ -59,10 +59,10 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         note=f"{out_h}x{out_w}x{channels}",
         flops=after.elements * (7 if is_bilinear else 0),
     )
-    return [Candidate("groups" if in_groups else "rows", (launch,))]
+    return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     read=_read,
     lower=lower,

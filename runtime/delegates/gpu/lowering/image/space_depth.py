@@ -9,16 +9,8 @@ from math import prod
 from typing import TypeAlias
 
 from runtime.delegates.gpu.graph.graph import Kind, Node
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import (
-    PARAMETRISED,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    moving,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _BATCH = frozenset({Op.SPACE_TO_BATCH_ND, Op.BATCH_TO_SPACE_ND})
@@ -27,16 +19,16 @@ Axes: TypeAlias = list[list[Digit]]
 Shape: TypeAlias = tuple[int, ...]
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """`blocks`: the block's length along each axis behind the batch; `edges`: what is padded or cropped."""
     if facts.operator.opcode not in _BATCH:
-        return NodeSpec(facts.operator.inputs[:1], {"blocks": (int(facts.options["block_size"]),) * 2})
+        return spec.NodeSpec(facts.operator.inputs[:1], {"blocks": (int(facts.options["block_size"]),) * 2})
     blocks, edges = facts.known(1), facts.known(2)
     attributes = {
         "blocks": tuple(int(block) for block in blocks.reshape(-1)),
         "edges": tuple((int(before), int(behind)) for before, behind in edges.reshape(-1, 2)),
     }
-    return NodeSpec(facts.operator.inputs[:1], attributes)
+    return spec.NodeSpec(facts.operator.inputs[:1], attributes)
 
 
 def _space_to_depth(shape: Shape, steps: Sequence[int], blocks: Shape) -> Axes:
@@ -81,19 +73,19 @@ _AXES: Mapping[Kind, Callable[[Shape, Sequence[int], Shape], Axes]] = {
 }
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy."""
     shape, steps = context.value(node.outputs[0]).shape, source_strides(node, context)
     axes = _AXES[node.op](shape, steps, node.attributes["blocks"])
-    return [Candidate("rows", (copy_launch(node, context, axes),))]
+    return [spec.Candidate("rows", (copy_launch(node, context, axes),))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=tuple(_AXES),
     read=_read,
     lower=lower,
     constants=dict.fromkeys((1, 2), "the block shape and the paddings or crops"),
     parameters=(1, 2),
     any_layout=True,
-    types=moving(*_AXES, inputs=PARAMETRISED),
+    types=spec.moving(*_AXES, inputs=spec.PARAMETRISED),
 )

@@ -11,30 +11,19 @@ import numpy as np
 from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels, weights_of
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    function,
-    instance_name,
-    packed,
-)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
 _AXES = ("D", "H", "W")
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Strides, dilations and padding before and behind, each for depth, height and width."""
     options, inputs = facts.options, facts.operator.inputs
     same = Padding(options["padding"]) is Padding.SAME
@@ -49,10 +38,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
         behind.append(total - total // 2)
     bias = inputs[2] if facts.has_input(2) else -1
     attributes = {"strides": strides, "dilations": dilations, "before": before, "behind": behind}
-    return NodeSpec((*inputs[:2], bias), attributes, activation_of(facts))
+    return spec.NodeSpec((*inputs[:2], bias), attributes, spec.activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the candidates of CONV_2D for a flat window, else tiles over all taps."""
     flat = _flat_shape(node, context)
     if flat is not None:
@@ -66,12 +55,12 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     return [_direct(node, context, tile) for tile in tiles]
 
 
-def _weights(node: Node, context: Context) -> Weights:
+def _weights(node: Node, context: spec.Context) -> Weights:
     _, filter_id, bias = node.filtered
     return weights_of(context.value(filter_id), 4, lambda: bias_of(bias, context))
 
 
-def _flat_shape(node: Node, context: Context) -> ConvShape | None:
+def _flat_shape(node: Node, context: spec.Context) -> ConvShape | None:
     """Return the convolution as one of two dimensions; None if all three take part."""
     (source, filter_id, _), (target,) = node.filtered, node.outputs
     images, *sizes, channels = context.value(source).shape
@@ -92,7 +81,7 @@ def _flat_shape(node: Node, context: Context) -> ConvShape | None:
         return None
     extents = (taps[first], taps[second])
 
-    def flat(codes: Array) -> Array:
+    def flat(codes: spec.Array) -> spec.Array:
         return codes.transpose(4, 0, 1, 2, 3).reshape(out_channels, *extents, channels)
 
     return ConvShape(
@@ -122,7 +111,7 @@ def _flat_shape(node: Node, context: Context) -> ConvShape | None:
     )
 
 
-def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
+def _direct(node: Node, context: spec.Context, tile: Tile) -> spec.Candidate:
     """One launch; cells outside of the volume are read from a row of zeros."""
     (source, filter_id, _), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
@@ -130,7 +119,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
     count = ceil_div(after.channels, tile.columns)
     rows = prod(taps) * channels
 
-    def pack(codes: Array) -> Array:
+    def pack(codes: spec.Array) -> spec.Array:
         return panels(codes.reshape(rows, after.channels), tile.columns)
 
     found = _weights(node, context)
@@ -146,9 +135,9 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
             f"PAD_{letter}": node.attributes["before"][axis],
         }
     name = "x".join(map(str, taps))
-    instance = function(
+    instance = spec.function(
         "matmul/conv_3d.cl",
-        instance_name("conv_3d", tile.name, found.type),
+        spec.instance_name("conv_3d", tile.name, found.type),
         {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
         **window,
         **tile.order(after.pixels, after.channels, packed_weights.bytes),
@@ -158,7 +147,7 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
         **context.strides(IN=source, OUT=target),
     )
     flops, traffic = _cost(before, weights, after)
-    zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
+    zeros = spec.packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = context.launch(
         node,
         instance,
@@ -168,10 +157,10 @@ def _direct(node: Node, context: Context, tile: Tile) -> Candidate:
         flops=flops,
         moved=traffic,
     )
-    return Candidate(f"direct_{tile.name}", (launch,))
+    return spec.Candidate(f"direct_{tile.name}", (launch,))
 
 
-def _in_groups(node: Node, context: Context) -> Candidate:
+def _in_groups(node: Node, context: spec.Context) -> spec.Candidate:
     """Return the product of windows in work-groups, whose pixels and taps lie in frames."""
     (source, filter_id, _), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
@@ -179,7 +168,7 @@ def _in_groups(node: Node, context: Context) -> Candidate:
     width = round_up(channels, QUAD)
     rows = prod(taps) * width
 
-    def matrix(codes: Array) -> Array:
+    def matrix(codes: spec.Array) -> spec.Array:
         padded = np.pad(codes, ((0, 0), (0, 0), (0, 0), (0, width - channels), (0, 0)))
         return padded.reshape(rows, columns)
 
@@ -210,4 +199,6 @@ def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
     return flops, 4 * (before.elements + weights.elements + after.elements)
 
 
-FAMILY = Family(operators=(Op.CONV_3D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True)
+FAMILY = spec.Family(
+    operators=(Op.CONV_3D,), read=_read, lower=lower, supports=constants_refusal, epilogue=True
+)

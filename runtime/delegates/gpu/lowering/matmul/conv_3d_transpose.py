@@ -9,18 +9,8 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import TRANSPOSED, activation_refusal
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    function,
-    packed,
-)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
@@ -28,7 +18,7 @@ _AXES = ("D", "H", "W")
 _FILTER, _DATA, _BIAS = 1, 2, 3
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Strides, dilations and what is cut off in front, each for depth, height and width.
 
     The cut is the padding of the convolution that would lead back from the output (`kernels/padding.h`).
@@ -44,22 +34,22 @@ def _read(facts: OperatorFacts) -> NodeSpec:
         cuts.append(max(0, (steps - 1) * stride + reach - out) // 2)
     bias = inputs[_BIAS] if facts.has_input(_BIAS) else -1
     attributes = {"strides": strides, "dilations": dilations, "cuts": tuple(cuts)}
-    return NodeSpec((inputs[_DATA], inputs[_FILTER], bias), attributes, activation_of(facts))
+    return spec.NodeSpec((inputs[_DATA], inputs[_FILTER], bias), attributes, spec.activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is one output cell and 16 channels."""
     (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
     blocks, depth, taps = ceil_div(after.channels, LANES), before.channels, prod(weights.shape[:3])
 
-    def pack() -> Array:
+    def pack() -> spec.Array:
         rows = context.constant(filter_id).reshape(taps, after.channels, depth)
         padded = np.zeros((taps, blocks * LANES, depth), np.float32)
         padded[:, : after.channels] = rows
         return np.ascontiguousarray(padded.reshape(taps, blocks, LANES, depth).transpose(1, 0, 3, 2))
 
-    def start() -> Array:
+    def start() -> spec.Array:
         found = np.zeros(blocks * LANES, np.float32)
         if bias is not None:
             found[: after.channels] = context.constant(bias).reshape(-1)
@@ -75,7 +65,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
             **divisor(f"STRIDE_{letter}", node.attributes["strides"][axis]),
         }
     _, _, height, width, _ = after.shape
-    instance = function(
+    instance = spec.function(
         "matmul/conv_3d_transpose.cl",
         "f32_conv_3d_transpose",
         {},
@@ -93,18 +83,18 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         instance,
         (
             source,
-            packed(f"weights{target}", blocks * taps * depth * LANES, pack),
-            packed(f"bias{target}", round_up(after.channels), start),
+            spec.packed(f"weights{target}", blocks * taps * depth * LANES, pack),
+            spec.packed(f"bias{target}", round_up(after.channels), start),
             target,
         ),
         after.pixels * blocks,
         flops=2 * before.pixels * weights.elements,
         moved=4 * (before.elements + weights.elements + after.elements),
     )
-    return [Candidate("cells", (launch,))]
+    return [spec.Candidate("cells", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.CONV_3D_TRANSPOSE,),
     read=_read,
     lower=lower,

@@ -12,23 +12,11 @@ from runtime.delegates.gpu.graph.work_groups import (
     WorkGroup,
     suits_groups,
 )
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
 from runtime.delegates.gpu.lowering.matmul.conv.weights import depthwise_panels
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    epilogue_of,
-    function,
-    instance_name,
-    window_attributes,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS_PER_WORKER = 4
@@ -54,13 +42,13 @@ _FEWEST_CHAINS = 8
 """Sums that must be in flight to hide the latency of a multiply-add, as in `conv/tiles.py`."""
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     _, filter_h, filter_w, _ = facts.shape(1)
-    attributes = window_attributes(facts, filter_h, filter_w)
-    return NodeSpec(facts.operator.inputs[:3], attributes, activation_of(facts))
+    attributes = spec.window_attributes(facts, filter_h, filter_w)
+    return spec.NodeSpec(facts.operator.inputs[:3], attributes, spec.activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the cheapest tile, and the next if the model sees little difference."""
     shape = conv_shape(node, context, depthwise=True)
     if suits_groups(context.device):
@@ -102,7 +90,7 @@ def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
     return next(count for count in range(min(wanted, blocks), 0, -1) if blocks % count == 0)
 
 
-def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, int]) -> Candidate:
+def depthwise(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[int, int]) -> spec.Candidate:
     """Tiles of (rows, columns) output pixels; the channels are cut where there are few tiles."""
     s, (rows, columns) = shape, tile
     channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
@@ -110,10 +98,10 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
     parts = _parts(s, tiles, channels // LANES, context.device.compute_units)
 
     weights = s.weights.panels(f"weights{s.target}", channels // LANES, taps, LANES, depthwise_panels)
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "matmul/depthwise_conv.cl",
-            instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
+            spec.instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
             {**s.taps, "TILE_H": rows, "TILE_W": columns, "WEIGHT": s.weights.type.value},
             **s.image,
             BLOCK=channels // parts,
@@ -127,9 +115,9 @@ def depthwise(node: Node, context: Context, shape: ConvShape, tile: tuple[int, i
         sources=node.sources,
         flops=2 * s.pixels * s.out_channels * taps,
         bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=spec.epilogue_of(node, context.graph),
     )
-    return Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
+    return spec.Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
 
 
 PATCH = LOCAL_BYTES // 16
@@ -156,7 +144,7 @@ def _tiles(shape: ConvShape, tile: tuple[int, int]) -> int:
     return ceil_div(shape.out_h, tile[0]) * ceil_div(shape.out_w, tile[1])
 
 
-def _in_groups(node: Node, context: Context, shape: ConvShape, tile: tuple[int, int]) -> Candidate:
+def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[int, int]) -> spec.Candidate:
     """Tiles of output pixels by 16 channels, whose patches lie in local memory."""
     s, (rows, columns) = shape, tile
     channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
@@ -166,10 +154,10 @@ def _in_groups(node: Node, context: Context, shape: ConvShape, tile: tuple[int, 
     down, across = ceil_div(s.out_h, rows), ceil_div(s.out_w, columns)
     groups = (across, down * s.images, channels // LANES)
     matrix = s.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "matmul/depthwise_conv_groups.cl",
-            instance_name("groups_depthwise_conv", weights=s.weights.type),
+            spec.instance_name("groups_depthwise_conv", weights=s.weights.type),
             {"WEIGHT": s.weights.type.value},
             WorkGroup((GROUP_ITEMS, 1, 1), (LocalArray("patch", "float4", patch),)),
             **s.image,
@@ -187,13 +175,13 @@ def _in_groups(node: Node, context: Context, shape: ConvShape, tile: tuple[int, 
         sources=node.sources,
         flops=2 * s.pixels * s.out_channels * taps,
         bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
-        epilogue=epilogue_of(node, context.graph, QUAD),
+        epilogue=spec.epilogue_of(node, context.graph, QUAD),
         groups=groups,
     )
-    return Candidate(f"groups_r{rows}c{columns}", (launch,))
+    return spec.Candidate(f"groups_r{rows}c{columns}", (launch,))
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.DEPTHWISE_CONV_2D,),
     read=_read,
     lower=lower,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Step, Value
 from runtime.delegates.gpu.graph.work_groups import suits_groups
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul import product as computed
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups as batch_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv import gemm
@@ -13,24 +14,13 @@ from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, weights_of
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import Rows, dense_rows, is_quantised
 from runtime.delegates.gpu.lowering.movement.reshape import dense_copy
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    Scratch,
-    activation_of,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if facts.options.get("weights_format", 0):
         return Unsupported("shuffled weights have no kernel")
-    if activation_of(facts) == "SIGN_BIT":
+    if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     columns = facts.shape(1)[0]
     if _bias_is_added(facts) and (facts.shape(2) or (1,))[-1] != columns:
@@ -38,16 +28,16 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _bias_is_added(facts: OperatorFacts) -> bool:
+def _bias_is_added(facts: spec.OperatorFacts) -> bool:
     """Return True if the bias is a step behind the product; else it is packed with the weights, or absent."""
     return facts.has_input(2) and (facts.constant(1) is None or facts.constant(2) is None)
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     source, weights, bias = (*facts.operator.inputs, -1)[:3]
     if _bias_is_added(facts):
-        return NodeSpec((source, weights, -1), {}, activation_of(facts), (Step("ADD", (bias,)),))
-    return NodeSpec((source, weights, bias), {}, activation_of(facts))
+        return spec.NodeSpec((source, weights, -1), {}, spec.activation_of(facts), (Step("ADD", (bias,)),))
+    return spec.NodeSpec((source, weights, bias), {}, spec.activation_of(facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,7 @@ class _Rows:
     A row is `pixels` pixels of `channels` channels, in a layout; `step` is the distance of rows in elements.
     """
 
-    source: Argument
+    source: spec.Argument
     count: int
     depth: int
     pixels: int
@@ -69,7 +59,7 @@ class _Rows:
         return self.pixels * self.layout.pixel_stride
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the product, behind a copy of the input if its rows do not consist of whole pixels."""
     source, weights, bias = node.filtered
     rows, copies = _rows(node, context, context.value(source), context.value(weights).shape[1])
@@ -86,26 +76,28 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     return [replace(candidate, launches=(*copies, *candidate.launches)) for candidate in found]
 
 
-def _rows(node: Node, context: Context, value: Value, depth: int) -> tuple[_Rows, tuple[Launch, ...]]:
+def _rows(
+    node: Node, context: spec.Context, value: Value, depth: int
+) -> tuple[_Rows, tuple[spec.Launch, ...]]:
     """Return the rows, and the launches that must come first."""
     source, layout = computed.placed(value, context)
     count = value.elements // depth
     if depth % value.channels == 0:
         return _Rows(source, count, depth, depth // value.channels, value.channels, layout), ()
-    dense = Scratch("rows", value.elements)
+    dense = spec.Scratch("rows", value.elements)
     copy = dense_copy(source, layout, value, dense, node.sources, context.device)
     return _Rows(dense, count, depth, 1, depth, Layout(value.id, 0, depth)), (copy,)
 
 
-def _reading(launch: Launch, names: dict[int, Argument]) -> Launch:
+def _reading(launch: spec.Launch, names: dict[int, spec.Argument]) -> spec.Launch:
     """Return the launch reading other arguments than its values."""
     args = tuple(names.get(arg, arg) if isinstance(arg, int) else arg for arg in launch.args)
     return replace(launch, args=args)
 
 
 def _with_constant(
-    node: Node, context: Context, rows: _Rows, weights: Value, bias: int | None
-) -> list[Candidate]:
+    node: Node, context: spec.Context, rows: _Rows, weights: Value, bias: int | None
+) -> list[spec.Candidate]:
     """Weights are packed on the host; padded lanes within a row get weights of zero."""
     if is_quantised(node, context):
         given = Rows.of_pixels(rows.source, rows.count, rows.pixels, rows.channels, rows.layout)
@@ -129,7 +121,7 @@ def _with_constant(
     return gemm.product_candidates(node, context, product)
 
 
-def _computed(context: Context, rows: _Rows, weights: Value) -> computed.Product:
+def _computed(context: spec.Context, rows: _Rows, weights: Value) -> computed.Product:
     """Weights [columns, depth] are an adjoint right side; where rows have padded lanes, pixels are read."""
     columns, depth = weights.shape
     dense = rows.layout.pixel_stride == rows.channels and rows.layout.channel_stride == 1
@@ -151,7 +143,7 @@ def _reads_any_layout(node: Node, graph: Graph) -> bool:
     return not matrix.is_constant or channels == depth or depth % channels > 0
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.FULLY_CONNECTED,),
     read=_read,
     lower=lower,

@@ -12,22 +12,11 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, panels, weights_of
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    function,
-    instance_name,
-    packed,
-)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 
@@ -74,14 +63,14 @@ TRANSPOSED = {0: "the output shape", 1: "the filter", 3: "the bias"}
 """`Family.constants` of transposed convolutions."""
 
 
-def activation_refusal(facts: OperatorFacts) -> Unsupported | None:
+def activation_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
     """Return why a fused activation cannot be a step, or None."""
-    if activation_of(facts) == "SIGN_BIT":
+    if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Read the node; the cut is as if the output were convolved to the input (`kernels/padding.h`)."""
     _, *sizes, _ = facts.output_shape()
     attributes: dict[str, int] = {}
@@ -93,10 +82,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
         attributes |= {f"stride_{letter}": stride, f"cut_{letter}": cut}
     inputs = facts.operator.inputs
     bias = inputs[3] if facts.has_input(3) else -1
-    return NodeSpec((inputs[2], inputs[1], bias), attributes, activation_of(facts))
+    return spec.NodeSpec((inputs[2], inputs[1], bias), attributes, spec.activation_of(facts))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the cheapest tile of a phase, and one of another width if the cost model sees no difference.
 
     The node's inputs are the image [N, H, W, I], the filter [O, h, w, I] and the bias [O] or None.
@@ -122,7 +111,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     return [_gather(node, context, rows, columns, tile) for tile in tiles]
 
 
-def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Tile) -> Candidate:
+def _gather(node: Node, context: spec.Context, rows: _Axis, columns: _Axis, tile: Tile) -> spec.Candidate:
     """One launch for all phases. Inputs outside of the image are read from a row of zeros."""
     (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
@@ -130,14 +119,14 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
     pixels = before.shape[0] * rows.steps * columns.steps
     count, phases = tile.panels(after.channels), rows.phases * columns.phases
 
-    def pack(codes: Array) -> Array:
+    def pack(codes: spec.Array) -> spec.Array:
         return panels(filter_matrix(codes, channels), tile.columns)
 
     found = weights_of(weights, 0, lambda: bias_of(bias, context))
     packed_weights = found.panels(f"weights{target}", count, taps * channels, tile.columns, pack)
-    instance = function(
+    instance = spec.function(
         "matmul/transpose_conv.cl",
-        instance_name("transpose_conv", tile.name, found.type),
+        spec.instance_name("transpose_conv", tile.name, found.type),
         {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
         **rows.parameters("H"),
         **columns.parameters("W"),
@@ -149,7 +138,7 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
         **context.strides(IN=source, OUT=target),
     )
     flops, traffic = _cost(before, weights, after)
-    zeros = packed("zeros", channels, lambda: np.zeros(channels, np.float32))
+    zeros = spec.packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = context.launch(
         node,
         instance,
@@ -159,10 +148,10 @@ def _gather(node: Node, context: Context, rows: _Axis, columns: _Axis, tile: Til
         flops=flops,
         moved=traffic,
     )
-    return Candidate(f"phases_{tile.name}", (launch,))
+    return spec.Candidate(f"phases_{tile.name}", (launch,))
 
 
-def _in_groups(node: Node, context: Context, rows: _Axis, columns: _Axis) -> Candidate:
+def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -> spec.Candidate:
     """Return a product in work-groups for each phase, whose left side are the inputs under its taps."""
     (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))
@@ -171,7 +160,7 @@ def _in_groups(node: Node, context: Context, rows: _Axis, columns: _Axis) -> Can
     pixels = before.shape[0] * rows.steps * columns.steps
     depth = rows.most_taps * columns.most_taps * width
 
-    def matrix(codes: Array) -> Array:
+    def matrix(codes: spec.Array) -> spec.Array:
         found = np.zeros(
             (rows.phases, columns.phases, rows.most_taps, columns.most_taps, width, after.channels),
             codes.dtype,
@@ -230,7 +219,7 @@ def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
     return flops, 4 * (before.elements + weights.elements + after.elements)
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.TRANSPOSE_CONV,),
     read=_read,
     lower=lower,

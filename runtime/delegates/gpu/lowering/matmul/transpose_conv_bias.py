@@ -7,14 +7,14 @@ stride_w, stride_h, int32 each. There is no fused activation, so nothing clamps 
 import struct
 
 from runtime.delegates.gpu.graph.graph import Custom
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import lower
-from runtime.delegates.gpu.lowering.spec import Family, NodeSpec, OperatorFacts
 
 _STRIDES = struct.Struct("<4x2i")
 """The options behind the padding, whose effect the shape of the output already shows."""
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Half of what the whole extent has too many rows is cut off in front (`kernels/padding.h`)."""
     stride_w, stride_h = _STRIDES.unpack_from(facts.operator.custom_options)
     attributes: dict[str, int] = {}
@@ -22,10 +22,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
         whole = (facts.shape(0)[axis] - 1) * stride + facts.shape(1)[axis]
         cut = max(0, whole - facts.output_shape()[axis]) // 2
         attributes |= {f"stride_{letter}": stride, f"cut_{letter}": cut}
-    return NodeSpec(facts.operator.inputs[:3], attributes)
+    return spec.NodeSpec(facts.operator.inputs[:3], attributes)
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Custom.CONVOLUTION_2D_TRANSPOSE_BIAS,),
     read=_read,
     lower=lower,

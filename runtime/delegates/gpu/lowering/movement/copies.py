@@ -15,7 +15,7 @@ from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, round_
 from runtime.delegates.gpu.graph.parameters import Digit as Affine
 from runtime.delegates.gpu.graph.parameters import divisor, offset, reciprocal
 from runtime.delegates.gpu.graph.work_groups import QUAD, most_units, strided, suits_groups
-from runtime.delegates.gpu.lowering.spec import Context, Instance, Launch, function
+from runtime.delegates.gpu.lowering import spec
 
 _UNITS = 16
 """Most units, and so most work-groups, of a copy. Chosen: copies are short and bound by memory, which few
@@ -70,14 +70,14 @@ def element_strides(value: Value, layout: Layout) -> list[int]:
     return strides[::-1] if value.shape else []
 
 
-def source_strides(node: Node, context: Context) -> list[int]:
+def source_strides(node: Node, context: spec.Context) -> list[int]:
     """`element_strides` of the node's first input."""
     return element_strides(context.value(node.first), context.layout(node.first))
 
 
 def copy_launch(
-    node: Node, context: Context, axes: Sequence[Sequence[Digit]], base: int = 0, fill: float = 0
-) -> Launch:
+    node: Node, context: spec.Context, axes: Sequence[Sequence[Digit]], base: int = 0, fill: float = 0
+) -> spec.Launch:
     """Return the launch that fills the node's output from its first input.
 
     Args:
@@ -152,11 +152,11 @@ class _Copy:
         return round_up(channels) - channels if self.layout.padded else 0
 
 
-def _in_units(copy: _Copy) -> Instance:
+def _in_units(copy: _Copy) -> spec.Instance:
     """Return the unit function, whose units are ranges of pixels."""
     value = copy.value
     constant = {name: count for name, count in copy.row.items() if _is_constant(name, count)}
-    return function(
+    return spec.function(
         "movement/copies.cl",
         "f32_copies",
         {
@@ -178,13 +178,13 @@ def _in_units(copy: _Copy) -> Instance:
     )
 
 
-def _in_groups(copy: _Copy) -> tuple[Instance, tuple[int, ...]]:
+def _in_groups(copy: _Copy) -> tuple[spec.Instance, tuple[int, ...]]:
     """Return the kernel of work-groups for elements of 32 bits, and its groups."""
     value, row = copy.value, copy.row
     has_vectors = copy.lanes > 0 and not any(step % QUAD for step in (*copy.steps, copy.layout.pixel_stride))
     width = copy.lanes // QUAD if has_vectors else value.channels + copy.tail
     group, groups = strided(value.pixels * width)
-    instance = function(
+    instance = spec.function(
         "movement/copies_groups.cl",
         "f32_groups_copies",
         {"VECTORS": has_vectors, **copy.expressions},

@@ -5,32 +5,24 @@ from math import prod
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     indices, axis = facts.operator.inputs[0], int(facts.options["axis"])
     shape = facts.shape(0)
     inner = 1 if axis == -1 else prod(shape[axis:])
     depth = facts.output_shape()[axis]
-    return NodeSpec((indices, *facts.operator.inputs[2:4]), {"inner": inner, "depth": depth})
+    return spec.NodeSpec((indices, *facts.operator.inputs[2:4]), {"inner": inner, "depth": depth})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is one output pixel."""
     (source, on, off), (target,) = node.required, node.outputs
     indices, value = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
-    instance = function(
+    instance = spec.function(
         "movement/fill_one_hot.cl",
         "f32_one_hot",
         {"T": value.type.word, "INDEX": indices.type.opencl},
@@ -49,15 +41,15 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         (context.pointer(source), context.pointer(on), context.pointer(off), target),
         value.pixels,
     )
-    return [Candidate("positions", (launch,))]
+    return [spec.Candidate("positions", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.ONE_HOT,),
     read=_read,
     lower=lower,
     constants={1: "the depth"},
     any_layout=True,
     parameters=(1,),
-    types={Op.ONE_HOT: Types((INDICES, INDICES, MOVABLE), (MOVABLE,), alike=True)},
+    types={Op.ONE_HOT: spec.Types((INDICES, INDICES, MOVABLE), (MOVABLE,), alike=True)},
 )

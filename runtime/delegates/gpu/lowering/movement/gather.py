@@ -13,20 +13,8 @@ from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE, ElementTy
 from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Check,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Types,
-    function,
-    instance_name,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _MATRIX_RANK = 2
@@ -49,12 +37,12 @@ class _Form:
     inner: tuple[int, ...]
 
 
-def _places(facts: OperatorFacts) -> tuple[int, int]:
+def _places(facts: spec.OperatorFacts) -> tuple[int, int]:
     """Return the positions of the tensor that is gathered from, and of the indices."""
     return (1, 0) if facts.operator.opcode is Op.EMBEDDING_LOOKUP else (0, 1)
 
 
-def _form(facts: OperatorFacts) -> _Form:
+def _form(facts: spec.OperatorFacts) -> _Form:
     table, chooser = _places(facts)
     shape, indices = facts.shape(table), facts.shape(chooser)
     if facts.operator.opcode is Op.GATHER_ND:
@@ -68,7 +56,7 @@ def _form(facts: OperatorFacts) -> _Form:
     return _Form(prod(shape[:axis]), prod(shape[batch:axis]), shape[axis : axis + 1], shape[axis + 1 :])
 
 
-def _outside(facts: OperatorFacts) -> str:
+def _outside(facts: spec.OperatorFacts) -> str:
     """Return the CPU path's error text for an index outside."""
     extents = _form(facts).extents
     if facts.operator.opcode is Op.EMBEDDING_LOOKUP:
@@ -77,7 +65,7 @@ def _outside(facts: OperatorFacts) -> str:
     return f"an index is outside {where}"
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     extents = _form(facts).extents
     constant = facts.constant(_places(facts)[1])
     if constant is None:
@@ -88,12 +76,12 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     inputs = tuple(facts.operator.inputs[place] for place in _places(facts))
-    return NodeSpec(inputs, {"form": _form(facts), "outside": _outside(facts)})
+    return spec.NodeSpec(inputs, {"form": _form(facts), "outside": _outside(facts)})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: whole rows where the channels are no extent, else single elements."""
     (source, chooser), (target,) = node.required, node.outputs
     table = narrow_table(context.value(source))
@@ -107,8 +95,8 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     inner = prod(form.inner[:-1])
     count = after.elements // (form.outer * prod(form.inner))
     blocks = ceil_div(after.channels, _BLOCK)
-    flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
-    instance = function(
+    flag = () if indices.is_constant else (spec.Check.of(node, node.attributes["outside"]),)
+    instance = spec.function(
         "movement/gather.cl",
         f"f32_{'gather_rows' if rows else 'gather_elements'}",
         {
@@ -144,16 +132,16 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         after.pixels * blocks,
         moved=2 * after.type.size * after.elements,
     )
-    return [Candidate("positions", (launch,))]
+    return [spec.Candidate("positions", (launch,))]
 
 
-def narrow_table(value: Value) -> PackedConstant | None:
+def narrow_table(value: Value) -> spec.PackedConstant | None:
     """Return a matrix as `gather_narrow.cl` reads it; None for float32, or scales not of its rows."""
     stored = value.stored
     if stored is None or len(value.shape) != _MATRIX_RANK:
         return None
     rows, width = value.shape[0], round_up(value.channels)
-    head: Array = np.empty((rows, 0), np.uint8)
+    head: spec.Array = np.empty((rows, 0), np.uint8)
     if stored.scales is not None and stored.zeros is not None:
         scales, zeros = stored.by_slice(stored.scales, 0), stored.by_slice(stored.zeros, 0)
         if scales is None or zeros is None:
@@ -161,27 +149,27 @@ def narrow_table(value: Value) -> PackedConstant | None:
         head = np.stack([scales, zeros], axis=1).view(np.uint8)
     kind, codes = stored.type, stored.codes
 
-    def make() -> Array:
+    def make() -> spec.Array:
         padded = np.pad(codes, ((0, 0), (0, width - value.channels)))
         if kind is WeightType.I4:
             return np.concatenate([head, pairs_of_levels(padded, LANES)], axis=1)
         return np.concatenate([head, np.ascontiguousarray(padded).view(np.uint8)], axis=1)
 
     size = rows * (head.shape[1] + width * kind.bits // 8)
-    return PackedConstant(f"table{value.id}", size, make, ElementType.U8, kind)
+    return spec.PackedConstant(f"table{value.id}", size, make, ElementType.U8, kind)
 
 
-def _narrow(node: Node, context: Context, table: PackedConstant) -> Candidate:
+def _narrow(node: Node, context: spec.Context, table: spec.PackedConstant) -> spec.Candidate:
     """Rows of a constant table that are widened on their way."""
     (source, chooser), (target,) = node.required, node.outputs
     before, indices, after = (context.value(v) for v in (source, chooser, target))
     stored, blocks = before.stored, ceil_div(after.channels, _BLOCK)
     if stored is None:
         raise ValueError(f"value {source} is float32")
-    flag = () if indices.is_constant else (Check.of(node, node.attributes["outside"]),)
-    instance = function(
+    flag = () if indices.is_constant else (spec.Check.of(node, node.attributes["outside"]),)
+    instance = spec.function(
         "movement/gather_narrow.cl",
-        instance_name("gather", weights=stored.type),
+        spec.instance_name("gather", weights=stored.type),
         {
             "WEIGHT": stored.type.value,
             "INDEX": indices.type.opencl,
@@ -203,14 +191,14 @@ def _narrow(node: Node, context: Context, table: PackedConstant) -> Candidate:
         after.pixels * blocks,
         moved=(4 + before.type.size) * after.elements,
     )
-    return Candidate("narrow_rows", (launch,))
+    return spec.Candidate("narrow_rows", (launch,))
 
 
-def _types(*inputs: tuple[ElementType, ...]) -> Types:
-    return Types(inputs, (MOVABLE,), alike=True)
+def _types(*inputs: tuple[ElementType, ...]) -> spec.Types:
+    return spec.Types(inputs, (MOVABLE,), alike=True)
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.GATHER, Op.GATHER_ND, Op.EMBEDDING_LOOKUP),
     read=_read,
     lower=lower,

@@ -4,28 +4,19 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import Digit, Mirror, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import (
-    PARAMETRISED,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    moving,
-)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if _zero(facts) is None:
         return Unsupported("zero of integers without a scale might be any number")
     return None
 
 
-def _zero(facts: OperatorFacts) -> int | None:
+def _zero(facts: spec.OperatorFacts) -> int | None:
     """Return the number that stands for zero: of levels their zero point; None if that is not known."""
     tensor = facts.graph.subgraph.tensors[facts.operator.inputs[0]]
     if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
@@ -34,7 +25,7 @@ def _zero(facts: OperatorFacts) -> int | None:
     return None if levels is None else levels.zero_point
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Read `paddings`, elements before and behind each axis, and their `value`, or `mode` of MIRROR_PAD.
 
     `zero`: the number that stands for zero.
@@ -48,7 +39,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     else:
         attributes["zero"] = _zero(facts)
         attributes["value"] = attributes["zero"] if value is None else value.reshape(-1)[0].item()
-    return NodeSpec(facts.operator.inputs[:1], attributes)
+    return spec.NodeSpec(facts.operator.inputs[:1], attributes)
 
 
 def _digit(node: Node, extent: int, step: int, border: tuple[int, int]) -> Digit:
@@ -58,18 +49,18 @@ def _digit(node: Node, extent: int, step: int, border: tuple[int, int]) -> Digit
     return Digit(extent, step, mirror=Mirror(border[0], extent - sum(border), skipped))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy."""
     extents = context.value(node.outputs[0]).shape
     shares = zip(extents, source_strides(node, context), node.attributes["paddings"], strict=True)
     axes = [[_digit(node, *share)] for share in shares]
     fill = node.attributes.get("value", 0)
-    return [Candidate("rows", (copy_launch(node, context, axes, fill=fill),))]
+    return [spec.Candidate("rows", (copy_launch(node, context, axes, fill=fill),))]
 
 
 _PADDED = (*PLAIN, ElementType.I8)
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.PAD, Op.PADV2, Op.MIRROR_PAD),
     read=_read,
     lower=lower,
@@ -79,8 +70,8 @@ FAMILY = Family(
     any_layout=True,
     types={
         **dict.fromkeys(
-            (Op.PAD, Op.PADV2), Types((_PADDED, (ElementType.F32,), _PADDED), (_PADDED,), alike=True)
+            (Op.PAD, Op.PADV2), spec.Types((_PADDED, (ElementType.F32,), _PADDED), (_PADDED,), alike=True)
         ),
-        **moving(Op.MIRROR_PAD, inputs=PARAMETRISED),
+        **spec.moving(Op.MIRROR_PAD, inputs=spec.PARAMETRISED),
     },
 )

@@ -6,20 +6,7 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Layout, Node, Value
 from runtime.delegates.gpu.graph.parameters import divisor, reciprocal
 from runtime.delegates.gpu.graph.work_groups import strided, suits_groups
-from runtime.delegates.gpu.lowering.spec import (
-    PARAMETRISED,
-    Argument,
-    Candidate,
-    Context,
-    Family,
-    Instance,
-    Launch,
-    LineOf,
-    NodeSpec,
-    OperatorFacts,
-    function,
-    moving,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _UNITS = 16
@@ -27,11 +14,11 @@ _UNITS = 16
 threads saturate; a device with more compute units leaves some idle."""
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
-    return NodeSpec(facts.operator.inputs[:1])
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+    return spec.NodeSpec(facts.operator.inputs[:1])
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy. In a concatenation the layout pass sets `tail`, `group_pixels` and `group_stride`."""
     (source,), (target,) = node.required, node.outputs
     before, after = context.value(source), context.value(target)
@@ -47,32 +34,32 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         group=node.attributes.get("group_pixels", after.pixels),
         group_stride=node.attributes.get("group_stride"),
     )
-    args = (context.pointer(source), LineOf(target))
-    return [Candidate("rows", (_launch(instance, args, after, node.sources, context.device),))]
+    args = (context.pointer(source), spec.LineOf(target))
+    return [spec.Candidate("rows", (_launch(instance, args, after, node.sources, context.device),))]
 
 
 def dense_copy(
-    source: Argument,
+    source: spec.Argument,
     layout: Layout,
     value: Value,
-    target: Argument,
+    target: spec.Argument,
     sources: tuple[int, ...],
     device: Capabilities,
-) -> Launch:
+) -> spec.Launch:
     """Return a launch that writes the elements of a value in row-major order, without padded lanes."""
     instance = _copy(value, layout, pixels=value.pixels, channels=value.channels, stride=value.channels)
     return _launch(instance, (source, target), value, sources, device)
 
 
 def _launch(
-    instance: Instance,
-    args: tuple[Argument, ...],
+    instance: spec.Instance,
+    args: tuple[spec.Argument, ...],
     value: Value,
     sources: tuple[int, ...],
     device: Capabilities,
-) -> Launch:
+) -> spec.Launch:
     """Return the launch of a copy to `value`."""
-    launch = Launch(
+    launch = spec.Launch(
         instance,
         args,
         units=min(_UNITS, value.pixels),
@@ -87,7 +74,7 @@ def _launch(
     group, groups = strided(int(given["PIXELS"]) * row)
     kept = {name: number for name, number in given.items() if name not in _UNUSED_IN_GROUPS}
     kept |= {"TOTAL": int(given["PIXELS"]) * row, **divisor("ROW", row)}
-    in_groups = function("movement/reshape_groups.cl", "f32_groups_reshape_copy", {}, group, **kept)
+    in_groups = spec.function("movement/reshape_groups.cl", "f32_groups_reshape_copy", {}, group, **kept)
     return replace(launch, instance=in_groups, units=groups[0], groups=groups)
 
 
@@ -106,7 +93,7 @@ def _copy(
     tail: int = 0,
     group: int = 1,
     group_stride: int | None = None,
-) -> Instance:
+) -> spec.Instance:
     """Return the function that copies `source` to `pixels` pixels of `channels` channels, `stride` apart."""
     step, length, alike = layout.channel_stride, source.channels, source.channels == channels
     if layout.pixel_stride == length * step:
@@ -117,7 +104,7 @@ def _copy(
         joined = next(n for n in range(pixels // min(pixels, _UNITS), 0, -1) if pixels % n == 0)
         alike = alike and joined == 1
         pixels, channels, stride = pixels // joined, channels * joined, stride * joined
-    return function(
+    return spec.function(
         "movement/reshape.cl",
         "f32_reshape_copy",
         {"T": source.type.word, "DENSE": step == 1, "ALIKE": alike},
@@ -134,11 +121,11 @@ def _copy(
     )
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS),
     read=_read,
     lower=lower,
     parameters=(1,),
     any_layout=True,
-    types=moving(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, inputs=PARAMETRISED),
+    types=spec.moving(Op.RESHAPE, Op.SQUEEZE, Op.EXPAND_DIMS, inputs=spec.PARAMETRISED),
 )

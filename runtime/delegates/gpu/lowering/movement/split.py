@@ -4,7 +4,7 @@ from itertools import accumulate
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, Family, NodeSpec, OperatorFacts, moving
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _DATA = {Op.SPLIT: 1, Op.SPLIT_V: 0, Op.UNPACK: 0}
@@ -14,14 +14,14 @@ _AXIS = {Op.SPLIT: 0, Op.SPLIT_V: 2}
 """Position of the input that is the axis; UNPACK has an option."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     position = _AXIS.get(facts.operator.opcode)
     if position is not None and facts.constant(position) is None:
         return Unsupported("the axis must be constant")
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """`axis`; `starts`: where each output begins on it; `drops_axis`: whether the outputs lack it."""
     opcode = facts.operator.opcode
     data = _DATA[opcode]
@@ -31,10 +31,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     sizes = [1 if drops_axis else facts.output_shape(i)[axis] for i in range(count)]
     starts = tuple(accumulate(sizes[:-1], initial=0))
     attributes = {"axis": axis, "starts": starts, "drops_axis": drops_axis}
-    return NodeSpec((facts.operator.inputs[data],), attributes)
+    return spec.NodeSpec((facts.operator.inputs[data],), attributes)
 
 
-def _axis(facts: OperatorFacts) -> int:
+def _axis(facts: spec.OperatorFacts) -> int:
     position = _AXIS.get(facts.operator.opcode)
     if position is None:
         return int(facts.options["axis"])
@@ -44,16 +44,16 @@ def _axis(facts: OperatorFacts) -> int:
     return int(data.reshape(-1)[0])
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:  # noqa: ARG001 - the protocol's signature
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:  # noqa: ARG001 - the protocol's signature
     """Never reached: raises ValueError."""
     raise ValueError(f"{node.op.name} must be rewritten by the pass canonicalise")
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=tuple(_DATA),
     read=_read,
     lower=lower,
     supports=_supports,
     parameters={Op.SPLIT: (0,), Op.SPLIT_V: (1, 2)},
-    types=moving(*_DATA),
+    types=spec.moving(*_DATA),
 )

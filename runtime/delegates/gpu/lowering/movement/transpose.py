@@ -7,19 +7,8 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, roun
 from runtime.delegates.gpu.graph.parameters import Digit as Place
 from runtime.delegates.gpu.graph.parameters import Offset, divisor, offset
 from runtime.delegates.gpu.graph.work_groups import QUAD, LocalArray, WorkGroup, suits_groups
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import (
-    PARAMETRISED,
-    Candidate,
-    Context,
-    Family,
-    Instance,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    function,
-    moving,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _TILE = 32
@@ -27,13 +16,13 @@ _TILE = 32
 each."""
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     rank = len(facts.shape(0))
     perm = tuple(int(axis) % rank for axis in facts.known(1).reshape(-1))
-    return NodeSpec(facts.operator.inputs[:1], {"perm": perm})
+    return spec.NodeSpec(facts.operator.inputs[:1], {"perm": perm})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy: of the axes in the order `perm`, or of the `places` that the pass `join_moves` found."""
     turned = _turned(node, context)
     if turned is not None:
@@ -47,7 +36,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     else:
         perm = node.attributes["perm"]
         axes = [[Digit(extent, strides[axis])] for extent, axis in zip(shape, perm, strict=True)]
-    return [Candidate("rows", (copy_launch(node, context, axes),))]
+    return [spec.Candidate("rows", (copy_launch(node, context, axes),))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,7 @@ class _Turned:
     steps: dict[str, int]
 
 
-def _turned(node: Node, context: Context) -> _Turned | None:
+def _turned(node: Node, context: spec.Context) -> _Turned | None:
     """Describe a copy that turns channels; None if they stay, or lie otherwise than padded."""
     source, target, perm = node.inputs[0], node.outputs[0], node.attributes.get("perm")
     if source is None or not perm or perm[-1] == len(perm) - 1:
@@ -95,14 +84,14 @@ def _turned(node: Node, context: Context) -> _Turned | None:
     )
 
 
-def _in_blocks(turned: _Turned) -> Candidate:
+def _in_blocks(turned: _Turned) -> spec.Candidate:
     blocks = ceil_div(turned.lines, LANES)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, **divisor("BLOCKS", blocks), **turned.steps}
     instance = _instance("copies_transposed", "copies_transposed", turned, values, T=turned.after.type.word)
-    return Candidate("blocks", (_launch(turned, instance, blocks * turned.others),))
+    return spec.Candidate("blocks", (_launch(turned, instance, blocks * turned.others),))
 
 
-def _in_groups(turned: _Turned) -> Candidate:
+def _in_groups(turned: _Turned) -> spec.Candidate:
     """Return the copy through tiles in local memory."""
     columns = round_up(turned.columns)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, "PADDED": columns, **turned.steps}
@@ -112,11 +101,11 @@ def _in_groups(turned: _Turned) -> Candidate:
         work_group=WorkGroup((_TILE // QUAD, _TILE, 1), (local,)),
     )
     groups = (ceil_div(columns, _TILE), ceil_div(turned.lines, _TILE), turned.others)
-    return Candidate("groups", (replace(_launch(turned, instance, prod(groups)), groups=groups),))
+    return spec.Candidate("groups", (replace(_launch(turned, instance, prod(groups)), groups=groups),))
 
 
-def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **given: str) -> Instance:
-    return function(
+def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **given: str) -> spec.Instance:
+    return spec.function(
         f"movement/{stem}.cl",
         f"f32_{name}",
         {**given, "SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression},
@@ -126,8 +115,8 @@ def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **g
     )
 
 
-def _launch(turned: _Turned, instance: Instance, units: int) -> Launch:
-    return Launch(
+def _launch(turned: _Turned, instance: spec.Instance, units: int) -> spec.Launch:
+    return spec.Launch(
         instance,
         (*turned.node.reads, turned.after.id),
         units=units,
@@ -137,12 +126,12 @@ def _launch(turned: _Turned, instance: Instance, units: int) -> Launch:
     )
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.TRANSPOSE,),
     read=_read,
     lower=lower,
     constants={1: "the permutation"},
     parameters=(1,),
     any_layout=True,
-    types=moving(Op.TRANSPOSE, inputs=PARAMETRISED),
+    types=spec.moving(Op.TRANSPOSE, inputs=spec.PARAMETRISED),
 )

@@ -7,8 +7,8 @@ import numpy as np
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import Rows
-from runtime.delegates.gpu.lowering.spec import Argument, Array, Context, Launch, PackedConstant, function
 from runtime.ops.recurrent.fixed_point import sigmoid_table, tanh_table
 from runtime.ops.recurrent.integer_cell import IntegerCell, Scaling
 
@@ -17,41 +17,41 @@ _CANDIDATE_BITS = 3
 """Integer bits of the sums of gates (`lstm_eval.cc`)."""
 
 
-def _gates_apart(array: Array, gates: int) -> Array:
+def _gates_apart(array: spec.Array, gates: int) -> spec.Array:
     """Return rows of gates, side by side, with each gate padded to whole blocks of 16."""
     parts = np.split(array, gates)
     padding = [(0, round_up(len(parts[0])) - len(parts[0]))] + [(0, 0)] * (array.ndim - 1)
     return np.concatenate([np.pad(part, padding) for part in parts])
 
 
-def weights_packed(name: str, matrix: Array, gates: int, element: ElementType) -> PackedConstant:
+def weights_packed(name: str, matrix: spec.Array, gates: int, element: ElementType) -> spec.PackedConstant:
     """Pack rows [results, n] as [block of 16][n][16]."""
     rows, depth = matrix.shape
     padded = gates * round_up(rows // gates)
 
-    def make() -> Array:
+    def make() -> spec.Array:
         blocks = _gates_apart(matrix, gates).reshape(padded // LANES, LANES, depth)
         return np.ascontiguousarray(blocks.transpose(0, 2, 1))
 
-    return PackedConstant(name, padded * depth, make, element)
+    return spec.PackedConstant(name, padded * depth, make, element)
 
 
-def stages_packed(name: str, scaling: Scaling, rows: int, gates: int) -> PackedConstant:
+def stages_packed(name: str, scaling: Scaling, rows: int, gates: int) -> spec.PackedConstant:
     """Pack biases, multipliers, left and right shifts as [block of 16][4][16]."""
     padded = gates * round_up(rows // gates)
 
-    def make() -> Array:
+    def make() -> spec.Array:
         shifts = np.broadcast_to(scaling.shifts, rows)
         numbers = (scaling.bias, np.broadcast_to(scaling.multipliers, rows))
         both = [*numbers, np.maximum(shifts, 0), np.maximum(-shifts, 0)]
         apart = np.stack([_gates_apart(one, gates) for one in both])
         return apart.reshape(4, padded // LANES, LANES).transpose(1, 0, 2)
 
-    return PackedConstant(name, 4 * padded, make, I32)
+    return spec.PackedConstant(name, 4 * padded, make, I32)
 
 
-def _table(name: str, values: Array) -> PackedConstant:
-    return PackedConstant(name, values.size, lambda: values, I16)
+def _table(name: str, values: spec.Array) -> spec.PackedConstant:
+    return spec.PackedConstant(name, values.size, lambda: values, I16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Product:
 
     node: Node
     name: str
-    weights: PackedConstant
-    stages: PackedConstant
+    weights: spec.PackedConstant
+    stages: spec.PackedConstant
     rows: int
     gates: int
     types: tuple[ElementType, ElementType, ElementType]
@@ -84,11 +84,11 @@ class Product:
         previous: tuple[Rows, int] | None = None,
         added: Rows | None = None,
         state: Rows | None = None,
-    ) -> Launch:
+    ) -> spec.Launch:
         """Return the launch for `batch` rows; `previous` is a second input with its size."""
         given, weight, made = (one.opencl for one in self.types)
         numbers = {**source.parameters("IN"), **target.parameters("OUT"), "INPUTS": inputs}
-        pointers: list[Argument] = [source.argument]
+        pointers: list[spec.Argument] = [source.argument]
         if previous is not None:
             pointers.append(previous[0].argument)
             numbers |= {**previous[0].parameters("PREVIOUS"), "OUTPUTS": previous[1]}
@@ -100,7 +100,7 @@ class Product:
         if state is not None:
             pointers.append(state.argument)
             numbers["STATE_STRIDE"] = state.stride
-        form = {
+        form: dict[str, int | str] = {
             "IN": given,
             "WEIGHT": weight,
             "OUT": made,
@@ -110,7 +110,7 @@ class Product:
             "TIES_UP": self.ties_up,
         }
         low, high = self.bounds
-        instance = function(
+        instance = spec.function(
             "recurrent/steps_levels.cl",
             "f32_lstm_levels",
             form,
@@ -121,7 +121,7 @@ class Product:
             **divisor("UNIT_BLOCKS", self.padded // LANES),
         )
         depth = inputs + (0 if previous is None else previous[1])
-        return Launch(
+        return spec.Launch(
             instance,
             tuple(pointers),
             units=batch * self.padded // LANES,
@@ -140,15 +140,15 @@ class Cells:
     gates: int
     cells: int
     batch: int
-    tables: tuple[PackedConstant, ...]
-    completions: tuple[PackedConstant, ...]
+    tables: tuple[spec.PackedConstant, ...]
+    completions: tuple[spec.PackedConstant, ...]
     has_norms: bool
     element: ElementType
     numbers: dict[str, int]
 
     def launch(
-        self, context: Context, sums: Argument, out: Rows, state: int | None, old: int, fresh: int
-    ) -> Launch:
+        self, context: spec.Context, sums: spec.Argument, out: Rows, state: int | None, old: int, fresh: int
+    ) -> spec.Launch:
         """Return the launch of a step that reads the values `sums` and `old`, and writes the others."""
         kept = () if state is None else (state,)
         strides = {
@@ -157,8 +157,8 @@ class Cells:
             "STATE_STRIDE": 0 if state is None else context.layout(state).pixel_stride,
         }
         cell = context.pointer(old)
-        return Launch(
-            function(
+        return spec.Launch(
+            spec.function(
                 "recurrent/steps_levels_cells.cl",
                 "f32_lstm_levels_cells",
                 {
@@ -184,7 +184,7 @@ class Cells:
         )
 
 
-def tables(cell_bits: int) -> tuple[PackedConstant, ...]:
+def tables(cell_bits: int) -> tuple[spec.PackedConstant, ...]:
     """Return the sigmoid of sums of gates, their tanh, and that of a cell with so many integer bits."""
     return (
         _table("sigmoid_levels", sigmoid_table()),
@@ -193,7 +193,9 @@ def tables(cell_bits: int) -> tuple[PackedConstant, ...]:
     )
 
 
-def completions_packed(name: str, cell: IntegerCell, batch: int, cells: int) -> tuple[PackedConstant, ...]:
+def completions_packed(
+    name: str, cell: IntegerCell, batch: int, cells: int
+) -> tuple[spec.PackedConstant, ...]:
     """Pack peepholes, norms, biases of norms, and the numbers of each gate; nothing where there are none."""
     if not any((*cell.peepholes, *cell.norms)):
         return ()
@@ -210,10 +212,10 @@ def completions_packed(name: str, cell: IntegerCell, batch: int, cells: int) -> 
             numbers[gate, 3:6] = factor((norm.scale[0], norm.scale[1] + 12))
             numbers[gate, 6] = norm.least_variance
     return (
-        PackedConstant(f"{name}_peepholes", peepholes.size, lambda: peepholes, I16),
-        PackedConstant(f"{name}_norms", norms.size, lambda: norms, I16),
-        PackedConstant(f"{name}_norm_biases", biases.size, lambda: biases, I32),
-        PackedConstant(f"{name}_numbers", numbers.size, lambda: numbers, I32),
+        spec.PackedConstant(f"{name}_peepholes", peepholes.size, lambda: peepholes, I16),
+        spec.PackedConstant(f"{name}_norms", norms.size, lambda: norms, I16),
+        spec.PackedConstant(f"{name}_norm_biases", biases.size, lambda: biases, I32),
+        spec.PackedConstant(f"{name}_numbers", numbers.size, lambda: numbers, I32),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.integer_cell import (
     I8,
     I16,
@@ -31,16 +32,6 @@ from runtime.delegates.gpu.lowering.recurrent.steps import (
     mixed_types,
     unsupported_cell,
     whole,
-)
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    Scratch,
-    Types,
 )
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
@@ -65,11 +56,11 @@ _BASIC = (U8, U8, U8, I32, I16)
 """The same of the basic kernel."""
 
 
-def _is_basic(facts: OperatorFacts) -> bool:
+def _is_basic(facts: spec.OperatorFacts) -> bool:
     return facts.options.get("kernel_type") == LSTMKernelType.BASIC
 
 
-def _context(facts: OperatorFacts) -> OpContext:
+def _context(facts: spec.OperatorFacts) -> OpContext:
     """Return the operator as the CPU path's readers of cells see it."""
     graph = facts.graph
 
@@ -83,7 +74,7 @@ def _context(facts: OperatorFacts) -> OpContext:
     return OpContext(operator, inputs, tuple(value(t) for t in operator.outputs))
 
 
-def _cell(facts: OperatorFacts) -> IntegerCell | BasicScaling:
+def _cell(facts: spec.OperatorFacts) -> IntegerCell | BasicScaling:
     op, tensors = _context(facts), facts.graph.subgraph.tensors
     if _is_basic(facts):
         return basic_scaling(op)
@@ -92,7 +83,7 @@ def _cell(facts: OperatorFacts) -> IntegerCell | BasicScaling:
     return integer_cell(op, _SLOTS, batch, lambda i: tensors[i].quantization)
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     wanted, states = (_BASIC, _BASIC_STATES) if _is_basic(facts) else (_FULL, _STATES)
     if (mixed := mixed_types(facts, wanted)) is not None:
         return mixed
@@ -108,21 +99,21 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = {"cell": _cell(facts), "time_major": bool(facts.options.get("time_major", False))}
     places = zip(_BASIC_STATES, (0, 1), strict=True) if _is_basic(facts) else ((i, None) for i in _STATES)
     states = {facts.operator.inputs[i]: output for i, output in places}
     inputs = (*facts.operator.inputs, *(-1,) * len(_FULL))[: len(_FULL)]
-    return NodeSpec(inputs, attributes, states=states)
+    return spec.NodeSpec(inputs, attributes, states=states)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One candidate: the launches of all steps, one step behind the other."""
     if isinstance(node.attributes["cell"], BasicScaling):
-        return [Candidate("steps", tuple(_basic_launches(node, context)))]
+        return [spec.Candidate("steps", tuple(_basic_launches(node, context)))]
     steps = _Steps(node, context)
     launches = [steps.given(), *(launch for t in range(steps.extent.time) for launch in steps.at(t))]
-    return [Candidate("steps", tuple(launches))]
+    return [spec.Candidate("steps", tuple(launches))]
 
 
 def _of(node: Node, i: int) -> int:
@@ -135,7 +126,7 @@ def _of(node: Node, i: int) -> int:
 class _Steps:
     """The launches of a node of the full kernel; constants are packed once for all steps."""
 
-    def __init__(self, node: Node, context: Context) -> None:
+    def __init__(self, node: Node, context: spec.Context) -> None:
         cell: IntegerCell = node.attributes["cell"]
         self.node, self.context = node, context
         self.x, self.previous, self.old = (_of(node, i) for i in (0, *_STATES))
@@ -145,11 +136,11 @@ class _Steps:
         self.recur = self._product("recurrent", [_SLOTS.recurrent[g] for g in cell.order], cell.recurrent)
         self.cells, batch = self.give.rows // self.give.gates, self.extent.batch
         self.behind = self._behind(cell)
-        scratch = Scratch("given", self.extent.time * batch * self.give.padded, I16)
+        scratch = spec.Scratch("given", self.extent.time * batch * self.give.padded, I16)
         self.of_inputs = Rows(scratch, 0, 1, self.give.padded)
-        self.sums = Rows(Scratch("sums", batch * self.give.padded, I16), 0, 1, self.give.padded)
+        self.sums = Rows(spec.Scratch("sums", batch * self.give.padded, I16), 0, 1, self.give.padded)
         padded = round_up(self.cells)
-        self.hidden = Rows(Scratch("hidden", batch * padded, I8), 0, 1, padded)
+        self.hidden = Rows(spec.Scratch("hidden", batch * padded, I8), 0, 1, padded)
         self.project: Product | None = None
         if cell.projection is not None:
             clip = cell.clips[1] or -RANGES[TensorType.INT8][0]
@@ -180,12 +171,12 @@ class _Steps:
             dict(zip(names, values, strict=True)),
         )
 
-    def given(self) -> Launch:
+    def given(self) -> spec.Launch:
         """Return the products of the input, for all steps."""
         every, size = whole(self.context, self.x), self.context.value(self.x).channels
         return self.give.launch(every, size, self.of_inputs, self.extent.time * self.extent.batch)
 
-    def at(self, t: int) -> list[Launch]:
+    def at(self, t: int) -> list[spec.Launch]:
         """Return the launches of step `t`: the state's products, what follows, the projection."""
         context, batch = self.context, self.extent.batch
         y = self.extent.rows(context, self.y, t)
@@ -200,7 +191,7 @@ class _Steps:
         return [sums, cells, self.project.launch(self.hidden, self.cells, y, batch, state=kept)]
 
 
-def _basic_launches(node: Node, context: Context) -> list[Launch]:
+def _basic_launches(node: Node, context: spec.Context) -> list[spec.Launch]:
     scaling: BasicScaling = node.attributes["cell"]
     x, previous, old = (_of(node, i) for i in (0, *_BASIC_STATES))
     y, fresh = node.outputs[:2]
@@ -221,7 +212,7 @@ def _basic_launches(node: Node, context: Context) -> list[Launch]:
         (U8, I16, I16),
         ties_up=True,
     )
-    sums = Rows(Scratch("sums", batch * product.padded, I16), 0, 1, product.padded)
+    sums = Rows(spec.Scratch("sums", batch * product.padded, I16), 0, 1, product.padded)
     numbers = {"ZERO": scaling.input_zero, "CELL_SHIFT": STATE_BITS, "CELL_CLIP": 0}
     numbers |= {"MULTIPLIER": 0, "LEFT": 0, "RIGHT": 0}
     behind = Cells(node, 4, cells, batch, tables(STATE_BITS), (), False, U8, numbers)
@@ -234,13 +225,13 @@ def _basic_launches(node: Node, context: Context) -> list[Launch]:
 
 _SEQUENCE = tuple((one,) for one in _FULL)
 _STEP = tuple(tuple(dict.fromkeys((one, *_BASIC[i : i + 1]))) for i, one in enumerate(_FULL))
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.LSTM, Op.UNIDIRECTIONAL_SEQUENCE_LSTM),
     read=_read,
     lower=lower,
     supports=_supports,
     types={
-        Op.LSTM: Types(_STEP, ((I8, U8), (I16,), (U8,), (I16,))),
-        Op.UNIDIRECTIONAL_SEQUENCE_LSTM: Types(_SEQUENCE, ((I8,),)),
+        Op.LSTM: spec.Types(_STEP, ((I8, U8), (I16,), (U8,), (I16,))),
+        Op.UNIDIRECTIONAL_SEQUENCE_LSTM: spec.Types(_SEQUENCE, ((I8,),)),
     },
 )

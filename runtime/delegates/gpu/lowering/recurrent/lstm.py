@@ -11,6 +11,7 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     Extent,
@@ -22,21 +23,6 @@ from runtime.delegates.gpu.lowering.recurrent.steps import (
     unsupported_cell,
     vectors_packed,
     whole,
-)
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Array,
-    Candidate,
-    Context,
-    Family,
-    Instance,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Scratch,
-    activation_of,
-    function,
 )
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import LSTMKernelType
@@ -63,11 +49,11 @@ _BASIC_GATES = (1, 0, 2, 3)
 """Where the kernels' gates stand in the basic kernel's order, which is input, candidate, forget, output."""
 
 
-def _is_basic(facts: OperatorFacts) -> bool:
+def _is_basic(facts: spec.OperatorFacts) -> bool:
     return facts.options.get("kernel_type") == LSTMKernelType.BASIC
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if _is_basic(facts):
         return supports_basic(facts)
     weights = [i for i in range(1, _MOST_INPUTS) if i not in (_STATE, _CELL)]
@@ -79,9 +65,9 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def supports_basic(facts: OperatorFacts) -> Unsupported | None:
+def supports_basic(facts: spec.OperatorFacts) -> Unsupported | None:
     """Return why the basic kernel, on floats or integers, cannot run here, or None."""
-    if activation_of(facts) != "TANH":
+    if spec.activation_of(facts) != "TANH":
         return Unsupported("the basic kernel without TANH has no kernel")
     beside = facts.operator.outputs[2:]
     graph = facts.graph.subgraph
@@ -92,12 +78,12 @@ def supports_basic(facts: OperatorFacts) -> Unsupported | None:
     return unsupported_cell(facts, _BASIC_STATES, (_BASIC_MATRIX, _BASIC_BIAS))
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Read the inputs by their places in LiteRT's list, absent ones as -1."""
     options = facts.options
     attributes = {
         "basic": _is_basic(facts),
-        "activate": ACTIVATIONS[activation_of(facts)],
+        "activate": ACTIVATIONS[spec.activation_of(facts)],
         "cell_clip": float(options.get("cell_clip", 0.0)),
         "proj_clip": float(options.get("proj_clip", 0.0)),
         "time_major": bool(options.get("time_major", False)),
@@ -105,7 +91,7 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     places = dict(zip(_BASIC_STATES, (0, 1), strict=True)) if _is_basic(facts) else _FULL_STATES
     states = {facts.operator.inputs[i]: output for i, output in places.items()}
     inputs = (*facts.operator.inputs, *(-1,) * _MOST_INPUTS)[:_MOST_INPUTS]
-    return NodeSpec(inputs, attributes, states=states)
+    return spec.NodeSpec(inputs, attributes, states=states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +100,19 @@ class _Cell:
     CIFG; peepholes of input, forget and output gate; `norms` of the gates, and what the projection adds.
     """
 
-    weights: Sequence[Array]
-    biases: Sequence[Array]
-    peepholes: Sequence[Array] = ()
-    norms: Sequence[Array] = ()
-    projection: tuple[Array, Array] | None = None
+    weights: Sequence[spec.Array]
+    biases: Sequence[spec.Array]
+    peepholes: Sequence[spec.Array] = ()
+    norms: Sequence[spec.Array] = ()
+    projection: tuple[spec.Array, spec.Array] | None = None
 
     @property
     def cells(self) -> int:
         return int(self.weights[0].shape[0])
 
 
-def _cell(node: Node, context: Context) -> _Cell:
-    def at(i: int) -> Array:
+def _cell(node: Node, context: spec.Context) -> _Cell:
+    def at(i: int) -> spec.Array:
         value = node.inputs[i]
         if value is None:
             raise ValueError(f"{node.op.name} lacks its input {i}")
@@ -139,7 +125,7 @@ def _cell(node: Node, context: Context) -> _Cell:
     weights = [np.concatenate([at(_WEIGHTS + g), at(_RECURRENT + g)], axis=1) for g in gates]
     cells = weights[0].shape[0]
     zeros = np.zeros(cells, np.float32)
-    peepholes: list[Array] = []
+    peepholes: list[spec.Array] = []
     if node.inputs[_PEEPHOLES + 2] is not None:
         peepholes = [zeros if node.inputs[i] is None else at(i) for i in range(_PEEPHOLES, _PEEPHOLES + 3)]
     norms = [at(_NORMS + g) for g in gates] if node.inputs[_NORMS + _OUTPUT] is not None else []
@@ -151,16 +137,18 @@ def _cell(node: Node, context: Context) -> _Cell:
     return _Cell(weights, [at(_BIASES + g) for g in gates], peepholes, norms, projection)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One candidate: the launches of all steps, one step behind the other."""
     steps = _Steps(node, context, _cell(node, context))
-    return [Candidate("steps", tuple(launch for t in range(steps.extent.time) for launch in steps.at(t)))]
+    return [
+        spec.Candidate("steps", tuple(launch for t in range(steps.extent.time) for launch in steps.at(t)))
+    ]
 
 
 class _Steps:
     """The launches of one node; constants are packed once for all steps."""
 
-    def __init__(self, node: Node, context: Context, cell: _Cell) -> None:
+    def __init__(self, node: Node, context: spec.Context, cell: _Cell) -> None:
         x = node.inputs[_X]
         states = _BASIC_STATES if node.attributes["basic"] else (_STATE, _CELL)
         previous, old = (node.inputs[i] for i in states)
@@ -181,7 +169,7 @@ class _Steps:
         self.peepholes = (vectors_packed(f"{name}_peepholes", cell.peepholes),) if cell.peepholes else ()
         self.behind = self._packed_behind(name)
 
-    def _packed_behind(self, name: str) -> Mapping[str, PackedConstant]:
+    def _packed_behind(self, name: str) -> Mapping[str, spec.PackedConstant]:
         found = {}
         if self.cell.norms:
             found["norms"] = vectors_packed(f"{name}_norms", self.cell.norms)
@@ -192,10 +180,10 @@ class _Steps:
             found["start"] = vectors_packed(f"{name}_projection_bias", [bias])
         return found
 
-    def at(self, t: int) -> list[Launch]:
+    def at(self, t: int) -> list[spec.Launch]:
         """Return the launches of step `t`: the sums, their results, the projection."""
         y = self.extent.rows(self.context, self.y, t)
-        hidden = Rows(Scratch("hidden", self.extent.batch * self.padded), 0, 1, self.padded)
+        hidden = Rows(spec.Scratch("hidden", self.extent.batch * self.padded), 0, 1, self.padded)
         out = y if self.cell.projection is None else hidden
         found = [self._sums(t, out)]
         if self.cell.norms:
@@ -204,7 +192,7 @@ class _Steps:
             found.append(self._projected(y, hidden))
         return found
 
-    def _tails(self, t: int) -> tuple[tuple[Argument, ...], dict[str, int | float]]:
+    def _tails(self, t: int) -> tuple[tuple[spec.Argument, ...], dict[str, int | float]]:
         """Return the arguments behind the sums: the pointers behind `out`, the states' parameters."""
         before = self.old if t == 0 else self.fresh
         kept = (self.state,) if self._keeps() else ()
@@ -229,7 +217,7 @@ class _Steps:
             "ACTIVATE(x)": self.node.attributes["activate"],
         }
 
-    def _sums(self, t: int, out: Rows) -> Launch:
+    def _sums(self, t: int, out: Rows) -> spec.Launch:
         x = self.extent.rows(self.context, self.x, t)
         before = whole(self.context, self.previous)
         if t > 0:
@@ -237,8 +225,8 @@ class _Steps:
         has_norm = bool(self.cell.norms)
         behind, strides = self._tails(t)
         inputs, outputs = self.context.value(self.x).channels, self.context.value(self.previous).channels
-        target: Argument = self._scratch() if has_norm else out.argument
-        instance = function(
+        target: spec.Argument = self._scratch() if has_norm else out.argument
+        instance = spec.function(
             "recurrent/steps.cl",
             f"f32_{'lstm_sums' if has_norm else 'lstm_step'}",
             {"SUMS_ONLY": has_norm, **self._forms(sums_only=has_norm)},
@@ -255,9 +243,9 @@ class _Steps:
         work = self.extent.batch * self.gates * self.cell.cells * (inputs + outputs)
         return self._launch(instance, arguments, self.extent.batch * blocks_of(self.cell.cells), work)
 
-    def _normalized(self, t: int, out: Rows) -> Launch:
+    def _normalized(self, t: int, out: Rows) -> spec.Launch:
         behind, strides = self._tails(t)
-        instance = function(
+        instance = spec.function(
             "recurrent/steps_normalized.cl",
             "f32_lstm_normalized",
             self._forms(sums_only=False),
@@ -268,9 +256,9 @@ class _Steps:
         arguments = (self._scratch(), self.behind["norms"], self.behind["biases"], out.argument, *behind)
         return self._launch(instance, arguments, self.extent.batch, self.extent.batch * self.cell.cells)
 
-    def _projected(self, y: Rows, hidden: Rows) -> Launch:
+    def _projected(self, y: Rows, hidden: Rows) -> spec.Launch:
         outputs = self.context.value(self.y).channels
-        instance = function(
+        instance = spec.function(
             "recurrent/steps_projection.cl",
             "f32_lstm_projection",
             {},
@@ -286,14 +274,16 @@ class _Steps:
         work = self.extent.batch * self.cell.cells * outputs
         return self._launch(instance, arguments, self.extent.batch * blocks_of(outputs), work)
 
-    def _argument(self, value: int) -> Argument:
+    def _argument(self, value: int) -> spec.Argument:
         return self.context.pointer(value)
 
-    def _scratch(self) -> Scratch:
-        return Scratch("sums", self.extent.batch * self.gates * self.padded)
+    def _scratch(self) -> spec.Scratch:
+        return spec.Scratch("sums", self.extent.batch * self.gates * self.padded)
 
-    def _launch(self, instance: Instance, arguments: tuple[Argument, ...], units: int, work: int) -> Launch:
-        return Launch(
+    def _launch(
+        self, instance: spec.Instance, arguments: tuple[spec.Argument, ...], units: int, work: int
+    ) -> spec.Launch:
+        return spec.Launch(
             instance,
             arguments,
             units=units,
@@ -304,6 +294,6 @@ class _Steps:
         )
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.LSTM, Op.UNIDIRECTIONAL_SEQUENCE_LSTM), read=_read, lower=lower, supports=_supports
 )

@@ -5,6 +5,7 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     biases_packed,
@@ -14,36 +15,27 @@ from runtime.delegates.gpu.lowering.recurrent.steps import (
     unsupported_cell,
     whole,
 )
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    function,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _WEIGHTS, _RECURRENT, _BIAS, _STATE = 1, 2, 3, 4
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     refused = unsupported_cell(facts, (_STATE,), (_WEIGHTS, _RECURRENT, _BIAS))
     if refused is None and len(facts.shape(_RECURRENT)) == 1:
         return Unsupported("diagonal recurrent weights have no kernel")
     return refused
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = {
-        "activate": ACTIVATIONS[activation_of(facts)],
+        "activate": ACTIVATIONS[spec.activation_of(facts)],
         "time_major": bool(facts.options.get("time_major", False)),
     }
-    return NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
+    return spec.NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One launch for each step."""
     x, weights, recurrent, bias, previous = node.inputs
     y, state = node.outputs
@@ -58,7 +50,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     for t in range(extent.time):
         before = extent.rows(context, y, t - 1) if t else whole(context, previous)
         here, out = extent.rows(context, x, t), extent.rows(context, y, t)
-        instance = function(
+        instance = spec.function(
             "recurrent/steps.cl",
             "f32_rnn_step",
             {
@@ -88,9 +80,9 @@ def lower(node: Node, context: Context) -> list[Candidate]:
                 moved=4 * matrix.size,
             )
         )
-    return [Candidate("steps", tuple(launches))]
+    return [spec.Candidate("steps", tuple(launches))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.RNN, Op.UNIDIRECTIONAL_SEQUENCE_RNN), read=_read, lower=lower, supports=_supports
 )

@@ -11,15 +11,7 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up, shorten
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Array,
-    Context,
-    OperatorFacts,
-    PackedConstant,
-    activation_of,
-    packed,
-)
+from runtime.delegates.gpu.lowering import spec
 
 ACTIVATIONS = {
     "NONE": "(x)",
@@ -31,7 +23,7 @@ ACTIVATIONS = {
 """Activations of a cell, as expressions of `kernels/common.cl` over a float16 `x`."""
 
 
-def mixed_types(facts: OperatorFacts, wanted: Sequence[ElementType]) -> Unsupported | None:
+def mixed_types(facts: spec.OperatorFacts, wanted: Sequence[ElementType]) -> Unsupported | None:
     """Return which input has not its type of `wanted`, of which the first decided, or None."""
     for i, element in enumerate(wanted):
         if facts.has_input(i) and facts.types.get(facts.operator.inputs[i]) is not element:
@@ -44,11 +36,11 @@ def mixed_types(facts: OperatorFacts, wanted: Sequence[ElementType]) -> Unsuppor
 
 
 def unsupported_cell(
-    facts: OperatorFacts, states: Sequence[int], weights: Sequence[int]
+    facts: spec.OperatorFacts, states: Sequence[int], weights: Sequence[int]
 ) -> Unsupported | None:
     """Return why a cell with these inputs as states and weights has no kernel, or None."""
-    if activation_of(facts) not in ACTIVATIONS:
-        return Unsupported(f"the activation {activation_of(facts)} has no kernel")
+    if spec.activation_of(facts) not in ACTIVATIONS:
+        return Unsupported(f"the activation {spec.activation_of(facts)} has no kernel")
     for i in states:
         if not facts.graph.subgraph.tensors[facts.operator.inputs[i]].is_variable:
             return Unsupported(f"the state in input {i} is no variable")
@@ -62,7 +54,7 @@ def unsupported_cell(
 class Rows:
     """The rows of one step in a value: the pixel of batch row 0, the distance to the next, the stride."""
 
-    argument: Argument
+    argument: spec.Argument
     first: int
     step: int
     stride: int
@@ -80,7 +72,7 @@ class Extent:
     batch: int
     time_major: bool
 
-    def rows(self, context: Context, value: int, t: int) -> Rows:
+    def rows(self, context: spec.Context, value: int, t: int) -> Rows:
         """Return the rows of step `t` in a value."""
         stride = context.layout(value).pixel_stride
         if self.time_major:
@@ -97,7 +89,7 @@ def extent_of(node: Node, shape: Sequence[int]) -> Extent:
     return Extent(first, second, True) if time_major else Extent(second, first, False)
 
 
-def whole(context: Context, value: int) -> Rows:
+def whole(context: spec.Context, value: int) -> Rows:
     """Return the rows of a state [batch, n]."""
     return Rows(context.pointer(value), 0, 1, context.layout(value).pixel_stride)
 
@@ -107,31 +99,31 @@ def blocks_of(cells: int) -> int:
     return ceil_div(cells, LANES)
 
 
-def matrices_packed(name: str, gates: Sequence[Array]) -> PackedConstant:
+def matrices_packed(name: str, gates: Sequence[spec.Array]) -> spec.PackedConstant:
     """Matrices [cells, n], one for each gate, as [block of 16 cells][n][gate][16]; cells beyond are zeros."""
     cells, depth = gates[0].shape
 
-    def make() -> Array:
+    def make() -> spec.Array:
         padded = np.zeros((len(gates), round_up(cells), depth), np.float32)
         padded[:, :cells] = gates
         blocks = padded.reshape(len(gates), blocks_of(cells), LANES, depth)
         return np.ascontiguousarray(blocks.transpose(1, 3, 0, 2))
 
-    return packed(name, len(gates) * round_up(cells) * depth, make)
+    return spec.packed(name, len(gates) * round_up(cells) * depth, make)
 
 
-def biases_packed(name: str, gates: Sequence[Array]) -> PackedConstant:
+def biases_packed(name: str, gates: Sequence[spec.Array]) -> spec.PackedConstant:
     """Vectors [cells], one for each gate, as [block of 16 cells][gate][16]."""
     return matrices_packed(name, [gate[:, None] for gate in gates])
 
 
-def vectors_packed(name: str, vectors: Sequence[Array]) -> PackedConstant:
+def vectors_packed(name: str, vectors: Sequence[spec.Array]) -> spec.PackedConstant:
     """Vectors [cells] one after another, each padded with zeros to 16."""
     cells = vectors[0].size
 
-    def make() -> Array:
+    def make() -> spec.Array:
         padded = np.zeros((len(vectors), round_up(cells)), np.float32)
         padded[:, :cells] = vectors
         return padded
 
-    return packed(name, len(vectors) * round_up(cells), make)
+    return spec.packed(name, len(vectors) * round_up(cells), make)

@@ -7,19 +7,8 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, mixed_types, unsupported_cell
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Types,
-    activation_of,
-    function,
-    pixels_packed,
-)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import quantize_multiplier
 
@@ -32,26 +21,26 @@ _FLOATS, _LEVELS = (
 """The types of the inputs on either path; the output has that of the first."""
 
 
-def _is_integer(facts: OperatorFacts) -> bool:
+def _is_integer(facts: spec.OperatorFacts) -> bool:
     return facts.types.get(facts.operator.inputs[0]) is ElementType.I8
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if (mixed := mixed_types(facts, _LEVELS if _is_integer(facts) else _FLOATS)) is not None:
         return mixed
-    if _is_integer(facts) and activation_of(facts) != "RELU":
+    if _is_integer(facts) and spec.activation_of(facts) != "RELU":
         return Unsupported("integer filters without RELU have no kernel")
     return unsupported_cell(facts, (_STATE,), (_FEATURE, _TIME, _BIAS))
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
-    attributes = {"activate": ACTIVATIONS[activation_of(facts)], "rank": int(facts.options["rank"])}
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+    attributes = {"activate": ACTIVATIONS[spec.activation_of(facts)], "rank": int(facts.options["rank"])}
     if _is_integer(facts):
         attributes["scaling"] = _scaling(facts)
-    return NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
+    return spec.NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
 
 
-def _scaling(facts: OperatorFacts) -> dict[str, int]:
+def _scaling(facts: spec.OperatorFacts) -> dict[str, int]:
     """Return the parameters of the kernel of levels: zero points, and the factors as LiteRT rounds them."""
     tensors, inputs = facts.graph.subgraph.tensors, facts.operator.inputs
     x, y = levels_of(tensors[inputs[0]]), levels_of(tensors[facts.operator.outputs[0]])
@@ -71,7 +60,7 @@ def _scaling(facts: OperatorFacts) -> dict[str, int]:
     return found
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One launch; a unit is an output of one batch row."""
     x, feature, time, bias, previous = node.inputs
     y, state = node.outputs
@@ -85,7 +74,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     weights, times = context.value(feature), context.value(time)
     write, fresh = context.layout(y), context.layout(state)
     batch = context.value(x).pixels
-    instance = function(
+    instance = spec.function(
         "recurrent/svdf.cl" if scaling is None else "recurrent/svdf_levels.cl",
         f"f32_{'svdf' if scaling is None else 'svdf_levels'}",
         form,
@@ -109,9 +98,9 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         (
             context.pointer(x),
             context.pointer(previous),
-            pixels_packed(weights),
-            pixels_packed(times),
-            PackedConstant(f"svdf{node.id}_bias", out.channels, lambda: start, element),
+            spec.pixels_packed(weights),
+            spec.pixels_packed(times),
+            spec.PackedConstant(f"svdf{node.id}_bias", out.channels, lambda: start, element),
             y,
             state,
         ),
@@ -120,13 +109,15 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         flops=2 * batch * (weights.elements + times.elements),
         moved=weights.type.size * weights.elements + times.type.size * times.elements,
     )
-    return [Candidate("units", (launch,))]
+    return [spec.Candidate("units", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.SVDF,),
     read=_read,
     lower=lower,
     supports=_supports,
-    types={Op.SVDF: Types(tuple(zip(_FLOATS, _LEVELS, strict=True)), ((ElementType.F32, ElementType.I8),))},
+    types={
+        Op.SVDF: spec.Types(tuple(zip(_FLOATS, _LEVELS, strict=True)), ((ElementType.F32, ElementType.I8),))
+    },
 )

@@ -5,29 +5,21 @@ from math import prod
 from runtime.delegates.gpu.graph.element_type import INDICES, ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     axis = int(facts.known(1).reshape(-1)[0])
-    return NodeSpec(facts.operator.inputs[:1], {"axis": axis % len(facts.shape(0))})
+    return spec.NodeSpec(facts.operator.inputs[:1], {"axis": axis % len(facts.shape(0))})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is 16 elements of the output."""
     (source,), (target,) = node.required, node.outputs
     value, found, axis = context.value(source), context.value(target), node.attributes["axis"]
     read, write = context.layout(source), context.layout(target)
-    instance = function(
+    instance = spec.function(
         "reduction/arg_extreme.cl",
         f"f32_{node.op.name.lower()}_{value.type.value}",
         {
@@ -54,12 +46,12 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         note=value.extents,
         flops=value.elements,
     )
-    return [Candidate("elements", (launch,))]
+    return [spec.Candidate("elements", (launch,))]
 
 
-_TYPES = Types(((ElementType.F32, ElementType.I32, ElementType.BOOL), INDICES), (INDICES,))
+_TYPES = spec.Types(((ElementType.F32, ElementType.I32, ElementType.BOOL), INDICES), (INDICES,))
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.ARG_MAX, Op.ARG_MIN),
     read=_read,
     lower=lower,

@@ -5,22 +5,14 @@ from math import prod
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _SUMMED = {ElementType.F32: "float", ElementType.I32: "uint", ElementType.I64: "ulong"}
 """Element → the type that sums it: integers without a sign, whose sums wrap around as LiteRT's do."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     axis, rank = facts.constant(1), len(facts.shape(0))
     if axis is None or axis.size != 1:
         return Unsupported("the axis must be one constant")
@@ -29,13 +21,13 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     place = int(facts.known(1).reshape(-1)[0]) % len(facts.shape(0))
     flags = {name: bool(facts.options.get(name, False)) for name in ("exclusive", "reverse")}
-    return NodeSpec(facts.operator.inputs[:1], {"axis": place, **flags})
+    return spec.NodeSpec(facts.operator.inputs[:1], {"axis": place, **flags})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is a run of 16 channels along the axis, or one row of channels."""
     (source,), (target,) = node.required, node.outputs
     value, axis = context.value(target), node.attributes["axis"]
@@ -47,23 +39,23 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     }
     shared = {"CHANNELS": value.channels, **context.strides(IN=source, OUT=target)}
     if axis == len(value.shape) - 1:
-        instance = function("reduction/cumsum_rows.cl", "f32_cumsum_rows", flags, **shared)
+        instance = spec.function("reduction/cumsum_rows.cl", "f32_cumsum_rows", flags, **shared)
         units = value.pixels
     else:
         inner = prod(value.shape[axis + 1 : -1])
         shape = {"LENGTH": value.shape[axis], "INNER": inner, **shared}
-        instance = function("reduction/cumsum.cl", "f32_cumsum", flags, **shape)
+        instance = spec.function("reduction/cumsum.cl", "f32_cumsum", flags, **shape)
         units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
     launch = context.launch(node, instance, (source, target), units, flops=value.elements)
-    return [Candidate("runs", (launch,))]
+    return [spec.Candidate("runs", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.CUMSUM,),
     read=_read,
     lower=lower,
     supports=_supports,
     epilogue=True,
     parameters=(1,),
-    types={Op.CUMSUM: Types((tuple(_SUMMED), (ElementType.F32,)), (tuple(_SUMMED),), alike=True)},
+    types={Op.CUMSUM: spec.Types((tuple(_SUMMED), (ElementType.F32,)), (tuple(_SUMMED),), alike=True)},
 )

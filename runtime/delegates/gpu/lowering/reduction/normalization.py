@@ -12,21 +12,13 @@ from runtime.delegates.gpu.graph.work_groups import (
     row_group,
     suits_groups,
 )
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    function,
-    instance_name,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _LOCAL = ("alpha", "beta", "bias")
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if not facts.shape(0):
         return Unsupported("a scalar has no dimension to normalise")
     if facts.operator.opcode == Op.LOCAL_RESPONSE_NORMALIZATION:
@@ -35,15 +27,15 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """LiteRT's L2_NORMALIZATION has the option of a fused activation, and ignores it."""
     if facts.operator.opcode == Op.L2_NORMALIZATION:
-        return NodeSpec(facts.operator.inputs)
+        return spec.NodeSpec(facts.operator.inputs)
     attributes = {name: float(facts.options[name]) for name in _LOCAL}
-    return NodeSpec(facts.operator.inputs, {**attributes, "radius": int(facts.options["radius"])})
+    return spec.NodeSpec(facts.operator.inputs, {**attributes, "radius": int(facts.options["radius"])})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel, a unit for each row of channels."""
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)
@@ -55,9 +47,9 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         kernel = "normalization_layer"
         shape |= {"SCALE": 1.0 / value.channels, "EPSILON": node.attributes["epsilon"]}
     if in_groups:
-        instance = function(
+        instance = spec.function(
             f"reduction/{kernel}_groups.cl",
-            instance_name(f"groups_{kernel}", f"r{items}"),
+            spec.instance_name(f"groups_{kernel}", f"r{items}"),
             {"ROW_ITEMS": items, "ROWS": rows},
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
             PIXELS=value.pixels,
@@ -65,14 +57,14 @@ def lower(node: Node, context: Context) -> list[Candidate]:
             **shape,
         )
     elif node.op == Op.L2_NORMALIZATION:
-        instance = function(f"reduction/{kernel}.cl", f"f32_{kernel}", {}, **shape)
+        instance = spec.function(f"reduction/{kernel}.cl", f"f32_{kernel}", {}, **shape)
     else:
         radius = min(node.attributes["radius"], value.channels)
         options = {name.upper(): node.attributes[name] for name in _LOCAL}
         # A private array has a constant size; its powers of two are few.
         capacity = {"CAPACITY": 1 << (2 * radius + round_up(value.channels) - 1).bit_length()}
         file, name = "reduction/normalization_local.cl", "f32_normalization_local"
-        instance = function(file, name, capacity, RADIUS=radius, **options, **shape)
+        instance = spec.function(file, name, capacity, RADIUS=radius, **options, **shape)
     launch = context.launch(
         node,
         instance,
@@ -80,10 +72,10 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         (ceil_div(value.pixels, rows), 1) if in_groups else value.pixels,
         flops=value.elements * 4,
     )
-    return [Candidate("groups" if in_groups else "rows", (launch,))]
+    return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.L2_NORMALIZATION, Op.LOCAL_RESPONSE_NORMALIZATION),
     read=_read,
     lower=lower,

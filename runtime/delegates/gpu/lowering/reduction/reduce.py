@@ -21,22 +21,7 @@ from runtime.delegates.gpu.graph.work_groups import (
     row_group,
     suits_groups,
 )
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Context,
-    Epilogue,
-    Family,
-    Instance,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    Scratch,
-    Types,
-    epilogue_of,
-    function,
-    instance_name,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import quantize_multiplier
 
@@ -119,7 +104,7 @@ def _factor(node: Node, element: ElementType, count: int) -> dict[str, int | flo
     return {"SCALE": 1.0 / count} if element is F32 else {"DIVISOR": count}
 
 
-def _axes(facts: OperatorFacts) -> tuple[int, ...] | None:
+def _axes(facts: spec.OperatorFacts) -> tuple[int, ...] | None:
     """Return the reduced axes from the front; None if they are not constant."""
     data = facts.constant(1)
     if data is None:
@@ -132,7 +117,7 @@ _OF_LEVELS = ("offset", "multiplier", "left", "right", "zero_point")
 """Attributes of a mean of int8."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     axes = _axes(facts)
     if axes is None:
         return Unsupported("the axes must be constant")
@@ -145,15 +130,15 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     axes = _axes(facts) or ()
     is_of_levels = facts.types.get(facts.operator.inputs[0]) is I8
-    return NodeSpec(
+    return spec.NodeSpec(
         facts.operator.inputs[:1], {"axes": axes, **(_mean_of_levels(facts, axes) if is_of_levels else {})}
     )
 
 
-def _mean_of_levels(facts: OperatorFacts, axes: tuple[int, ...]) -> dict[str, int]:
+def _mean_of_levels(facts: spec.OperatorFacts, axes: tuple[int, ...]) -> dict[str, int]:
     """Return a mean's parameters; its division is in the multiplier, shifted left first, as in LiteRT."""
     tensors = facts.graph.subgraph.tensors
     given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
@@ -172,7 +157,7 @@ def _mean_of_levels(facts: OperatorFacts, axes: tuple[int, ...]) -> dict[str, in
     }
 
 
-def _digits(node: Node, context: Context, source: int, *, reduced: bool) -> list[Digit]:
+def _digits(node: Node, context: spec.Context, source: int, *, reduced: bool) -> list[Digit]:
     """Return the leading dimensions of the input that are reduced, or those that are kept."""
     shape, step = context.value(source).shape, context.layout(source).pixel_stride
     found: list[Digit] = []
@@ -183,7 +168,7 @@ def _digits(node: Node, context: Context, source: int, *, reduced: bool) -> list
     return found
 
 
-def _views(node: Node, context: Context, source: int) -> tuple[int, dict[str, str], dict[str, int]]:
+def _views(node: Node, context: spec.Context, source: int) -> tuple[int, dict[str, str], dict[str, int]]:
     """Return the number of pixels that are reduced to one, and their positions as defines with parameters."""
     reduced = _digits(node, context, source, reduced=True)
     kept = offset("KEPT", _digits(node, context, source, reduced=False), "(p)")
@@ -192,7 +177,7 @@ def _views(node: Node, context: Context, source: int) -> tuple[int, dict[str, st
     return prod(digit.extent for digit in reduced), expressions, kept.parameters | joined.parameters
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel, by what becomes of the channels: reduced as well, or kept."""
     (source,) = node.inputs
     if source is None:
@@ -201,16 +186,16 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     if suits_groups(context.device) and context.value(source).type is F32:
         return [_in_groups(node, context, source)]
     if len(shape) - 1 in axes:
-        return [Candidate("rows", (_rows(node, context, source),))]
-    return [Candidate("columns", (_columns(node, context, source),))]
+        return [spec.Candidate("rows", (_rows(node, context, source),))]
+    return [spec.Candidate("columns", (_columns(node, context, source),))]
 
 
-def _rows(node: Node, context: Context, source: int) -> Launch:
+def _rows(node: Node, context: spec.Context, source: int) -> spec.Launch:
     """Channels and any leading dimensions; a unit is 16 channels of an output pixel."""
     before, after = context.value(source), context.value(node.outputs[0])
     rows, expressions, steps = _views(node, context, source)
     element, blocks = before.type, ceil_div(after.channels, LANES)
-    instance = function(
+    instance = spec.function(
         "reduction/reduce_rows.cl",
         f"f32_reduce_{_kind(node, element)}_{element.value}_rows",
         {**_arithmetic(node, element), **expressions},
@@ -225,7 +210,7 @@ def _rows(node: Node, context: Context, source: int) -> Launch:
     return _launch(node, context, instance, (source, node.outputs[0]), units=after.pixels * blocks)
 
 
-def _columns(node: Node, context: Context, source: int) -> Launch:
+def _columns(node: Node, context: spec.Context, source: int) -> spec.Launch:
     """Leading dimensions; a unit is one output pixel and 16 or 32 channels."""
     before, after = context.value(source), context.value(node.outputs[0])
     rows, expressions, steps = _views(node, context, source)
@@ -234,9 +219,9 @@ def _columns(node: Node, context: Context, source: int) -> Launch:
     plenty = after.pixels * channels // 32 >= 4 * context.device.compute_units
     element = before.type
     block = 32 if channels % 32 == 0 and plenty else 16
-    instance = function(
+    instance = spec.function(
         "reduction/reduce.cl",
-        instance_name(f"reduce_{_kind(node, element)}_{element.value}", f"c{block}"),
+        spec.instance_name(f"reduce_{_kind(node, element)}_{element.value}", f"c{block}"),
         {"BLOCK": block, **_arithmetic(node, element), **expressions},
         **steps,
         REDUCED=rows,
@@ -255,7 +240,7 @@ class _Reduced:
     `pixels_at` has the generated expressions, `steps` their parameters.
     """
 
-    source: Argument
+    source: spec.Argument
     channels: int
     pixels: int
     outputs: int
@@ -263,7 +248,7 @@ class _Reduced:
     steps: dict[str, int]
 
 
-def _in_groups(node: Node, context: Context, source: int) -> Candidate:
+def _in_groups(node: Node, context: spec.Context, source: int) -> spec.Candidate:
     """One launch; where it has too few work-items, one of ranges of the pixels and one that joins them.
 
     Ranges keep the channels, so that the second launch reduces these where the node does.
@@ -278,7 +263,7 @@ def _in_groups(node: Node, context: Context, source: int) -> Candidate:
     launch = join(node, context, whole, count)
     ranges = _ranges(whole) if launch.work_items < FEWEST_ITEMS else 1
     if ranges == 1:
-        return Candidate("groups", (launch,))
+        return spec.Candidate("groups", (launch,))
     first, scratch = _ranges_in_groups(node, context, whole, ranges)
     stride = round_up(before.channels)
     ranges = first.groups[2]
@@ -294,7 +279,7 @@ def _in_groups(node: Node, context: Context, source: int) -> Candidate:
     )
     size = ranges * whole.outputs * before.channels
     last = replace(join(node, context, parts, count), flops=size, bytes=4 * size)
-    return Candidate(f"groups_ranges{ranges}", (first, last))
+    return spec.Candidate(f"groups_ranges{ranges}", (first, last))
 
 
 def _lanes(pixels: int) -> int:
@@ -308,26 +293,28 @@ def _ranges(whole: _Reduced) -> int:
     return max(1, min(ceil_div(FEWEST_ITEMS, items), whole.pixels // (lanes * _RANGE)))
 
 
-def _ranges_in_groups(node: Node, context: Context, whole: _Reduced, ranges: int) -> tuple[Launch, Scratch]:
+def _ranges_in_groups(
+    node: Node, context: spec.Context, whole: _Reduced, ranges: int
+) -> tuple[spec.Launch, spec.Scratch]:
     """Return the launch that reduces ranges of pixels, and the memory that takes their results."""
     channels, lanes = round_up(whole.channels), _lanes(whole.pixels)
     size = ceil_div(whole.pixels, ranges)
     ranges = ceil_div(whole.pixels, size)
-    scratch = Scratch("ranges", ranges * whole.outputs * channels)
+    scratch = spec.Scratch("ranges", ranges * whole.outputs * channels)
     sizes = {"CHANNELS": channels, "RANGE": size, "OUTPUTS": whole.outputs}
     instance, groups = _columns_instance(node, whole, lanes, sizes, is_split=True)
     launch = _launch(node, context, instance, (whole.source, scratch), (*groups, ranges))
-    return replace(launch, epilogue=Epilogue()), scratch
+    return replace(launch, epilogue=spec.Epilogue()), scratch
 
 
 def _columns_instance(
     node: Node, given: _Reduced, lanes: int, sizes: Mapping[str, int | float], *, is_split: bool
-) -> tuple[Instance, tuple[int, int]]:
+) -> tuple[spec.Instance, tuple[int, int]]:
     """Return the kernel whose work-items share an output of four channels, and its groups."""
     quads = GROUP_ITEMS // lanes
-    instance = function(
+    instance = spec.function(
         "reduction/reduce_groups.cl",
-        instance_name(f"groups_reduce_{_kind(node, F32)}", f"l{lanes}"),
+        spec.instance_name(f"groups_reduce_{_kind(node, F32)}", f"l{lanes}"),
         {"LANES": lanes, "SPLIT": is_split, **_of_floats(_arithmetic(node, F32)), **given.pixels_at},
         WorkGroup((quads, lanes, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
         **given.steps,
@@ -337,7 +324,7 @@ def _columns_instance(
     return instance, (ceil_div(round_up(given.channels) // QUAD, quads), given.outputs)
 
 
-def _columns_in_groups(node: Node, context: Context, given: _Reduced, count: int) -> Launch:
+def _columns_in_groups(node: Node, context: spec.Context, given: _Reduced, count: int) -> spec.Launch:
     """Work-items that share an output of four channels, each of `count` elements."""
     target = node.outputs[0]
     sizes = {
@@ -349,7 +336,7 @@ def _columns_in_groups(node: Node, context: Context, given: _Reduced, count: int
     return _launch(node, context, instance, (given.source, target), (*groups, 1))
 
 
-def _rows_in_groups(node: Node, context: Context, given: _Reduced, count: int) -> Launch:
+def _rows_in_groups(node: Node, context: spec.Context, given: _Reduced, count: int) -> spec.Launch:
     """Work-items that share an output, which is of `count` elements."""
     target = node.outputs[0]
     after = context.value(target)
@@ -364,9 +351,9 @@ def _rows_in_groups(node: Node, context: Context, given: _Reduced, count: int) -
     padded = round_up(after.channels)
     groups = (after.pixels if is_single else after.pixels * padded // rows, 1)
     shared = (LocalArray("partial", "float4", items * rows), LocalArray("results", "float", rows))
-    instance = function(
+    instance = spec.function(
         "reduction/reduce_rows_groups.cl",
-        instance_name(f"groups_reduce_{_kind(node, F32)}_rows", f"r{items}"),
+        spec.instance_name(f"groups_reduce_{_kind(node, F32)}_rows", f"r{items}"),
         {
             "ROW_ITEMS": items,
             "ROWS": rows,
@@ -394,18 +381,18 @@ def _of_floats(arithmetic: dict[str, str]) -> dict[str, str]:
 
 def _launch(
     node: Node,
-    context: Context,
-    instance: Instance,
-    args: tuple[Argument, ...],
+    context: spec.Context,
+    instance: spec.Instance,
+    args: tuple[spec.Argument, ...],
     groups: tuple[int, ...] = (),
     units: int = 0,
-) -> Launch:
+) -> spec.Launch:
     """Return a launch of units or, if there are `groups`, of work-groups."""
     source = node.inputs[0]
     if source is None:
         raise ValueError("a reduction has one input")
     before, after = context.value(source), context.value(node.outputs[0])
-    return Launch(
+    return spec.Launch(
         instance,
         args,
         units=prod(groups) if groups else units,
@@ -413,7 +400,7 @@ def _launch(
         sources=node.sources,
         flops=before.elements,
         bytes=before.type.size * (before.elements + after.elements),
-        epilogue=epilogue_of(node, context.graph, QUAD if groups else LANES),
+        epilogue=spec.epilogue_of(node, context.graph, QUAD if groups else LANES),
         groups=groups,
     )
 
@@ -424,12 +411,12 @@ _TYPES = {
     **dict.fromkeys((Op.REDUCE_ANY, Op.REDUCE_ALL), (BOOL,)),
 }
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=tuple(_KINDS),
     read=_read,
     lower=lower,
     supports=_supports,
     epilogue=True,
     parameters=(1,),
-    types={op: Types((types, (F32,)), (types,), alike=True) for op, types in _TYPES.items()},
+    types={op: spec.Types((types, (F32,)), (types,), alike=True) for op, types in _TYPES.items()},
 )

@@ -13,17 +13,7 @@ from runtime.delegates.gpu.graph.work_groups import (
     row_group,
     suits_groups,
 )
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Types,
-    function,
-    instance_name,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.reduction.softmax import exponentials
 
@@ -34,7 +24,7 @@ _UNITS = 16
 """Most units, and so most work-groups, of a softmax of levels: few rows are worth a group of their own."""
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if not facts.shape(0):
         return Unsupported("a scalar has no axis")
     if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
@@ -50,24 +40,24 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _real(facts: OperatorFacts, scale: float) -> float:
+def _real(facts: spec.OperatorFacts, scale: float) -> float:
     """Return the weight of a level in the exponent, in Q5.26."""
     return float(np.float32(facts.options.get("beta", 1.0))) * scale * (1 << 26)
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes: dict[str, object] = {"beta": float(facts.options.get("beta", 1.0))}
     given = levels_of(facts.graph.subgraph.tensors[facts.operator.inputs[0]])
     if facts.types.get(facts.operator.inputs[0]) is ElementType.I8 and given is not None:
         attributes["exponentials"] = exponentials(_real(facts, given.scale)).astype(np.int32).tobytes()
-    return NodeSpec(facts.operator.inputs, attributes)
+    return spec.NodeSpec(facts.operator.inputs, attributes)
 
 
-def _of_levels(node: Node, context: Context, source: int) -> Candidate:
+def _of_levels(node: Node, context: spec.Context, source: int) -> spec.Candidate:
     """Fixed-point numbers, exactly as LiteRT's reference kernel."""
     (target,) = node.outputs
     value, table = context.value(target), np.frombuffer(node.attributes["exponentials"], np.int32)
-    instance = function(
+    instance = spec.function(
         "reduction/softmax_levels.cl",
         "i8_softmax_levels",
         {"T": value.type.opencl},
@@ -79,15 +69,15 @@ def _of_levels(node: Node, context: Context, source: int) -> Candidate:
     launch = context.launch(
         node,
         instance,
-        (source, PackedConstant(f"table{target}", table.size, lambda: table, ElementType.I32), target),
+        (source, spec.PackedConstant(f"table{target}", table.size, lambda: table, ElementType.I32), target),
         max(1, min(_UNITS, value.pixels)),
         note=f"int8 {value.extents}",
         flops=value.elements * 12,
     )
-    return Candidate("rows", (launch,))
+    return spec.Candidate("rows", (launch,))
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is a row of channels, which work-items of a group share."""
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)
@@ -101,13 +91,13 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         **context.strides(IN=source, OUT=target),
     }
     units: int | tuple[int, ...] = value.pixels
-    instance = function("reduction/softmax.cl", f"f32_{name}", kind, **shape)
+    instance = spec.function("reduction/softmax.cl", f"f32_{name}", kind, **shape)
     if in_groups:
         items, rows = row_group(value.channels)
         units = (ceil_div(value.pixels, rows), 1)
-        instance = function(
+        instance = spec.function(
             "reduction/softmax_groups.cl",
-            instance_name(f"groups_{name}", f"r{items}"),
+            spec.instance_name(f"groups_{name}", f"r{items}"),
             {**kind, "ROW_ITEMS": items, "ROWS": rows},
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
             **shape,
@@ -115,16 +105,16 @@ def lower(node: Node, context: Context) -> list[Candidate]:
             PADDED=round_up(value.channels),
         )
     launch = context.launch(node, instance, (source, target), units, flops=value.elements * 12)
-    return [Candidate("groups" if in_groups else "rows", (launch,))]
+    return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
 _REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.SOFTMAX, Op.LOG_SOFTMAX),
     read=_read,
     lower=lower,
     supports=_supports,
     epilogue=True,
-    types={Op.SOFTMAX: Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)},
+    types={Op.SOFTMAX: spec.Types((_REAL_OR_LEVELS,), (_REAL_OR_LEVELS,), alike=True)},
 )

@@ -7,6 +7,7 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph.graph import Graph, Node, Value
 from runtime.delegates.gpu.graph.work_groups import suits_groups
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
     LeftSide,
@@ -19,15 +20,6 @@ from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import (
 from runtime.delegates.gpu.lowering.matmul.conv import gemm, groups
 from runtime.delegates.gpu.lowering.matmul.conv.weights import weights_of
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Array,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _BATCH_AXES = 3
@@ -35,19 +27,19 @@ _BATCH_AXES = 3
 the CPU. Each costs a division by a constant for every tile."""
 
 
-def supports(facts: OperatorFacts) -> Unsupported | None:
+def supports(facts: spec.OperatorFacts) -> Unsupported | None:
     """Return why the product cannot be run, whatever the type of its elements; None if it can."""
     rank, most = max(len(facts.shape(0)), len(facts.shape(1))), _BATCH_AXES + 2
     return None if rank <= most else Unsupported(f"rank {rank} is more than {most}")
 
 
-def read(facts: OperatorFacts) -> NodeSpec:
+def read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Return the operands and the attributes `adj_x` and `adj_y`."""
     adjoints = {name: bool(facts.options.get(name, False)) for name in ("adj_x", "adj_y")}
-    return NodeSpec(facts.operator.inputs[:2], adjoints)
+    return spec.NodeSpec(facts.operator.inputs[:2], adjoints)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the general product, or that of pixels and weights if there is one constant matrix."""
     product = product_of(node, context)
     right = product.right
@@ -57,7 +49,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     value = context.value(right.source)
     outputs = len(value.shape) - (2 if right.adjoint else 1)
 
-    def matrix(codes: Array) -> Array:
+    def matrix(codes: spec.Array) -> spec.Array:
         only = codes.reshape(codes.shape[-2:])
         return only.T if right.adjoint else only
 
@@ -82,7 +74,7 @@ class _Matrices:
     broadcast), from line to line, and within a line; the first matrix begins at element `start`.
     """
 
-    source: Argument
+    source: spec.Argument
     extents: tuple[int, ...]
     batches: tuple[int, ...]
     shape: tuple[int, ...]
@@ -91,7 +83,7 @@ class _Matrices:
     start: int = 0
 
 
-def _matrices(node: Node, name: str, context: Context, value: Value) -> _Matrices:
+def _matrices(node: Node, name: str, context: spec.Context, value: Value) -> _Matrices:
     """Operand `x` or `z` as the product reads it, in front of the moves that `fold_transpose` folded."""
     source, layout = placed(value, context)
     strides = element_strides(value, layout)
@@ -107,7 +99,7 @@ def _matrices(node: Node, name: str, context: Context, value: Value) -> _Matrice
     return _Matrices(source, node.attributes["batches"], wide, shape, line, step, start)
 
 
-def product_of(node: Node, context: Context) -> Product:
+def product_of(node: Node, context: spec.Context) -> Product:
     """Return the product with the strides by which its operands are read."""
     x, z = node.inputs[:2]
     if x is None or z is None:
@@ -143,7 +135,7 @@ def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the p
     return True
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.BATCH_MATMUL,),
     read=read,
     lower=lower,

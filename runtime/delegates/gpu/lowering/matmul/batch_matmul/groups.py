@@ -2,19 +2,12 @@
 
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.work_groups import QUAD
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of
 from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Launch,
-    epilogue_of,
-    function,
-    instance_name,
-)
 
 
-def product_in_groups(node: Node, context: Context, product: Product) -> Candidate | None:
+def product_in_groups(node: Node, context: spec.Context, product: Product) -> spec.Candidate | None:
     """One launch; None where the left side's rows lie in several pieces, or the right side's out of line."""
     left, right, (target,) = product.left, product.right, node.outputs
     if left.inner != product.depth:
@@ -26,10 +19,10 @@ def product_in_groups(node: Node, context: Context, product: Product) -> Candida
     starts, steps = product.starts(right.batches, right.start)
     places = (left.row, left.start, *left.batches)
     aligned = left.step == 1 and left.row >= product.depth and not any(number % QUAD for number in places)
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "matmul/conv/gemm_groups.cl",
-            instance_name("groups_batch_matmul", tile.name),
+            spec.instance_name("groups_batch_matmul", tile.name),
             {
                 "LEFT_ROWS": 1,
                 "LEFT_WINDOW": 0,
@@ -62,7 +55,7 @@ def product_in_groups(node: Node, context: Context, product: Product) -> Candida
         sources=node.sources,
         flops=product.flops,
         bytes=product.bytes,
-        epilogue=epilogue_of(node, context.graph, QUAD),
+        epilogue=spec.epilogue_of(node, context.graph, QUAD),
         groups=groups,
     )
-    return Candidate(f"groups_{tile.name}", (launch,))
+    return spec.Candidate(f"groups_{tile.name}", (launch,))

@@ -9,34 +9,23 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import Levels, levels_of
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.family import product_of, read, supports
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of, start_of
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import SIGN, Panels
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, reference_stage, stage_rows
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    Launch,
-    NodeSpec,
-    OperatorFacts,
-    PackedConstant,
-    Scratch,
-    Types,
-    function,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _MOST_DEPTH = 8192
 """Products in a sum, at most: 255 * 255 * 8192 is below 2^29, up to which every stage is exact."""
 
 
-def _levels(facts: OperatorFacts) -> list[Levels | None]:
+def _levels(facts: spec.OperatorFacts) -> list[Levels | None]:
     tensors = facts.graph.subgraph.tensors
     return [levels_of(tensors[i]) for i in (*facts.operator.inputs[:2], facts.operator.outputs[0])]
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if None in _levels(facts):
         return Unsupported("operands and result of integers must have one scale each")
     if facts.shape(0)[-2 if facts.options.get("adj_x") else -1] > _MOST_DEPTH:
@@ -44,19 +33,19 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return supports(facts)
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """`scales`: the one factor of all sums, for each lane of a vector; `zero_points`: of the operands."""
     x, z, made = _levels(facts)
     if x is None or z is None or made is None:
         raise ValueError("a product of levels was accepted without scales")
     single = np.float32(x.scale) * np.float32(z.scale)
-    spec = read(facts)
+    own = read(facts)
     more = {
         "scales": (float(single) / made.scale,) * LANES,
         "zero_points": (x.zero_point, z.zero_point),
         "zero_point": made.zero_point,
     }
-    return replace(spec, attributes={**spec.attributes, **more})
+    return replace(own, attributes={**own.attributes, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +63,24 @@ class _Packed:
     def ints(self) -> int:
         return self.panels.columns * (1 + self.panels.fours)
 
-    def scratch(self) -> Scratch:
+    def scratch(self) -> spec.Scratch:
         """Return the memory for all matrices."""
-        return Scratch("panels", self.product.right.matrices * self.count * self.ints, ElementType.I32)
+        return spec.Scratch("panels", self.product.right.matrices * self.count * self.ints, ElementType.I32)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Two launches: the right side is packed in every run, as weights are on the host."""
     product = product_of(node, context)
     packed = _Packed(product, Panels.of(product.columns, product.rows, product.depth))
-    return [Candidate("panels", (_pack(node, context, packed), _gemm(node, context, packed)))]
+    return [spec.Candidate("panels", (_pack(node, context, packed), _gemm(node, context, packed)))]
 
 
-def _pack(node: Node, context: Context, packed: _Packed) -> Launch:
+def _pack(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
     product, panels, scratch = packed.product, packed.panels, packed.scratch()
     right = product.right
     start = start_of("IN", right.extents, right.batches, "(m)", right.start)
-    return Launch(
-        function(
+    return spec.Launch(
+        spec.function(
             "matmul/batch_matmul/levels_pack.cl",
             f"i8_batch_matmul_levels_pack__n{panels.columns}",
             {"COLUMNS": panels.columns, "ADJOINT": right.adjoint, "IN(m)": start.expression},
@@ -112,21 +101,21 @@ def _pack(node: Node, context: Context, packed: _Packed) -> Launch:
     )
 
 
-def _gemm(node: Node, context: Context, packed: _Packed) -> Launch:
+def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
     product, panels, (target,) = packed.product, packed.panels, node.outputs
     left, a = product.left, node.attributes
     starts, steps = product.starts(product.right.packed_batches(packed.count * packed.ints))
     # XNNPACK leaves these products to the reference's arithmetic.
     rounding = reference_stage(a["scales"])
     rows = ceil_div(product.rows, panels.tile)
-    stage = PackedConstant(
+    stage = spec.PackedConstant(
         f"stage{target}",
         ROWS[rounding] * LANES,
         lambda: stage_rows(rounding, np.zeros(LANES, np.int64), a, np.arange(LANES)),
         ElementType.I32,
     )
-    return Launch(
-        function(
+    return spec.Launch(
+        spec.function(
             "matmul/batch_matmul/levels.cl",
             f"i8_batch_matmul_levels__m{panels.tile}n{panels.columns}",
             {
@@ -160,10 +149,10 @@ def _gemm(node: Node, context: Context, packed: _Packed) -> Launch:
     )
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.BATCH_MATMUL,),
     read=_read,
     lower=lower,
     supports=_supports,
-    types={Op.BATCH_MATMUL: Types(((ElementType.I8,),), ((ElementType.I8,),))},
+    types={Op.BATCH_MATMUL: spec.Types(((ElementType.I8,),), ((ElementType.I8,),))},
 )

@@ -8,20 +8,9 @@ import numpy as np
 
 from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import Digit, Offset, divisor, offset
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Context,
-    Launch,
-    Scratch,
-    epilogue_of,
-    function,
-    instance_name,
-    packed,
-    pixels_packed,
-)
 
 _FEW_ROWS = 4
 """Most rows of a product that may be computed as dot products where the right side is adjoint. Packing reads
@@ -36,7 +25,7 @@ class LeftSide:
     along k the next group begins, `outer` elements behind the start of one.
     """
 
-    source: Argument
+    source: spec.Argument
     batches: tuple[int, ...]
     row: int
     step: int
@@ -128,14 +117,14 @@ def start_of(name: str, extents: Sequence[int], steps: Sequence[int], index: str
     return Offset(f"{name}_FIRST + {found.expression}", {**found.parameters, f"{name}_FIRST": start})
 
 
-def placed(value: Value, context: Context) -> tuple[Argument, Layout]:
+def placed(value: Value, context: spec.Context) -> tuple[spec.Argument, Layout]:
     """Return the argument by which a kernel reads a value, and its layout; a constant is packed as pixels."""
     if value.is_constant:
-        return pixels_packed(value), Layout(value.id, 0, round_up(value.channels))
+        return spec.pixels_packed(value), Layout(value.id, 0, round_up(value.channels))
     return value.id, context.layout(value.id)
 
 
-def candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
+def candidates(node: Node, context: spec.Context, product: Product) -> list[spec.Candidate]:
     """Return the candidates for a product that is the whole of `node`, the default first.
 
     Where one tile has all rows, each number of the right side is used once: packing it cannot pay.
@@ -152,33 +141,33 @@ def candidates(node: Node, context: Context, product: Product) -> list[Candidate
     return in_place if product.rows <= tiles[0].rows else [in_place[0], *panels, *in_place[1:]]
 
 
-def _in_place(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+def _in_place(node: Node, context: spec.Context, product: Product, tile: Tile) -> spec.Candidate:
     """Return the candidate that reads the rows of the right side where they lie."""
     right = product.right
     launch = _gemm(node, context, product, tile, right.source, right.stride, right.batches, right.start)
-    return Candidate(f"rows_{tile.name}", (launch,))
+    return spec.Candidate(f"rows_{tile.name}", (launch,))
 
 
-def _with_panels(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+def _with_panels(node: Node, context: spec.Context, product: Product, tile: Tile) -> spec.Candidate:
     """Two launches: the right side is packed in panels first, so that a tile reads memory in one run."""
     matrix = _panel_elements(product, tile)
-    scratch = Scratch("panels", product.right.matrices * matrix)
+    scratch = spec.Scratch("panels", product.right.matrices * matrix)
     pack = _pack(node, product, tile, scratch)
     batches = product.right.packed_batches(matrix)
     launch = _gemm(node, context, product, tile, scratch, tile.columns, batches)
-    return Candidate(f"panels_{tile.name}", (pack, launch))
+    return spec.Candidate(f"panels_{tile.name}", (pack, launch))
 
 
-def _with_constant(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+def _with_constant(node: Node, context: spec.Context, product: Product, tile: Tile) -> spec.Candidate:
     matrix = _panel_elements(product, tile)
-    weights = packed(
+    weights = spec.packed(
         f"right{node.outputs[0]}",
         product.right.matrices * matrix,
         lambda: overlapping_panels(_matrices(product), tile.columns),
     )
     batches = product.right.packed_batches(matrix)
     launch = _gemm(node, context, product, tile, weights, tile.columns, batches)
-    return Candidate(f"constant_{tile.name}", (launch,))
+    return spec.Candidate(f"constant_{tile.name}", (launch,))
 
 
 def _panel_elements(product: Product, tile: Tile) -> int:
@@ -204,14 +193,14 @@ def overlapping_panels(matrices: Floats, width: int) -> Floats:
     return np.stack([padded[:, :, start : start + width] for start in starts], axis=1)
 
 
-def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
+def _pack(node: Node, product: Product, tile: Tile, target: spec.Scratch) -> spec.Launch:
     right = product.right
     panels = tile.panels(product.columns)
     start = start_of("IN", right.extents, right.batches, "(m)", right.start)
-    return Launch(
-        function(
+    return spec.Launch(
+        spec.function(
             "matmul/batch_matmul/pack.cl",
-            instance_name("batch_matmul_pack", f"n{tile.columns}"),
+            spec.instance_name("batch_matmul_pack", f"n{tile.columns}"),
             {"TILE_N": tile.columns, "ADJOINT": right.adjoint, "IN(m)": start.expression},
             **start.parameters,
             K=product.depth,
@@ -231,23 +220,23 @@ def _pack(node: Node, product: Product, tile: Tile, target: Scratch) -> Launch:
 
 def _gemm(
     node: Node,
-    context: Context,
+    context: spec.Context,
     product: Product,
     tile: Tile,
-    right: Argument,
+    right: spec.Argument,
     right_row: int,
     right_batches: Sequence[int],
     right_start: int = 0,
-) -> Launch:
+) -> spec.Launch:
     """Return the product by register tiles; `right_row` and `right_batches` are the strides of the right
     side, `right_start` its first element.
     """
     left, (target,) = product.left, node.outputs
     starts, steps = product.starts(right_batches, right_start)
-    return Launch(
-        function(
+    return spec.Launch(
+        spec.function(
             "matmul/batch_matmul/gemm.cl",
-            instance_name("batch_matmul_gemm", tile.name),
+            spec.instance_name("batch_matmul_gemm", tile.name),
             {"TILE_M": tile.rows, "TILE_N": tile.columns, **starts},
             **steps,
             **tile.order(product.rows, product.columns, 4 * product.depth * product.columns),
@@ -267,7 +256,7 @@ def _gemm(
         ),
         (left.source, right, target),
         units=product.batch * tile.units(product.rows, product.columns),
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=spec.epilogue_of(node, context.graph),
         label=label_of(node, product),
         sources=node.sources,
         flops=product.flops,
@@ -275,12 +264,12 @@ def _gemm(
     )
 
 
-def _dots(node: Node, context: Context, product: Product) -> Candidate:
+def _dots(node: Node, context: spec.Context, product: Product) -> spec.Candidate:
     """Dot products of rows and columns, which both lie in one run."""
     right, (target,) = product.right, node.outputs
     starts, steps = product.starts(right.batches, right.start)
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "matmul/batch_matmul/dot.cl",
             "f32_batch_matmul_dot",
             starts,
@@ -299,9 +288,9 @@ def _dots(node: Node, context: Context, product: Product) -> Candidate:
         sources=node.sources,
         flops=product.flops,
         bytes=product.bytes,
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=spec.epilogue_of(node, context.graph),
     )
-    return Candidate("dots", (launch,))
+    return spec.Candidate("dots", (launch,))
 
 
 def label_of(node: Node, product: Product) -> str:

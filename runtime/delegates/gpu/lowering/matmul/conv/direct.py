@@ -5,20 +5,20 @@ import numpy as np
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, strided
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, grouped_depth, grouped_panels
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, function, instance_name, packed
 
 
-def direct_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+def direct_candidates(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
     """Return the cheapest tile, and one of another width if the cost model sees no difference."""
     depth = shape.filter_h * shape.filter_w * shape.group_in
     tiles = best_tiles(shape.pixels, shape.out_channels, depth, context.device)
     return [direct(node, context, shape, tile) for tile in tiles]
 
 
-def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
+def direct(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> spec.Candidate:
     """One launch; a panel reads all channels of the groups that its outputs belong to.
 
     Pixels outside of the image are read from a row of zeros, so that the inner loop needs no bounds checks.
@@ -36,10 +36,10 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
     )
 
     span = depth * s.in_layout.channel_stride
-    zeros = packed("zeros", span, lambda: np.zeros(span, np.float32))
-    instance = function(
+    zeros = spec.packed("zeros", span, lambda: np.zeros(span, np.float32))
+    instance = spec.function(
         "matmul/conv/direct.cl",
-        instance_name("conv_direct", tile.name, s.weights.type),
+        spec.instance_name("conv_direct", tile.name, s.weights.type),
         {"TILE_M": tile.rows, "TILE_N": width, "WEIGHT": s.weights.type.value},
         **s.image,
         **s.taps,
@@ -61,10 +61,10 @@ def direct(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candid
         flops=s.flops,
         moved=s.bytes,
     )
-    return Candidate(f"direct_{tile.name}", (launch,))
+    return spec.Candidate(f"direct_{tile.name}", (launch,))
 
 
-def direct_in_groups(node: Node, context: Context, shape: ConvShape) -> Candidate:
+def direct_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candidate:
     """One launch, a work-item for four outputs of a pixel."""
     s = shape
     channels, depth = round_up(s.out_channels), s.filter_h * s.filter_w * s.group_in
@@ -72,9 +72,9 @@ def direct_in_groups(node: Node, context: Context, shape: ConvShape) -> Candidat
     group, groups = strided(s.pixels * vectors)
     matrix = s.weights.arranged(lambda codes: filter_matrix(codes, s.group_in))
     sizes = s.image | s.taps
-    instance = function(
+    instance = spec.function(
         "matmul/conv/direct_groups.cl",
-        instance_name("groups_conv_direct", weights=s.weights.type),
+        spec.instance_name("groups_conv_direct", weights=s.weights.type),
         {"ALIKE": s.group_out % QUAD == 0, "WEIGHT": s.weights.type.value},
         group,
         **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
@@ -97,4 +97,4 @@ def direct_in_groups(node: Node, context: Context, shape: ConvShape) -> Candidat
         flops=s.flops,
         moved=s.bytes,
     )
-    return Candidate("groups_direct", (launch,))
+    return spec.Candidate("groups_direct", (launch,))

@@ -3,6 +3,7 @@
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.delegates.gpu.graph.work_groups import suits_groups
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product, product_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import (
@@ -16,16 +17,6 @@ from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.winograd import is_small_map, winograd_candidates
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import convolution, is_quantised
-from runtime.delegates.gpu.lowering.spec import (
-    MOST_REACH,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    activation_of,
-    window_attributes,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3
@@ -33,24 +24,26 @@ _SCALE = 3
 input, filter and bias; the model's operator has no such input."""
 
 
-def constants_refusal(facts: OperatorFacts) -> Unsupported | None:
+def constants_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
     """Return why filter or bias cannot be packed, or the window not be walked, or None."""
     if facts.constant(1) is None:
         return Unsupported("the filter must be constant")
     if facts.has_input(2) and facts.constant(2) is None:
         return Unsupported("the bias must be constant")
-    if activation_of(facts) == "SIGN_BIT":
+    if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     dilation = max(int(facts.options.get(f"dilation_{axis}_factor", 1)) for axis in "dhw")
-    if dilation * max(facts.shape(1)) > MOST_REACH:
+    if dilation * max(facts.shape(1)) > spec.MOST_REACH:
         return Unsupported(f"a window with a dilation of {dilation} has no kernel")
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     _, filter_h, filter_w, _ = facts.shape(1)
-    return NodeSpec(
-        facts.operator.inputs[:3], window_attributes(facts, filter_h, filter_w), activation_of(facts)
+    return spec.NodeSpec(
+        facts.operator.inputs[:3],
+        spec.window_attributes(facts, filter_h, filter_w),
+        spec.activation_of(facts),
     )
 
 
@@ -86,7 +79,7 @@ def product_of(shape: ConvShape) -> Product | None:
     )
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Candidates, the best by the cost model first."""
     shape = conv_shape(node, context)
     scale = node.inputs[_SCALE] if len(node.inputs) > _SCALE else None
@@ -101,7 +94,9 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     return found if scale is None else scaled_candidates(found, scale)
 
 
-def _in_groups(node: Node, context: Context, shape: ConvShape, scale: int | None = None) -> list[Candidate]:
+def _in_groups(
+    node: Node, context: spec.Context, shape: ConvShape, scale: int | None = None
+) -> list[spec.Candidate]:
     """Return the kernel of work-groups that suits the convolution."""
     if shape.groups > 1 and not has_wide_members(shape):
         return [direct_in_groups(node, context, shape)]
@@ -111,7 +106,7 @@ def _in_groups(node: Node, context: Context, shape: ConvShape, scale: int | None
     return window_in_groups(node, context, shape)
 
 
-def window_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+def window_candidates(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
     """Return the candidates for a convolution: as a product, else by the most specialised kernel that fits.
 
     On small maps Winograd's transforms cost about as much as its products save, so the tuner gets both,
@@ -137,7 +132,7 @@ def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the p
     return True
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.CONV_2D,),
     read=_read,
     lower=lower,

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
-from runtime.delegates.gpu.lowering.spec import Candidate, Context, PackedConstant, function, instance_name
 
 _ROW_TILES = (64, 32, 16)
 """Columns of a unit of a one-row product, the widest first. A wider panel streams its weights in longer runs,
@@ -37,7 +37,7 @@ class Product:
     step: int
     weights: Weights
 
-    def panels(self, name: str, width: int) -> PackedConstant:
+    def panels(self, name: str, width: int) -> spec.PackedConstant:
         """Pack the weights for panels of `width` columns."""
         count = ceil_div(self.columns, width)
         return self.weights.panels(name, count, self.depth, width, lambda codes: panels(codes, width))
@@ -48,7 +48,7 @@ class Product:
         return self.depth * self.columns * self.weights.type.bits // 8
 
 
-def product_candidates(node: Node, context: Context, product: Product) -> list[Candidate]:
+def product_candidates(node: Node, context: spec.Context, product: Product) -> list[spec.Candidate]:
     """Return the candidates for a product that is the whole of `node`."""
     if product.rows == 1:
         return [row(node, context, product, _row_width(product, context))]
@@ -60,12 +60,12 @@ def product_candidates(node: Node, context: Context, product: Product) -> list[C
     return [in_pairs(node, context, product.weights, tiles[0], shape, strides), *found]
 
 
-def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidate:
+def gemm(node: Node, context: spec.Context, product: Product, tile: Tile) -> spec.Candidate:
     """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
     source, (target,) = node.first, node.outputs
-    instance = function(
+    instance = spec.function(
         "matmul/conv/gemm.cl",
-        instance_name("gemm", tile.name, product.weights.type),
+        spec.instance_name("gemm", tile.name, product.weights.type),
         {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": product.weights.type.value},
         M=product.rows,
         K=product.depth,
@@ -76,7 +76,7 @@ def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidat
         **tile.order(product.rows, product.columns, product.weight_bytes),
     )
     weights = product.panels(f"weights{target}", tile.columns)
-    return Candidate(
+    return spec.Candidate(
         f"gemm_{tile.name}",
         (
             context.launch(
@@ -92,21 +92,21 @@ def gemm(node: Node, context: Context, product: Product, tile: Tile) -> Candidat
     )
 
 
-def _row_width(product: Product, context: Context) -> int:
+def _row_width(product: Product, context: spec.Context) -> int:
     """Return the widest unit, in columns, that leaves some units for each worker."""
     enough = _UNITS_PER_WORKER * context.device.compute_units
     return next((width for width in _ROW_TILES if product.columns >= enough * width), _ROW_TILES[-1])
 
 
-def row(node: Node, context: Context, product: Product, width: int) -> Candidate:
+def row(node: Node, context: spec.Context, product: Product, width: int) -> spec.Candidate:
     """One launch for a product of one row, `width` columns for each unit.
 
     Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
     """
     source, (target,) = node.first, node.outputs
-    instance = function(
+    instance = spec.function(
         "matmul/conv/gemm_row.cl",
-        instance_name("gemm_row", f"n{width}", product.weights.type),
+        spec.instance_name("gemm_row", f"n{width}", product.weights.type),
         {"TILE_N": width, "SPLIT": _ROW_SPLIT[width], "WEIGHT": product.weights.type.value},
         K=product.depth,
         CHANNELS=round_up(product.columns),
@@ -121,7 +121,7 @@ def row(node: Node, context: Context, product: Product, width: int) -> Candidate
         flops=2 * product.depth * product.columns,
         moved=_traffic(product),
     )
-    return Candidate(f"row_n{width}", (launch,))
+    return spec.Candidate(f"row_n{width}", (launch,))
 
 
 def _traffic(product: Product) -> int:

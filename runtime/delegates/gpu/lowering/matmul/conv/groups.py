@@ -6,19 +6,10 @@ from math import prod
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, QUAD, LocalArray, WorkGroup
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, filter_matrix
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Candidate,
-    Context,
-    Launch,
-    PackedConstant,
-    Scratch,
-    function,
-    instance_name,
-)
 
 SIDE = 16
 """Work-items along each side of a group of a product, which the kernel holds as well: 256 in all."""
@@ -162,8 +153,8 @@ class LeftSide:
 
 
 def product_in_groups(
-    node: Node, context: Context, product: Product, scale: int | None = None
-) -> list[Candidate]:
+    node: Node, context: spec.Context, product: Product, scale: int | None = None
+) -> list[spec.Candidate]:
     """Return a product that is the whole of `node`; `scale` is a value with a factor for each k."""
     aligned = product.step == 1 and product.row_stride % QUAD == 0 and product.depth <= product.row_stride
     if product.rows <= FEW_ROWS and scale is None:
@@ -173,7 +164,7 @@ def product_in_groups(
     return [tiled_product(node, context, left, product.weights, shape, "x".join(map(str, shape)))]
 
 
-def window_in_groups(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
     """Return a convolution as a product whose left side are windows, for each of its groups of channels.
 
     The outputs of a group are a multiple of `QUAD` where there are several.
@@ -208,13 +199,13 @@ _UNUSED = frozenset({"OUT_H", "OUT_W", "OUT_STRIDE", "IN_STRIDE", "FILTER_H", "F
 
 def tiled_product(
     node: Node,
-    context: Context,
+    context: spec.Context,
     left: LeftSide,
     weights: Weights,
     shape: tuple[int, int, int],
     note: str,
     cost: tuple[int, int] | None = None,
-) -> Candidate:
+) -> spec.Candidate:
     """One launch in tiles, or, where there are too few, one of parts of the sums and one that joins them."""
     rows, depth, columns = shape
     source, target = node.first, node.outputs[0]
@@ -232,12 +223,12 @@ def tiled_product(
         values |= {"N": columns, "GROUP_OUT": width, **divisor("PARTS", parts)}
     if left.kind == "phases":
         values |= {"OUT_M": pixels, **divisor("PARTS", parts)}
-    scratch = Scratch("parts", parts * pixels * round_up(columns))
-    scales: tuple[Argument, ...] = () if left.scale is None else (left.scale,)
+    scratch = spec.Scratch("parts", parts * pixels * round_up(columns))
+    scales: tuple[spec.Argument, ...] = () if left.scale is None else (left.scale,)
     flops, traffic = cost or (2 * rows * depth * columns, 4 * rows * (depth + columns) + right.bytes)
-    instance = function(
+    instance = spec.function(
         "matmul/conv/gemm_groups.cl",
-        instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
+        spec.instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
         {
             **left.defines,
             "RIGHT_PACKED": 1,
@@ -262,12 +253,12 @@ def tiled_product(
     )
     name = f"groups_{tile.name}"
     if not is_split:
-        return Candidate(name, (launch,))
+        return spec.Candidate(name, (launch,))
     join = _joined(node, context, scratch, right, (parts, pixels, columns))
-    return Candidate(f"{name}_split{parts}", (launch, join))
+    return spec.Candidate(f"{name}_split{parts}", (launch, join))
 
 
-def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
+def _few_rows(node: Node, context: spec.Context, product: Product) -> spec.Candidate:
     """Return a launch without tiles, split like a tiled one."""
     source, target = node.first, node.outputs[0]
     weights = product.weights.rows(f"weights{target}", product.depth, product.columns)
@@ -275,14 +266,14 @@ def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
     items = across * product.rows * GROUP_ITEMS
     parts, size = parts_of(product.depth, items, ROW_RANGE, SIDE)
     is_split = parts > 1
-    scratch = Scratch("parts", parts * product.rows * round_up(product.columns))
+    scratch = spec.Scratch("parts", parts * product.rows * round_up(product.columns))
     values = {"K": product.depth, "CHANNELS": round_up(product.columns), "SPLIT_K": size}
     values |= {"LEFT_ROW": product.row_stride, "LEFT_STEP": product.step}
     stored = {"N": product.columns, "OUT_STRIDE": context.layout(target).pixel_stride}
     values |= {"M": product.rows} if is_split else stored
-    instance = function(
+    instance = spec.function(
         "matmul/conv/gemm_row_groups.cl",
-        instance_name("groups_gemm_row", weights=product.weights.type),
+        spec.instance_name("groups_gemm_row", weights=product.weights.type),
         {"SPLIT": is_split, "WEIGHT": product.weights.type.value},
         WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
         **values,
@@ -297,23 +288,27 @@ def _few_rows(node: Node, context: Context, product: Product) -> Candidate:
         moved=weights.bytes + 4 * product.rows * (product.depth + product.columns),
     )
     if not is_split:
-        return Candidate("groups_row", (launch,))
+        return spec.Candidate("groups_row", (launch,))
     join = _joined(node, context, scratch, weights, (parts, product.rows, product.columns))
-    return Candidate(f"groups_row_split{parts}", (launch, join))
+    return spec.Candidate(f"groups_row_split{parts}", (launch, join))
 
 
 def _joined(
-    node: Node, context: Context, parts: Scratch, weights: PackedConstant, shape: tuple[int, int, int]
-) -> Launch:
+    node: Node,
+    context: spec.Context,
+    parts: spec.Scratch,
+    weights: spec.PackedConstant,
+    shape: tuple[int, int, int],
+) -> spec.Launch:
     """Return the launch that adds up the parts of a split product, and applies the epilogue."""
     count, rows, columns = shape
     target, vectors = node.outputs[0], round_up(columns) // QUAD
     lanes = joining_items(count, rows * vectors)
     width = GROUP_ITEMS // lanes
     groups = ceil_div(rows * vectors, width)
-    instance = function(
+    instance = spec.function(
         "matmul/conv/gemm_join_groups.cl",
-        instance_name("groups_gemm_join", f"l{lanes}"),
+        spec.instance_name("groups_gemm_join", f"l{lanes}"),
         {"LANES": lanes},
         WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
         M=rows,

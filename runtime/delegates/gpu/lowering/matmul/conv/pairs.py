@@ -5,16 +5,16 @@ import numpy as np
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels
-from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, Scratch, function, instance_name
 
 _LEAST_COLUMNS = 2 * LANES
 """Columns from which on a product gains more than its input costs to be rounded: each number that is rounded
 then serves two vectors of weights. Chosen; smaller rounds what hardly anything is multiplied with."""
 
 
-def suits_pairs(context: Context, weights: Weights, columns: int) -> bool:
+def suits_pairs(context: spec.Context, weights: Weights, columns: int) -> bool:
     """Return True if the device has the instruction, and the weights are bfloat16 and many enough."""
     is_narrow = weights.type is WeightType.BF16 and columns >= _LEAST_COLUMNS
     return is_narrow and context.device.multiplies_bf16
@@ -22,25 +22,25 @@ def suits_pairs(context: Context, weights: Weights, columns: int) -> bool:
 
 def in_pairs(
     node: Node,
-    context: Context,
+    context: spec.Context,
     weights: Weights,
     tile: Tile,
     shape: tuple[int, int, int],
     strides: tuple[int, int],
-) -> Candidate:
+) -> spec.Candidate:
     """Two launches: the input is rounded to rows of pairs, which the product then reads.
 
     `shape` is rows, depth and columns of the product, `strides` are the input's, of rows and along one.
     """
     source, (target,) = node.first, node.outputs
     rows, depth, columns = shape
-    pairs = Scratch("pairs", rows * ceil_div(depth, 2), ElementType.I32)
+    pairs = spec.Scratch("pairs", rows * ceil_div(depth, 2), ElementType.I32)
     count, width = tile.panels(columns), tile.columns
     packed = weights.panels(
         f"weights{target}", count, 2 * ceil_div(depth, 2), width, lambda codes: pair_panels(codes, width)
     )
     note = f"{rows}x{depth}x{columns}"
-    instance = function(
+    instance = spec.function(
         "matmul/conv/bf16_pairs.cl",
         "f32_gemm_bf16_pairs",
         {},
@@ -52,9 +52,9 @@ def in_pairs(
     rounding = context.launch(
         node, instance, (source, pairs), rows, note=f"{note} pairs", moved=4 * rows * depth + pairs.bytes
     )
-    instance = function(
+    instance = spec.function(
         "matmul/conv/gemm_bf16.cl",
-        instance_name("gemm_pairs", tile.name, weights.type),
+        spec.instance_name("gemm_pairs", tile.name, weights.type),
         {"TILE_M": tile.rows, "TILE_N": width, "WEIGHT": weights.type.value},
         M=rows,
         PAIRS=ceil_div(depth, 2),
@@ -71,10 +71,10 @@ def in_pairs(
         flops=2 * rows * depth * columns,
         moved=packed.bytes + pairs.bytes + 4 * rows * columns,
     )
-    return Candidate(f"pairs_{tile.name}", (rounding, product))
+    return spec.Candidate(f"pairs_{tile.name}", (rounding, product))
 
 
-def pair_panels(matrix: Array, width: int) -> Array:
+def pair_panels(matrix: spec.Array, width: int) -> spec.Array:
     """Pack a matrix [K, N] as [panels, K, width], K made even, with neighbours along K side by side."""
     padded = np.pad(matrix, ((0, len(matrix) % 2), (0, 0)))
     found = panels(padded, width)

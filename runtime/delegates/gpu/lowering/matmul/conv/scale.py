@@ -5,24 +5,16 @@ from dataclasses import replace
 
 from runtime.delegates.gpu.graph.graph import ceil_div
 from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile
 from runtime.delegates.gpu.lowering.matmul.conv.weights import panel_bytes
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Launch,
-    PackedConstant,
-    Scratch,
-    defines,
-    function,
-    instance_name,
-)
 
 _ROWS = 32
 """Rows of packed weights that a unit multiplies, 2 to 4 KiB for the usual panels. Chosen: fewer make units
 that end before a worker has fetched them, more leave workers idle on the few weights of such a layer."""
 
 
-def scaled_candidates(candidates: Sequence[Candidate], scale: int) -> list[Candidate]:
+def scaled_candidates(candidates: Sequence[spec.Candidate], scale: int) -> list[spec.Candidate]:
     """Each product behind a launch that multiplies its weights, row k by element k of the value `scale`.
 
     Only `conv/gemm.cl` is kept: its panels hold one row for each input channel, which the scale belongs to.
@@ -34,26 +26,26 @@ def scaled_candidates(candidates: Sequence[Candidate], scale: int) -> list[Candi
     ]
 
 
-def _scaled(product: Launch, scale: int) -> tuple[Launch, Launch]:
+def _scaled(product: spec.Launch, scale: int) -> tuple[spec.Launch, spec.Launch]:
     """Return a launch that writes the scaled weights to scratch memory, and the product that reads them.
 
     The packed weights stay as they are: they are constants, and the scale differs from run to run.
     """
     known = dict(product.instance.defines)
     depth, width = int(dict(product.instance.parameters)["K"]), int(known["TILE_N"])
-    (weights,) = (argument for argument in product.args if isinstance(argument, PackedConstant))
+    (weights,) = (argument for argument in product.args if isinstance(argument, spec.PackedConstant))
     kind = WeightType(known["WEIGHT"])
     panels = weights.bytes // panel_bytes(kind, depth, width)
-    target = Scratch("scaled_weights", panels * (1 + depth) * width)
+    target = spec.Scratch("scaled_weights", panels * (1 + depth) * width)
     floats = replace(
         product.instance,
-        name=instance_name("gemm", Tile(int(known["TILE_M"]), width).name),
-        defines=defines(**{**known, "WEIGHT": WeightType.F32.value}),
+        name=spec.instance_name("gemm", Tile(int(known["TILE_M"]), width).name),
+        defines=spec.defines(**{**known, "WEIGHT": WeightType.F32.value}),
     )
-    scaling = Launch(
-        function(
+    scaling = spec.Launch(
+        spec.function(
             "matmul/conv/scale.cl",
-            instance_name("conv_scale", weights=kind),
+            spec.instance_name("conv_scale", weights=kind),
             {"ROWS": _ROWS, "TILE_N": width, "WEIGHT": kind.value},
             K=depth,
         ),

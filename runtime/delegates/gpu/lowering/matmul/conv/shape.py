@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from runtime.delegates.gpu.graph.graph import Layout, Node, ceil_div
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats, Weights, weights_of
-from runtime.delegates.gpu.lowering.spec import Context
 
 _WINDOW = (
     "stride_h", "stride_w", "dilation_h", "dilation_w", "pad_top", "pad_left", "pad_bottom", "pad_right",
@@ -123,7 +123,7 @@ def _reads(extent: int, outputs: int, taps: int, stride: int, dilation: int, pad
     )
 
 
-def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> ConvShape:
+def conv_shape(node: Node, context: spec.Context, *, depthwise: bool = False) -> ConvShape:
     """Read the numbers of a CONV_2D node; DEPTHWISE_CONV_2D counts as one with a group for each channel."""
     source, filter_id, bias = node.filtered
     (target,) = node.outputs
@@ -150,12 +150,12 @@ def conv_shape(node: Node, context: Context, *, depthwise: bool = False) -> Conv
     )
 
 
-def _weights(value: int, bias: int | None, context: Context, *, depthwise: bool) -> Weights:
+def _weights(value: int, bias: int | None, context: spec.Context, *, depthwise: bool) -> Weights:
     """Return the filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
     found = weights_of(context.value(value), 3 if depthwise else 0, lambda: bias_of(bias, context))
     return found.arranged(lambda codes: codes.transpose(3, 1, 2, 0)) if depthwise else found
 
 
-def bias_of(bias: int | None, context: Context) -> Floats | None:
+def bias_of(bias: int | None, context: spec.Context) -> Floats | None:
     """Return the bias vector, None if there is none."""
     return None if bias is None else context.constant(bias).reshape(-1)

@@ -2,10 +2,10 @@
 
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import panels
-from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, function, instance_name
 
 _MOST_CHANNELS = 4
 """Input channels up to which a pixel counts as an image's (grey, RGB, RGBA). With more, padding to 16 lanes
@@ -49,7 +49,7 @@ def stem_fits(shape: ConvShape) -> bool:
     return 4 * _line_floats(s) <= _MOST_LINE_BYTES and steps <= _MOST_STEPS
 
 
-def stem_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+def stem_candidates(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
     """Return the cheapest tile along a row, if the kernel fits."""
     if not stem_fits(shape):
         return []
@@ -59,7 +59,7 @@ def stem_candidates(node: Node, context: Context, shape: ConvShape) -> list[Cand
     return [stem(node, context, shape, next(small))]
 
 
-def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidate:
+def stem(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> spec.Candidate:
     """One launch; a unit is an output row.
 
     The rows under its window are copied once, with their padding, so that every tap has a constant offset.
@@ -67,14 +67,14 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
     s, count = shape, tile.panels(shape.out_channels)
     depth = s.filter_h * s.filter_w * s.in_channels
 
-    def pack(codes: Array) -> Array:
+    def pack(codes: spec.Array) -> spec.Array:
         return panels(stem_matrix(codes, planar=is_planar(s)), tile.columns)
 
     weights = s.weights.panels(f"weights{s.target}", count, depth, tile.columns, pack)
     given = s.image | s.taps
-    instance = function(
+    instance = spec.function(
         "matmul/conv/stem.cl",
-        instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
+        spec.instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
         {
             **{name: given.pop(name) for name in _CONSTANT},
             "PLANAR": is_planar(s),
@@ -99,10 +99,10 @@ def stem(node: Node, context: Context, shape: ConvShape, tile: Tile) -> Candidat
         flops=s.flops,
         moved=s.bytes,
     )
-    return Candidate(f"stem_{tile.name}", (launch,))
+    return spec.Candidate(f"stem_{tile.name}", (launch,))
 
 
-def stem_matrix(weights: Array, *, planar: bool) -> Array:
+def stem_matrix(weights: spec.Array, *, planar: bool) -> spec.Array:
     """Turn a filter [O, h, w, I] into a matrix [h * w * I, O] with rows in the order of the copied lines.
 
     That order is y, x, channel for interleaved images and y, channel, x for planar ones.

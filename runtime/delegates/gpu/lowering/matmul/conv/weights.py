@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
-from runtime.delegates.gpu.lowering.spec import Array, PackedConstant
+from runtime.delegates.gpu.lowering import spec
 
 Floats = NDArray[np.float32]
 
 
-def panels(matrix: Array, width: int) -> Array:
+def panels(matrix: spec.Array, width: int) -> spec.Array:
     """Pack a matrix [K, N] as [ceil(N / width), K, width].
 
     Columns behind N are zeros, so that the padded lanes of the output become zeros too.
@@ -28,7 +28,7 @@ def panels(matrix: Array, width: int) -> Array:
     return padded.reshape(depth, count, width).transpose(1, 0, 2)
 
 
-def filter_matrix(weights: Array, pixel_stride: int) -> Array:
+def filter_matrix(weights: spec.Array, pixel_stride: int) -> spec.Array:
     """Turn a filter [O, h, w, I] into a matrix [h * w * pixel_stride, O]: a row for each element of a window.
 
     The rows of padded lanes are zeros: whatever finite number such a lane holds, it adds nothing.
@@ -39,7 +39,7 @@ def filter_matrix(weights: Array, pixel_stride: int) -> Array:
     return rows.reshape(-1, out_channels)
 
 
-def grouped_panels(weights: Array, width: int, channels: int, depth: int) -> Array:
+def grouped_panels(weights: spec.Array, width: int, channels: int, depth: int) -> spec.Array:
     """Pack a filter [O, h, w, I / groups] as [panels, h * w * depth, width], for a grouped convolution.
 
     A panel of `width` outputs reads `depth` input channels of `channels`, from `first_channel` on: those of
@@ -72,7 +72,7 @@ def grouped_depth(width: int, out_channels: int, group_in: int, group_out: int, 
     return min(max(spans) * group_in, channels)
 
 
-def depthwise_panels(weights: Array) -> Array:
+def depthwise_panels(weights: spec.Array) -> spec.Array:
     """Pack a filter [O, h, w, 1] as [ceil(O / 16), h * w, 16]; channels behind O are zeros."""
     return panels(weights.reshape(len(weights), -1).T, LANES)
 
@@ -92,26 +92,26 @@ class Weights:
     """
 
     type: WeightType
-    codes: Callable[[], Array]
+    codes: Callable[[], spec.Array]
     bias: Callable[[], Floats | None]
     scales: Floats | None = None
     zeros: Floats | None = None
     is_narrow: bool = False
 
-    def arranged(self, arrange: Callable[[Array], Array]) -> "Weights":
+    def arranged(self, arrange: Callable[[spec.Array], spec.Array]) -> "Weights":
         """Return the weights in another order or shape, e.g. as a matrix; their outputs stay the same."""
         return replace(self, codes=lambda: arrange(self.codes()))
 
     def panels(
-        self, name: str, count: int, rows: int, width: int, pack: Callable[[Array], Array]
-    ) -> PackedConstant:
+        self, name: str, count: int, rows: int, width: int, pack: Callable[[spec.Array], spec.Array]
+    ) -> spec.PackedConstant:
         """Return the constant that kernels read by `PANEL_HEAD` and `WEIGHTS16` of `kernels/common.cl`.
 
         `pack` turns the codes into [count, rows, width]; column c of panel p is output p * width + c.
         """
         return self._packed(name, (count, rows, width), pack, LANES)
 
-    def rows(self, name: str, depth: int, columns: int) -> PackedConstant:
+    def rows(self, name: str, depth: int, columns: int) -> spec.PackedConstant:
         """Return the constant that kernels of work-groups read by `WEIGHTS4` of `kernels/portable.cl`.
 
         The codes must be a matrix [depth, columns]; columns are padded with zeros to 16.
@@ -120,20 +120,20 @@ class Weights:
         return self._packed(name, (1, depth, width), lambda codes: panels(codes, width), _PAIR)
 
     def _packed(
-        self, name: str, shape: tuple[int, int, int], pack: Callable[[Array], Array], lanes: int
-    ) -> PackedConstant:
+        self, name: str, shape: tuple[int, int, int], pack: Callable[[spec.Array], spec.Array], lanes: int
+    ) -> spec.PackedConstant:
         """Panels of (count, rows, width); levels of I4 share their bytes within so many `lanes`."""
         count, rows, width = shape
         size = count * panel_bytes(self.type, rows, width)
 
-        def make() -> Array:
+        def make() -> spec.Array:
             found = np.empty((count, size // count), np.uint8)
             start = 4 * self.type.head_rows * width
             found[:, :start].view(np.float32)[...] = self._heads(count, width)
             self._store(pack(self.codes()), found[:, start:], lanes)
             return found
 
-        return PackedConstant(name, size, make, ElementType.U8, self.type)
+        return spec.PackedConstant(name, size, make, ElementType.U8, self.type)
 
     def _heads(self, count: int, width: int) -> Floats:
         """Return the rows in front of the panels, [count, head rows * width], with zeros at the end."""
@@ -144,7 +144,7 @@ class Weights:
                 target[: len(row)] = row
         return padded.reshape(-1, count, width).transpose(1, 0, 2).reshape(count, -1)
 
-    def _store(self, found: Array, target: Array, lanes: int) -> None:
+    def _store(self, found: spec.Array, target: spec.Array, lanes: int) -> None:
         """Write panels [count, rows, width] into the bytes of `target`, [count, bytes]."""
         count, _, width = found.shape
         if self.type is WeightType.I4:
@@ -184,7 +184,7 @@ def weights_of(value: Value, outputs: int, bias: Callable[[], Floats | None]) ->
     return Weights(stored.type, lambda: stored.codes - shift, bias, scales, zeros, is_narrow=True)
 
 
-def _content(value: Value) -> Array:
+def _content(value: Value) -> spec.Array:
     if value.data is None:
         raise ValueError(f"value {value.id} is not a constant")
     return value.data

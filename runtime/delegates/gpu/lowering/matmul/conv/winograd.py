@@ -20,20 +20,10 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor, reciprocal
 from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, rank_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats, filter_matrix, panels
-from runtime.delegates.gpu.lowering.spec import (
-    Array,
-    Candidate,
-    Context,
-    Launch,
-    PackedConstant,
-    Scratch,
-    function,
-    instance_name,
-    packed,
-)
 
 _SMALL_TILE = 2
 """Height and width of an output tile of F(2x2, 3x3); the other method, F(4x4, 3x3), has tiles of 4."""
@@ -99,7 +89,7 @@ def _extent(shape: ConvShape) -> int:
     return ceil_div(min(shape.out_h, shape.out_w), shape.dilation_h)
 
 
-def winograd_candidates(node: Node, context: Context, shape: ConvShape) -> list[Candidate]:
+def winograd_candidates(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
     """F(4x4, 3x3) for large maps, F(2x2, 3x3) for small ones, both in between."""
     if not winograd_fits(shape):
         return []
@@ -149,15 +139,15 @@ class _Grid:
         return counts | {"DILATION": self.dilation}
 
     @property
-    def patches(self) -> Scratch:
-        return Scratch("patches", self.batch * self.tiles * self.channels)
+    def patches(self) -> spec.Scratch:
+        return spec.Scratch("patches", self.batch * self.tiles * self.channels)
 
     @property
-    def products(self) -> Scratch:
-        return Scratch("products", self.batch * self.tiles * self.columns)
+    def products(self) -> spec.Scratch:
+        return spec.Scratch("products", self.batch * self.tiles * self.columns)
 
 
-def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candidate:
+def winograd(node: Node, context: spec.Context, shape: ConvShape, size: int) -> spec.Candidate:
     """Three launches: patches, products, outputs; before them one for narrow weights.
 
     Each phase needs all results of the one before, and a launch is the only barrier between workers.
@@ -177,7 +167,7 @@ def winograd(node: Node, context: Context, shape: ConvShape, size: int) -> Candi
         _product(node, context, shape, grid, weights),
         _output(node, context, shape, grid),
     )
-    return Candidate(f"winograd{size}x{size}_{tile.name}", launches)
+    return spec.Candidate(f"winograd{size}x{size}_{tile.name}", launches)
 
 
 def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Tile:
@@ -187,11 +177,11 @@ def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Til
     return next(tile for tile in ranked if shape.groups == 1 or shape.group_out % tile.columns == 0)
 
 
-def _input(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
+def _input(node: Node, context: spec.Context, shape: ConvShape, grid: _Grid) -> spec.Launch:
     """Return the launch that transforms the patches of all tiles: each product reads one block."""
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
-    instance = function(
+    instance = spec.function(
         "matmul/conv/winograd_input.cl",
         f"f32_conv_winograd_f{grid.size}_input",
         {"TILE": grid.size},
@@ -211,20 +201,20 @@ def _input(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launc
 
 
 def _weights(
-    node: Node, context: Context, shape: ConvShape, grid: _Grid
-) -> tuple[PackedConstant | Scratch, tuple[Launch, ...]]:
+    node: Node, context: spec.Context, shape: ConvShape, grid: _Grid
+) -> tuple[spec.PackedConstant | spec.Scratch, tuple[spec.Launch, ...]]:
     """Return transformed weights [elements of a patch][panels][depth][columns], and their launch."""
     kind, width = shape.weights.type, grid.tile.columns
     elements = grid.batch * grid.depth * grid.columns
     if kind is WeightType.F32:
-        return packed(
+        return spec.packed(
             f"winograd{shape.target}",
             elements,
             lambda: pack_filter(
                 shape.weights.codes(), grid.size, grid.depth, width, is_exact=not shape.weights.is_narrow
             ),
         ), ()
-    target = Scratch("transformed", elements)
+    target = spec.Scratch("transformed", elements)
     rows = 9 * grid.depth
     source = shape.weights.panels(
         f"weights{shape.target}",
@@ -233,9 +223,9 @@ def _weights(
         width,
         lambda codes: panels(filter_matrix(codes, grid.depth), width),
     )
-    instance = function(
+    instance = spec.function(
         "matmul/conv/winograd_filter.cl",
-        instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
+        spec.instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
         {"TILE": grid.size, "TILE_N": width, "ROWS": _FILTER_ROWS, "WEIGHT": kind.value},
         K=grid.depth,
         PANELS=grid.panels,
@@ -252,12 +242,16 @@ def _weights(
 
 
 def _product(
-    node: Node, context: Context, shape: ConvShape, grid: _Grid, weights: PackedConstant | Scratch
-) -> Launch:
+    node: Node,
+    context: spec.Context,
+    shape: ConvShape,
+    grid: _Grid,
+    weights: spec.PackedConstant | spec.Scratch,
+) -> spec.Launch:
     """One launch for all products: each has few rows, and together they keep every worker busy."""
-    instance = function(
+    instance = spec.function(
         "matmul/conv/winograd_product.cl",
-        instance_name("conv_winograd_product", grid.tile.name),
+        spec.instance_name("conv_winograd_product", grid.tile.name),
         {"TILE_M": grid.tile.rows, "TILE_N": grid.tile.columns},
         TILES=grid.tiles,
         CHANNELS=grid.channels,
@@ -277,18 +271,18 @@ def _product(
     )
 
 
-def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Launch:
+def _output(node: Node, context: spec.Context, shape: ConvShape, grid: _Grid) -> spec.Launch:
     """Return the launch of all tiles' outputs, with bias and epilogue: only here results are pixels."""
     channels = round_up(shape.out_channels)
 
-    def pack() -> Array:
+    def pack() -> spec.Array:
         found = shape.weights.bias()
         padded = np.zeros(channels, np.float32)
         if found is not None:
             padded[: shape.out_channels] = found
         return padded
 
-    instance = function(
+    instance = spec.function(
         "matmul/conv/winograd_output.cl",
         f"f32_conv_winograd_f{grid.size}_output",
         {"TILE": grid.size},
@@ -302,7 +296,7 @@ def _output(node: Node, context: Context, shape: ConvShape, grid: _Grid) -> Laun
     return context.launch(
         node,
         instance,
-        (grid.products, packed(f"bias{shape.target}", channels, pack), shape.target),
+        (grid.products, spec.packed(f"bias{shape.target}", channels, pack), shape.target),
         grid.images * grid.tiles_y,
         note=f"{shape.label} outputs",
         moved=4 * (grid.products.elements + shape.pixels * channels),
@@ -330,7 +324,7 @@ def pack_filter(weights: Floats, size: int, depth: int, width: int, *, is_exact:
     return found
 
 
-def transformed(taps: Array, size: int) -> Array:
+def transformed(taps: spec.Array, size: int) -> spec.Array:
     """G times the first axis of `taps`, 3 long, in their precision.
 
     In float32 it has the bits of TRANSFORM of `conv/winograd_filter.cl`.

@@ -10,18 +10,9 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import BYTES_OF_INT, SIGN, bias_of
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, Stage, bounds, stage_of, stage_rows
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Array,
-    Candidate,
-    Context,
-    Instance,
-    Launch,
-    PackedConstant,
-    function,
-)
 
 _TILES = (8, 7, 4, 2, 1)
 """Widths of a tile in pixels, the best first where all else is equal. Chosen: with the weights of a row of
@@ -59,7 +50,7 @@ class _Shape:
         return self.filter_h * self.filter_w
 
 
-def depthwise(node: Node, context: Context) -> Candidate:
+def depthwise(node: Node, context: spec.Context) -> spec.Candidate:
     """One kernel, a unit for each output row."""
     source, weights, bias = (*node.inputs, None)[:3]
     (target,), a = node.outputs, node.attributes
@@ -85,8 +76,8 @@ def depthwise(node: Node, context: Context) -> Candidate:
         OUT_STRIDE=context.layout(target).pixel_stride,
         **dict(instance.parameters),
     )
-    launch = Launch(
-        Instance(instance.source, instance.name, instance.defines, values),
+    launch = spec.Launch(
+        spec.Instance(instance.source, instance.name, instance.defines, values),
         (source, *constants, target),
         units=n * out_h,
         label=f"{node.op.name} int8 {filter_h}x{filter_w} {out_h}x{out_w}x{channels}",
@@ -94,14 +85,14 @@ def depthwise(node: Node, context: Context) -> Candidate:
         flops=2 * after.elements * s.taps,
         bytes=before.elements + after.elements,
     )
-    return Candidate(name, (launch,))
+    return spec.Candidate(name, (launch,))
 
 
-_Made: TypeAlias = tuple[Instance, tuple[Argument, ...]]
-_Way: TypeAlias = Callable[[_Shape, Node, Context, int, int | None], _Made]
+_Made: TypeAlias = tuple[spec.Instance, tuple[spec.Argument, ...]]
+_Way: TypeAlias = Callable[[_Shape, Node, spec.Context, int, int | None], _Made]
 
 
-def _way(s: _Shape, stride: int, dilation: int, context: Context) -> tuple[str, _Way]:
+def _way(s: _Shape, stride: int, dilation: int, context: spec.Context) -> tuple[str, _Way]:
     """Return the kernel and its name: the fast ones are for windows whose neighbours share inputs."""
     if s.multiplier > 1 or s.taps > _MOST_TAPS or stride > 2 or (stride == 2 and dilation > 1):
         return "rows", _by_taps
@@ -117,13 +108,13 @@ def _tile(row: int, widths: tuple[int, ...]) -> int:
     return min((one for one in widths if one <= row), key=lambda one: ceil_div(row, one) * (one + _TILE))
 
 
-def _border(s: _Shape, zero_point: int) -> PackedConstant:
+def _border(s: _Shape, zero_point: int) -> spec.PackedConstant:
     """Return a pixel outside of the image."""
     name = f"border{s.width}_{zero_point}"
-    return PackedConstant(name, s.width, lambda: np.full(s.width, zero_point, np.int8), ElementType.I8)
+    return spec.PackedConstant(name, s.width, lambda: np.full(s.width, zero_point, np.int8), ElementType.I8)
 
 
-def _in_columns(s: _Shape, node: Node, context: Context, weights: int, bias: int | None) -> _Made:
+def _in_columns(s: _Shape, node: Node, context: spec.Context, weights: int, bias: int | None) -> _Made:
     """Four rows at a time, 64 channels side by side."""
     (target,), a = node.outputs, node.attributes
     tile, fours = _tile(context.value(target).shape[2], _COLUMN_TILES), ceil_div(s.filter_h, BYTES_OF_INT)
@@ -132,22 +123,22 @@ def _in_columns(s: _Shape, node: Node, context: Context, weights: int, bias: int
     order = np.arange(_BLOCK).reshape(4, 4, 4).swapaxes(0, 1).reshape(-1)
     blocks = [min(start, s.width - _BLOCK) + order for start in range(0, s.width, _BLOCK)]
 
-    def filters() -> Array:
+    def filters() -> spec.Array:
         return context.constant(weights).reshape(s.filter_h, s.filter_w, s.channels)
 
-    def packed_weights() -> Array:
+    def packed_weights() -> spec.Array:
         missing = ((0, fours * BYTES_OF_INT - s.filter_h), (0, 0), (0, s.width - s.channels))
         rows = np.pad(filters(), missing).reshape(fours, BYTES_OF_INT, s.filter_w, s.width)
         turned = rows.transpose(0, 2, 3, 1)
         return np.ascontiguousarray(np.stack([turned[:, :, lanes] for lanes in blocks])).view(np.int32)
 
-    def stage() -> Array:
+    def stage() -> spec.Array:
         sums = filters().astype(np.int64).sum(axis=(0, 1))
         offsets = bias_of(bias, context, s.channels) - (a["in_zero_point"] + SIGN) * sums
         return np.concatenate([stage_rows(rounding, offsets, a, lanes) for lanes in blocks])
 
     stride, count = a["stride_w"], len(blocks) * _BLOCK
-    instance = function(
+    instance = spec.function(
         "matmul/integer_gemm/depthwise_columns.cl",
         f"i8_integer_gemm_depthwise_columns__{s.filter_h}x{s.filter_w}s{stride}n{tile}",
         {
@@ -161,13 +152,13 @@ def _in_columns(s: _Shape, node: Node, context: Context, weights: int, bias: int
     )
     size = count * fours * s.filter_w
     return instance, (
-        PackedConstant(f"weights{target}", size, packed_weights, ElementType.I32, WeightType.I8),
-        PackedConstant(f"stage{target}", ROWS[rounding] * count, stage, ElementType.I32),
+        spec.PackedConstant(f"weights{target}", size, packed_weights, ElementType.I32, WeightType.I8),
+        spec.PackedConstant(f"stage{target}", ROWS[rounding] * count, stage, ElementType.I32),
         _border(s, a["in_zero_point"]),
     )
 
 
-def _in_pairs(s: _Shape, node: Node, context: Context, weights: int, bias: int | None) -> _Made:
+def _in_pairs(s: _Shape, node: Node, context: spec.Context, weights: int, bias: int | None) -> _Made:
     """Two taps at a time."""
     (target,), a = node.outputs, node.attributes
     out_w, stride = context.value(target).shape[2], a["stride_w"]
@@ -176,21 +167,21 @@ def _in_pairs(s: _Shape, node: Node, context: Context, weights: int, bias: int |
     shifts = (0, 1) if stride == 1 else (0,)
     ints = sum(ceil_div(s.filter_w + shift, 2) for shift in shifts)
 
-    def filters() -> Array:
+    def filters() -> spec.Array:
         return context.constant(weights).reshape(s.filter_h, s.filter_w, s.channels)
 
-    def packed_weights() -> Array:
+    def packed_weights() -> spec.Array:
         wide = np.pad(filters(), ((0, 0), (0, 0), (0, s.width - s.channels))).astype(np.int16)
         pairs = [_pairs(wide, shift) for shift in shifts]
         rows = np.concatenate(pairs, axis=1).reshape(s.filter_h, ints, s.width // LANES, LANES)
         return rows.transpose(2, 0, 1, 3)
 
-    def stage() -> Array:
+    def stage() -> spec.Array:
         sums = filters().astype(np.int64).sum(axis=(0, 1))
         offsets = bias_of(bias, context, s.channels) - a["in_zero_point"] * sums
         return stage_rows(rounding, offsets, a, np.arange(s.width))
 
-    instance = function(
+    instance = spec.function(
         "matmul/integer_gemm/depthwise_pairs.cl",
         f"i8_integer_gemm_depthwise_pairs__{s.filter_h}x{s.filter_w}s{stride}n{tile}",
         {
@@ -204,15 +195,15 @@ def _in_pairs(s: _Shape, node: Node, context: Context, weights: int, bias: int |
         DILATION_W=a["dilation_w"],
     )
     return instance, (
-        PackedConstant(
+        spec.PackedConstant(
             f"weights{target}", s.width * s.filter_h * ints, packed_weights, ElementType.I32, WeightType.I8
         ),
-        PackedConstant(f"stage{target}", ROWS[rounding] * s.width, stage, ElementType.I32),
+        spec.PackedConstant(f"stage{target}", ROWS[rounding] * s.width, stage, ElementType.I32),
         _border(s, a["in_zero_point"]),
     )
 
 
-def _pairs(rows: Array, shift: int) -> Array:
+def _pairs(rows: spec.Array, shift: int) -> spec.Array:
     """Rows of taps, int16 [rows, taps, channels], behind `shift` zeros, as ints of two neighbours."""
     height, taps, channels = rows.shape
     missing = (taps + shift) % 2
@@ -221,20 +212,20 @@ def _pairs(rows: Array, shift: int) -> Array:
     return np.ascontiguousarray(pairs).view(np.int32)[..., 0]
 
 
-def _by_taps(s: _Shape, node: Node, context: Context, weights: int, bias: int | None) -> _Made:
+def _by_taps(s: _Shape, node: Node, context: spec.Context, weights: int, bias: int | None) -> _Made:
     """Tap by tap, of any window."""
     (target,), a = node.outputs, node.attributes
     in_floats = stage_of(a["scales"], context) is Stage.FLOATS
     rounding = Stage.FLOATS if in_floats else Stage.SHIFTS
 
-    def filters() -> Array:
+    def filters() -> spec.Array:
         levels = context.constant(weights).reshape(s.taps, s.channels)
         return np.pad(levels, ((0, 0), (0, s.width - s.channels)))
 
-    def stage() -> Array:
+    def stage() -> spec.Array:
         return stage_rows(rounding, bias_of(bias, context, s.channels), a, np.arange(s.width))
 
-    instance = function(
+    instance = spec.function(
         "matmul/integer_gemm/depthwise.cl",
         "i8_integer_gemm_depthwise",
         {"MULTIPLIER": s.multiplier, "IN_FLOATS": in_floats},
@@ -245,6 +236,6 @@ def _by_taps(s: _Shape, node: Node, context: Context, weights: int, bias: int | 
         DILATION_W=a["dilation_w"],
     )
     return instance, (
-        PackedConstant(f"weights{target}", s.taps * s.width, filters, ElementType.I8, WeightType.I8),
-        PackedConstant(f"stage{target}", ROWS[rounding] * s.width, stage, ElementType.I32),
+        spec.PackedConstant(f"weights{target}", s.taps * s.width, filters, ElementType.I8, WeightType.I8),
+        spec.PackedConstant(f"stage{target}", ROWS[rounding] * s.width, stage, ElementType.I32),
     )

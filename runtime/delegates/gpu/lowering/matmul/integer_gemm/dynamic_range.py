@@ -9,19 +9,9 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, LINE, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.weights import Stored, WeightType
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import BYTES_OF_INT, Panels, Shape
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, Stage
-from runtime.delegates.gpu.lowering.spec import (
-    Argument,
-    Array,
-    Candidate,
-    Context,
-    Launch,
-    PackedConstant,
-    Scratch,
-    epilogue_of,
-    function,
-)
 
 _MOST_DEPTH = 65_000
 """Products in a sum, at most: 255 * 128 * 65,000 is below 2^31, also of levels of four bits, which the
@@ -51,7 +41,7 @@ class Rows:
     which the product reads `pixel_ints` ints for each of its pixels.
     """
 
-    source: Argument
+    source: spec.Argument
     count: int
     lines: int
     length: int
@@ -63,7 +53,9 @@ class Rows:
     pixel_ints: int
 
     @classmethod
-    def of_pixels(cls, source: Argument, count: int, pixels: int, channels: int, layout: Layout) -> "Rows":
+    def of_pixels(
+        cls, source: spec.Argument, count: int, pixels: int, channels: int, layout: Layout
+    ) -> "Rows":
         """Return rows of `pixels` pixels each, whose levels lie without gaps."""
         stride, step = layout.pixel_stride, layout.channel_stride
         is_one_run = pixels == 1 or (stride == channels and step == 1)
@@ -114,8 +106,8 @@ class Rows:
 
 
 def dense_rows(
-    node: Node, context: Context, weights: Value, rows: Rows, bias: Callable[[], Array | None]
-) -> Candidate | None:
+    node: Node, context: spec.Context, weights: Value, rows: Rows, bias: Callable[[], spec.Array | None]
+) -> spec.Candidate | None:
     """Return the product of rows and a matrix [columns, depth]; None where the weights are not of levels."""
     columns, depth = weights.shape
     shape = Shape(rows.count, 1, 1, 1, 1, 1, 1, depth, columns)
@@ -123,8 +115,8 @@ def dense_rows(
 
 
 def convolution(
-    node: Node, context: Context, filters: Value, bias: Callable[[], Array | None]
-) -> Candidate | None:
+    node: Node, context: spec.Context, filters: Value, bias: Callable[[], spec.Array | None]
+) -> spec.Candidate | None:
     """Return the convolution of quantised images; None where they stay floats, as those of few channels."""
     source = node.inputs[0]
     if source is None:
@@ -136,7 +128,7 @@ def convolution(
     return _candidate(node, context, filters, shape, rows, bias)
 
 
-def is_quantised(node: Node, context: Context) -> bool:
+def is_quantised(node: Node, context: spec.Context) -> bool:
     """Return True for a node whose rows shall become levels, on a device of unit functions."""
     return "quantises" in node.attributes and not context.device.works_in_groups
 
@@ -149,22 +141,27 @@ def _panels(weights: Value, shape: Shape) -> Panels:
 
 
 def _candidate(
-    node: Node, context: Context, weights: Value, shape: Shape, rows: Rows, bias: Callable[[], Array | None]
-) -> Candidate | None:
+    node: Node,
+    context: spec.Context,
+    weights: Value,
+    shape: Shape,
+    rows: Rows,
+    bias: Callable[[], spec.Array | None],
+) -> spec.Candidate | None:
     stored = weights.stored
     if stored is None or shape.taps * shape.channels > _MOST_DEPTH:
         return None
     panels = _panels(weights, shape)
     # A kernel reads whole ints, and of levels of four bits an even number of them.
-    levels = Scratch("levels", rows.count * rows.row_bytes + LINE, ElementType.U8)
-    scales = Scratch("scales", 2 * rows.count)
+    levels = spec.Scratch("levels", rows.count * rows.row_bytes + LINE, ElementType.U8)
+    scales = spec.Scratch("scales", 2 * rows.count)
     is_padded = not shape.is_of_points
     border_bytes = round_up(panels.fours * BYTES_OF_INT) if is_padded else 0
-    border = Scratch("border", max(1, rows.count * border_bytes), ElementType.U8)
+    border = spec.Scratch("border", max(1, rows.count * border_bytes), ElementType.U8)
     quantising = _quantising(node, context, rows, (levels, scales, border), border_bytes)
     (target,) = node.outputs
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "matmul/integer_gemm/product.cl",
             f"f32_integer_gemm_product_{stored.type.value.lower()}__m{panels.tile}n{panels.columns}",
             {
@@ -195,21 +192,25 @@ def _candidate(
         sources=node.sources,
         flops=shape.flops,
         bytes=rows.count * rows.row_bytes + 4 * shape.pixels * shape.outputs,
-        epilogue=epilogue_of(node, context.graph),
+        epilogue=spec.epilogue_of(node, context.graph),
     )
-    return Candidate("quantised_rows", (*quantising, launch))
+    return spec.Candidate("quantised_rows", (*quantising, launch))
 
 
 def _quantising(
-    node: Node, context: Context, rows: Rows, made: tuple[Scratch, Scratch, Scratch], border_bytes: int
-) -> tuple[Launch, ...]:
+    node: Node,
+    context: spec.Context,
+    rows: Rows,
+    made: tuple[spec.Scratch, spec.Scratch, spec.Scratch],
+    border_bytes: int,
+) -> tuple[spec.Launch, ...]:
     """Return the launches that write levels, scales and border; long rows take two, the extremes first."""
     chunks = rows.chunks(context.device.compute_units)
-    extremes = Scratch("extremes", 2 * rows.count * chunks)
+    extremes = spec.Scratch("extremes", 2 * rows.count * chunks)
     elements = rows.count * rows.lines * rows.length
 
-    def launch(phase: int, args: tuple[Argument, ...], moved: int) -> Launch:
-        instance = function(
+    def launch(phase: int, args: tuple[spec.Argument, ...], moved: int) -> spec.Launch:
+        instance = spec.function(
             "matmul/integer_gemm/quantize_rows.cl",
             f"u8_quantize_rows_{phase}",
             {"PHASE": phase, "ASYMMETRIC": node.attributes["quantises"] == "asymmetric"},
@@ -223,7 +224,7 @@ def _quantising(
             BORDER=border_bytes,
             CHUNKS=chunks,
         )
-        return Launch(
+        return spec.Launch(
             instance,
             args,
             units=rows.count * chunks,
@@ -237,19 +238,19 @@ def _quantising(
     return (launch(1, (rows.source, extremes), 4), launch(2, (rows.source, extremes, *made), 5))
 
 
-def _weights(name: str, stored: Stored, panels: Panels, shape: Shape) -> PackedConstant:
-    def levels() -> Array:
+def _weights(name: str, stored: Stored, panels: Panels, shape: Shape) -> spec.PackedConstant:
+    def levels() -> spec.Array:
         return stored.codes.reshape(shape.outputs, shape.taps, shape.channels)
 
     return panels.weights(name, levels, shape.taps, None if stored.block is None else stored.scales)
 
 
 def _head(
-    name: str, stored: Stored, panels: Panels, shape: Shape, bias: Callable[[], Array | None]
-) -> PackedConstant:
+    name: str, stored: Stored, panels: Panels, shape: Shape, bias: Callable[[], spec.Array | None]
+) -> spec.PackedConstant:
     """Return the rows of `Stage.REALS`: sums of weights, scales and the bias of each output."""
 
-    def make() -> Array:
+    def make() -> spec.Array:
         # The kernel multiplies levels of four bits in the high half of a byte.
         factor = 16 if stored.type is WeightType.I4 else 1
         rows = np.zeros((3, panels.width), np.float32)
@@ -262,6 +263,6 @@ def _head(
             rows[2, : shape.outputs] = added
         return np.stack([rows[:, lanes] for lanes in panels.lanes()]).view(np.int32)
 
-    return PackedConstant(
+    return spec.PackedConstant(
         name, len(panels.starts) * panels.columns * ROWS[Stage.REALS], make, ElementType.I32
     )

@@ -3,26 +3,18 @@
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.depthwise import depthwise
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import product
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import stage_attributes, stage_refusal
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    window_attributes,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
-_TYPES = Types(
+_TYPES = spec.Types(
     ((ElementType.I8,), (ElementType.I8,), (ElementType.I32, ElementType.I64)), ((ElementType.I8,),)
 )
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     op = facts.operator.opcode
     refused = stage_refusal(facts, _channels(facts), -1 if op == Op.DEPTHWISE_CONV_2D else 0)
     if refused is not None:
@@ -38,19 +30,19 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _channels(facts: OperatorFacts) -> int:
+def _channels(facts: spec.OperatorFacts) -> int:
     return facts.shape(1)[3 if facts.operator.opcode == Op.DEPTHWISE_CONV_2D else 0]
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = dict(stage_attributes(facts, _channels(facts)))
     if facts.operator.opcode != Op.FULLY_CONNECTED:
         _, filter_h, filter_w, _ = facts.shape(1)
-        attributes |= window_attributes(facts, filter_h, filter_w)
-    return NodeSpec(facts.operator.inputs[:3], attributes)
+        attributes |= spec.window_attributes(facts, filter_h, filter_w)
+    return spec.NodeSpec(facts.operator.inputs[:3], attributes)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel."""
     source = node.inputs[0]
     is_of_one = source is not None and context.value(source).channels == 1
@@ -58,7 +50,7 @@ def lower(node: Node, context: Context) -> list[Candidate]:
     return [depthwise(node, context) if is_depthwise else product(node, context)]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.CONV_2D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED),
     read=_read,
     lower=lower,

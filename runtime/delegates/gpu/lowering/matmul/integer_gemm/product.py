@@ -8,8 +8,8 @@ import numpy as np
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, bounds, stage_of, stage_rows
-from runtime.delegates.gpu.lowering.spec import Array, Candidate, Context, Launch, PackedConstant, function
 from runtime.model.schema import BuiltinOperator as Op
 
 BYTES_OF_INT = 4
@@ -64,7 +64,7 @@ class Shape:
     steps: tuple[int, ...] = _POINT
 
     @classmethod
-    def of(cls, node: Node, context: Context, source: int, weights: int) -> "Shape":
+    def of(cls, node: Node, context: spec.Context, source: int, weights: int) -> "Shape":
         """Read the shape of a node on images, or on rows of whole pixels."""
         before, after, filters = context.value(source), context.value(node.outputs[0]), context.value(weights)
         if node.op == Op.FULLY_CONNECTED:
@@ -121,7 +121,7 @@ class Shape:
         return 2 * self.pixels * self.outputs * self.taps * self.channels
 
 
-def bias_of(bias: int | None, context: Context, outputs: int) -> Array:
+def bias_of(bias: int | None, context: spec.Context, outputs: int) -> spec.Array:
     """Return the bias, int64 [outputs], zeros if there is none."""
     return (
         np.zeros(outputs, np.int64) if bias is None else context.constant(bias).reshape(-1).astype(np.int64)
@@ -187,7 +187,7 @@ class Panels:
         """Tiles of all panels."""
         return len(self.starts) * ceil_div(pixels, self.tile)
 
-    def lanes(self) -> list[Array]:
+    def lanes(self) -> list[spec.Array]:
         """Return the outputs of each panel."""
         return [np.arange(start, start + self.columns) for start in self.starts]
 
@@ -196,14 +196,14 @@ class Panels:
         return self.columns * taps * self.fours * self.bits // _BITS + self.columns * self.blocks // 2
 
     def weights(
-        self, name: str, levels: Callable[[], Array], taps: int, scales: Array | None = None
-    ) -> PackedConstant:
+        self, name: str, levels: Callable[[], spec.Array], taps: int, scales: spec.Array | None = None
+    ) -> spec.PackedConstant:
         """Return the weights [outputs, taps, channels] as the kernel reads them.
 
         `scales` [outputs, blocks]: those of the blocks.
         """
 
-        def make() -> Array:
+        def make() -> spec.Array:
             found = levels()
             wide = np.zeros((self.width, taps, self.fours * BYTES_OF_INT), np.int8)
             wide[: len(found), :, : found.shape[2]] = found
@@ -221,10 +221,10 @@ class Panels:
 
         kind = WeightType.I8 if self.bits == _BITS else WeightType.I4
         size = len(self.starts) * self._ints(taps) * BYTES_OF_INT
-        return PackedConstant(name, size, make, ElementType.I8, kind)
+        return spec.PackedConstant(name, size, make, ElementType.I8, kind)
 
 
-def product(node: Node, context: Context) -> Candidate:
+def product(node: Node, context: spec.Context) -> spec.Candidate:
     """One kernel; sums are rounded as LiteRT's kernel of the operator does, once or twice.
 
     A depthwise convolution of one channel is one of all channels.
@@ -237,20 +237,20 @@ def product(node: Node, context: Context) -> Candidate:
     panels = Panels.of(s.outputs, s.pixels, s.channels)
     rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
 
-    def filters() -> Array:
+    def filters() -> spec.Array:
         levels = context.constant(weights)
         if node.op == Op.DEPTHWISE_CONV_2D:
             levels = levels.reshape(s.taps, s.outputs).T
         return levels.reshape(s.outputs, s.taps, s.channels)
 
-    def stage() -> Array:
+    def stage() -> spec.Array:
         sums = filters().astype(np.int64).sum(axis=(1, 2))
         offsets = bias_of(bias, context, s.outputs) - (a["in_zero_point"] + SIGN) * sums
         return np.concatenate([stage_rows(rounding, offsets, a, each) for each in panels.lanes()])
 
     border = np.full(round_up(panels.fours * BYTES_OF_INT), a["in_zero_point"], np.int8)
-    launch = Launch(
-        function(
+    launch = spec.Launch(
+        spec.function(
             "matmul/integer_gemm/product.cl",
             f"i8_integer_gemm_product__m{panels.tile}n{panels.columns}",
             {
@@ -269,10 +269,10 @@ def product(node: Node, context: Context) -> Candidate:
         (
             source,
             panels.weights(f"weights{target}", filters, s.taps),
-            PackedConstant(
+            spec.PackedConstant(
                 f"stage{target}", len(panels.starts) * panels.columns * ROWS[rounding], stage, ElementType.I32
             ),
-            PackedConstant(
+            spec.PackedConstant(
                 f"border{len(border)}_{a['in_zero_point']}", len(border), lambda: border, ElementType.I8
             ),
             target,
@@ -283,4 +283,4 @@ def product(node: Node, context: Context) -> Candidate:
         flops=s.flops,
         bytes=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
     )
-    return Candidate("panels", (launch,))
+    return spec.Candidate("panels", (launch,))

@@ -8,7 +8,7 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.lowering.spec import Array, Context, OperatorFacts, activation_of
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.graph import Tensor
 from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.ops.support.quantization import activation_range, quantize_multipliers
@@ -22,23 +22,23 @@ _LARGEST_LEVEL = 255
 _ACTIVATIONS = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
 
 
-def tensor(facts: OperatorFacts, i: int) -> Tensor:
+def tensor(facts: spec.OperatorFacts, i: int) -> Tensor:
     """Input i."""
     return facts.graph.subgraph.tensors[facts.operator.inputs[i]]
 
 
-def output(facts: OperatorFacts) -> Tensor:
+def output(facts: spec.OperatorFacts) -> Tensor:
     """Return the operator's output."""
     return facts.graph.subgraph.tensors[facts.operator.outputs[0]]
 
 
-def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported | None:
+def stage_refusal(facts: spec.OperatorFacts, channels: int, axis: int) -> Unsupported | None:
     """Return why a filter's output stage, `channels` along `axis`, cannot be exact, or None."""
     weights, bias = facts.constant(1), facts.constant(2)
     if weights is None or (facts.has_input(2) and bias is None):
         return Unsupported("filter and bias of integers must be constant")
-    if activation_of(facts) not in _ACTIVATIONS:
-        return Unsupported(f"the fused activation {activation_of(facts)} has no kernel")
+    if spec.activation_of(facts) not in _ACTIVATIONS:
+        return Unsupported(f"the fused activation {spec.activation_of(facts)} has no kernel")
     q = tensor(facts, 1).quantization
     if levels_of(tensor(facts, 0)) is None or levels_of(output(facts)) is None or q is None:
         return Unsupported("input, filter and output of integers must have scales")
@@ -52,7 +52,7 @@ def stage_refusal(facts: OperatorFacts, channels: int, axis: int) -> Unsupported
     return Unsupported("sums of products could leave 30 bits") if sizes.max() >= _MOST_SUM // 2 else None
 
 
-def stage_attributes(facts: OperatorFacts, channels: int) -> Mapping[str, Any]:
+def stage_attributes(facts: spec.OperatorFacts, channels: int) -> Mapping[str, Any]:
     """`scales`: in * filter / out of each output, `single_scales` in float32; zero points; bounds."""
     given, made = levels_of(tensor(facts, 0)), levels_of(output(facts))
     q = tensor(facts, 1).quantization
@@ -60,7 +60,7 @@ def stage_attributes(facts: OperatorFacts, channels: int) -> Mapping[str, Any]:
         raise ValueError("an operator was accepted without scales")
     scales = [given.scale * scale / made.scale for scale in q.scales]
     singles = np.float32(given.scale) * np.array(q.scales, np.float32) / np.float32(made.scale)
-    kind = ActivationFunctionType[activation_of(facts)]
+    kind = ActivationFunctionType[spec.activation_of(facts)]
     low, high = activation_range(kind, made.scale, made.zero_point, TensorType.INT8)
     return {
         "scales": tuple(scales * channels if len(scales) == 1 else scales),
@@ -98,7 +98,7 @@ _UNUSED_SCALE = 0.25
 """The scale of lanes behind the last output, whose levels nobody reads: one that every stage takes."""
 
 
-def stage_of(scales: Sequence[float], context: Context, *, is_rounded_once: bool = False) -> Stage:
+def stage_of(scales: Sequence[float], context: spec.Context, *, is_rounded_once: bool = False) -> Stage:
     """Return the fastest stage that has the bits of the reference, or of XNNPACK where these are wanted.
 
     The reference rounds twice, but the sums of a fully connected layer once.
@@ -114,7 +114,9 @@ def reference_stage(scales: Sequence[float]) -> Stage:
     return Stage.FACTORS if shifts.min() >= -_MOST_RIGHT and shifts.max() < 0 else Stage.SHIFTS
 
 
-def stage_rows(stage: Stage, offsets: Array, attributes: Mapping[str, Any], lanes: Array) -> Array:
+def stage_rows(
+    stage: Stage, offsets: spec.Array, attributes: Mapping[str, Any], lanes: spec.Array
+) -> spec.Array:
     """Return the rows of a stage for the outputs in `lanes`, int32, the offsets in front; flat.
 
     Lanes may go on behind the last output, and come in pairs of an even one and the next.
@@ -134,7 +136,9 @@ def stage_rows(stage: Stage, offsets: Array, attributes: Mapping[str, Any], lane
     return _factor_rows(offsets, multipliers, -shifts, attributes["zero_point"])
 
 
-def _factor_rows(offsets: Array, multipliers: Array, right: Array, zero_point: int) -> Array:
+def _factor_rows(
+    offsets: spec.Array, multipliers: spec.Array, right: spec.Array, zero_point: int
+) -> spec.Array:
     """Offsets that leave no sum a sign; twice the multipliers; what is added to products; shifts.
 
     A product is (sum + 2^31) * 2 multiplier, of 64 bits: 2^32 multiplier too many, which its high half shows.

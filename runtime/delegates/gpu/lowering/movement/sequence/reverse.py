@@ -2,20 +2,12 @@
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import (
-    PARAMETRISED,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    moving,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     axes, rank = facts.known(1), len(facts.shape(0))
     chosen = [int(axis) % rank for axis in axes.reshape(-1) if -rank <= axis < rank]
     if len(set(chosen)) < axes.size:
@@ -23,12 +15,12 @@ def _supports(facts: OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     axes, rank = facts.known(1).reshape(-1), len(facts.shape(0))
-    return NodeSpec(facts.operator.inputs[:1], {"axes": tuple(int(axis) % rank for axis in axes)})
+    return spec.NodeSpec(facts.operator.inputs[:1], {"axes": tuple(int(axis) % rank for axis in axes)})
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy, which begins at the last element of each axis that is reversed."""
     base, axes = 0, []
     steps = zip(context.value(node.outputs[0]).shape, source_strides(node, context), strict=True)
@@ -36,10 +28,10 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         is_reversed = axis in node.attributes["axes"]
         base += (extent - 1) * step if is_reversed else 0
         axes.append([Digit(extent, -step if is_reversed else step)])
-    return [Candidate("rows", (copy_launch(node, context, axes, base),))]
+    return [spec.Candidate("rows", (copy_launch(node, context, axes, base),))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.REVERSE_V2,),
     read=_read,
     lower=lower,
@@ -47,5 +39,5 @@ FAMILY = Family(
     constants={1: "the axes"},
     parameters=(1,),
     any_layout=True,
-    types=moving(Op.REVERSE_V2, inputs=PARAMETRISED),
+    types=spec.moving(Op.REVERSE_V2, inputs=spec.PARAMETRISED),
 )

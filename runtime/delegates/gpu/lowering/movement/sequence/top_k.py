@@ -2,31 +2,23 @@
 
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.graph.graph import Node
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    function,
-)
+from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _ORDERED: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64)
 """The types whose elements the kernel orders."""
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
-    return NodeSpec(facts.operator.inputs[:1])
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+    return spec.NodeSpec(facts.operator.inputs[:1])
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is one row."""
     (source,), (target, places) = node.required, node.outputs
     before, values = context.value(source), context.value(target)
     read, write, beside = (context.layout(v) for v in (source, target, places))
-    instance = function(
+    instance = spec.function(
         "movement/sequence/top_k.cl",
         f"f32_top_k_{before.type.value}",
         {"T": before.type.opencl, "IS_FLOAT": before.type is ElementType.F32},
@@ -47,15 +39,15 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         note=before.extents,
         flops=before.elements,
     )
-    return [Candidate("rows", (launch,))]
+    return [spec.Candidate("rows", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.TOPK_V2,),
     read=_read,
     lower=lower,
     constants={1: "k"},
     any_layout=True,
     parameters=(1,),
-    types={Op.TOPK_V2: Types((_ORDERED,), (_ORDERED, (ElementType.I32,)), alike=True)},
+    types={Op.TOPK_V2: spec.Types((_ORDERED,), (_ORDERED, (ElementType.I32,)), alike=True)},
 )

@@ -4,16 +4,8 @@ from dataclasses import dataclass, field
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import Digit, copy_launch, source_strides
-from runtime.delegates.gpu.lowering.spec import (
-    PARAMETRISED,
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    moving,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 
@@ -32,18 +24,18 @@ class _Spans:
         self.strides.append(stride)
 
 
-def _supports(facts: OperatorFacts) -> Unsupported | None:
+def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if any(facts.constant(i) is None for i in range(1, len(facts.operator.inputs))):
         return Unsupported("begin, end, size and strides must be constant")
     return None
 
 
-def _integers(facts: OperatorFacts, i: int) -> list[int]:
+def _integers(facts: spec.OperatorFacts, i: int) -> list[int]:
     data = facts.constant(i)
     return [] if data is None else [int(number) for number in data.reshape(-1)]
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Start and stride of each input axis; `kept`: the input axis of each output axis, None for a new one."""
     shape, spans = facts.shape(0), _Spans()
     if facts.operator.opcode == Op.SLICE:
@@ -54,10 +46,10 @@ def _read(facts: OperatorFacts) -> NodeSpec:
     while len(spans.starts) < len(shape):
         spans.add(0, 1)
     attributes = {"starts": tuple(spans.starts), "strides": tuple(spans.strides), "kept": tuple(spans.kept)}
-    return NodeSpec(facts.operator.inputs[:1], attributes)
+    return spec.NodeSpec(facts.operator.inputs[:1], attributes)
 
 
-def _add_entries(facts: OperatorFacts, spans: _Spans) -> None:
+def _add_entries(facts: spec.OperatorFacts, spans: _Spans) -> None:
     """Of an entry's masks the ellipsis counts first, then the new axis, as in LiteRT's `strided_slice.cc`."""
     shape, entries = facts.shape(0), len(_integers(facts, 1))
     masks = {name: int(facts.options.get(f"{name}_mask", 0)) for name in ("ellipsis", "new_axis")}
@@ -72,7 +64,7 @@ def _add_entries(facts: OperatorFacts, spans: _Spans) -> None:
             _add_entry(facts, spans, i, shape[len(spans.starts)])
 
 
-def _add_entry(facts: OperatorFacts, spans: _Spans, entry: int, extent: int) -> None:
+def _add_entry(facts: spec.OperatorFacts, spans: _Spans, entry: int, extent: int) -> None:
     begin, end, stride = (_integers(facts, i)[entry] for i in (1, 2, 3))
     if facts.options.get("offset"):
         begin = begin + extent if begin < 0 else begin
@@ -89,7 +81,7 @@ def _add_entry(facts: OperatorFacts, spans: _Spans, entry: int, extent: int) -> 
     spans.add(start, step)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy."""
     distances = source_strides(node, context)
     a = node.attributes
@@ -99,15 +91,15 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         [Digit(extent, 0 if axis is None else a["strides"][axis] * distances[axis])]
         for extent, axis in zip(shape, a["kept"], strict=True)
     ]
-    return [Candidate("rows", (copy_launch(node, context, axes, base),))]
+    return [spec.Candidate("rows", (copy_launch(node, context, axes, base),))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.SLICE, Op.STRIDED_SLICE),
     read=_read,
     lower=lower,
     supports=_supports,
     parameters=(1, 2, 3),
     any_layout=True,
-    types=moving(Op.SLICE, Op.STRIDED_SLICE, inputs=PARAMETRISED),
+    types=spec.moving(Op.SLICE, Op.STRIDED_SLICE, inputs=spec.PARAMETRISED),
 )

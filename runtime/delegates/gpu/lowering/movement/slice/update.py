@@ -2,30 +2,22 @@
 
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE
 from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
-from runtime.delegates.gpu.lowering.spec import (
-    Candidate,
-    Context,
-    Family,
-    NodeSpec,
-    OperatorFacts,
-    Types,
-    function,
-)
 from runtime.model.schema import BuiltinOperator as Op
 
 
-def _read(facts: OperatorFacts) -> NodeSpec:
-    return NodeSpec(facts.operator.inputs)
+def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+    return spec.NodeSpec(facts.operator.inputs)
 
 
-def lower(node: Node, context: Context) -> list[Candidate]:
+def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel; a unit is one output pixel."""
     (source, update, starts), (target,) = node.required, node.outputs
     before, box, after = (context.value(v) for v in (source, update, target))
     read, write = context.layout(source), context.layout(target)
     rank = len(after.shape)
-    instance = function(
+    instance = spec.function(
         "movement/slice/update.cl",
         "f32_slice_update",
         {
@@ -52,13 +44,13 @@ def lower(node: Node, context: Context) -> list[Candidate]:
         after.pixels,
         moved=after.type.size * (2 * after.elements + box.elements),
     )
-    return [Candidate("rows", (launch,))]
+    return [spec.Candidate("rows", (launch,))]
 
 
-FAMILY = Family(
+FAMILY = spec.Family(
     operators=(Op.DYNAMIC_UPDATE_SLICE,),
     read=_read,
     lower=lower,
     any_layout=True,
-    types={Op.DYNAMIC_UPDATE_SLICE: Types((MOVABLE, MOVABLE, INDICES), (MOVABLE,), alike=True)},
+    types={Op.DYNAMIC_UPDATE_SLICE: spec.Types((MOVABLE, MOVABLE, INDICES), (MOVABLE,), alike=True)},
 )
