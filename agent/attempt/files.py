@@ -139,7 +139,7 @@ class Failure(Wire):
 
 
 class Seen(Wire):
-    """What a process saw of its machine while it timed: as `agent.machine.disturbance.Evidence`."""
+    """A process's view of its machine while it timed: as `agent.machine.disturbance.Evidence`."""
 
     suspect: tuple[Text, ...] = ()
     invalid: tuple[Text, ...] = ()

@@ -22,7 +22,7 @@ AUTHORITY: Final = "broker-ca.pem"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a link needs to act for its agent. `replaced`: whether it was enrolled again since."""
+    """A link's means to act for its agent. `replaced`: whether it was enrolled again since."""
 
     broker: AgentBroker
     seal: AgentSeal

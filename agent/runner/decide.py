@@ -79,7 +79,7 @@ def _find_references(arm: Arm, found: list[References | str], folder: Path) -> N
 
 @dataclass(slots=True)
 class _Blocks(Comparison[Arm]):
-    """How the arms are measured together. `references`: outputs, or why there are none. `runs`: what each
+    """Measures the arms together. `references`: outputs, or why there are none. `runs`: what each
     block said, those included that were measured once more; `rounds`: of the next block; `notes`: what was
     seen in front of a block.
     """

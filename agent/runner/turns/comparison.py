@@ -1,4 +1,4 @@
-"""What the arms of an attempt share, wherever they are measured: which go on, and how all are ended."""
+"""The arms of an attempt, wherever they are measured: what they share, which go on, how all are ended."""
 
 import contextlib
 import os

@@ -26,7 +26,7 @@ BEFORE_A_RUN: Final = "not known before a run"
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What is not the same here: a condition, version, delegate, device, model, data, tuning, baseline."""
+    """A thing that differs here: a condition, version, delegate, device, model, data, tuning, baseline."""
 
     what: str
     name: str
