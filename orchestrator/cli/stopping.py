@@ -44,7 +44,7 @@ def stoppable() -> Iterator[None]:
     before = {number: signal.signal(number, _stop) for number in watched}
     report = sys.unraisablehook
 
-    def again(discarded: sys.UnraisableHookArgs) -> None:
+    def again(discarded: "sys.UnraisableHookArgs") -> None:
         if isinstance(discarded.exc_value, StoppedError):
             number = discarded.exc_value.number
             threading.Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
