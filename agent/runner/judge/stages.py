@@ -4,14 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Final
 
-from agent.wire.measurement import (
-    DeviceTime,
-    InitStages,
-    MemoryStages,
-    ProcessSamples,
-    StartStages,
-    Transfer,
-)
+from agent.wire.measurement import DeviceTime, InitStages, MemoryStages, ProcessSamples, StartStages, Transfer
 from runtime.common.stages import STAGES
 
 DEVICE_BUSY: Final = "device_busy"

@@ -125,11 +125,7 @@ def recordings_of(
         wanted = (files.owner, whole, repr(asked), way.name, device.name, device.processor)
         return hashlib.sha256(repr(wanted).encode()).hexdigest()
 
-    depends_on = {
-        "driver": device.key,
-        "device": repr(device),
-        "version of the delegate": own_state(),
-    }
+    depends_on = {"driver": device.key, "device": repr(device), "version of the delegate": own_state()}
     free = replace(asked, choices=None)
     return Recordings(files.cache, files, key(asked), key(free), options.choices, depends_on)
 
