@@ -1,4 +1,4 @@
-"""What LiteRT answered one run of the suite is not asked in the next one; another question is."""
+"""LiteRT is asked a question in one run of the suite and not in the next one; another question is asked."""
 
 from __future__ import annotations
 
