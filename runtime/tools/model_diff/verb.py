@@ -68,11 +68,16 @@ def diff(
     from runtime.tools.model_info.source import readable_model
 
     options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
-    say = progress()
     with clear_errors(file), readable_model(file, signature) as (path, model):
+        say = progress()
+
+        def told(done: int) -> None:
+            if done < runs:
+                say(f"{done} of {runs} runs ...")
+
         setting, given = Setting.of(delegate, options), ranged(rules, model.subgraphs[0])
         request = comparing.Request(setting, reference, runs, seed, given)
-        found = comparing.difference(model, path, request, lambda done: say(f"{done} of {runs} runs ..."))
+        found = comparing.difference(model, path, request, told)
         bisected = (
             search.bisect(model, found.inputs, delegate, request.test.options) if per_operator else None
         )
