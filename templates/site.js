@@ -204,7 +204,9 @@ function filterable(table, tools, said) {
     for (const rows of groups(body)) {
       const fits = words.every((word) => texts.get(rows[0]).includes(word)) && selections.every((chosen) => chosen(rows[0]));
       fitting += fits;
-      for (const row of rows) row.hidden = !fits || fitting > most;
+      const hidden = !fits || fitting > most;
+      // To set what is so already would have the browser style the row again.
+      for (const row of rows) if (row.hidden !== hidden) row.hidden = hidden;
     }
     rest.hidden = fitting <= most;
     const shown = rest.hidden ? "" : `, ${most} of them shown`;

@@ -29,7 +29,7 @@ _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 _SPARK_LEAST = 1.1
 """The least factor over its height, so that noise of a few per cent looks small."""
 
-_FIRST_ROWS = 200
+_FIRST_ROWS = 100
 """Lines that are shown at first where a script can show the others: `benchmarks/home_scale.py` times it."""
 
 _MOST_NAMED = 5
