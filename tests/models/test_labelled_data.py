@@ -122,8 +122,9 @@ def test_sounds_are_named_as_by_litert_and_rightly():
 
 
 def test_faces_are_found_as_by_litert():
-    """100 patches with a face and 100 without, on a grey canvas."""
+    """30 patches with a face and 30 without, on a grey canvas."""
     patches = np.load(data_folder("scikit-image") / "lfw_subset.npy")
+    patches = np.concatenate([patches[:30], patches[100:130]])
     inputs = []
     for patch in patches:
         canvas = np.full((1, 128, 128, 3), 0.0, np.float32)
@@ -133,4 +134,4 @@ def test_faces_are_found_as_by_litert():
     ours, theirs = both("mp_face_detection_short", inputs)
     scores = [np.array([row[1].max() for row in side]) for side in (ours, theirs)]
     np.testing.assert_array_equal(scores[0] > 0, scores[1] > 0)
-    assert (scores[0][:100] > 0).sum() > 90
+    assert (scores[0][:30] > 0).sum() >= 27

@@ -19,7 +19,7 @@ from tests.runtime.ops.properties.rows import Row, all_rows
 from tests.runtime.ops.properties.tally import Tally
 
 ROWS = all_rows()
-SEEDED_EXAMPLES = 4
+SEEDED_EXAMPLES = 3
 EXHAUSTIVE_EXAMPLES = 200
 
 
