@@ -248,7 +248,8 @@ function start() {
   });
   for (const [name, select] of selects) {
     select.addEventListener("change", () => {
-      keep(name, select.value);
+      // A column that is not chosen follows the other one: without both, all are shown.
+      for (const one of select.value ? [name] : ["from", "to"]) keep(one, select.value);
       show();
     });
   }
@@ -257,3 +258,8 @@ function start() {
 }
 
 if (campaigns.size) start();
+
+// A link of the page's own may differ in its end alone, for which nothing is read anew.
+addEventListener("hashchange", () => {
+  if (location.hash.includes("=")) location.reload();
+});

@@ -145,8 +145,17 @@ function showMean(table, cell) {
 // The page's main table keeps what is chosen in the address, so that a link shows the same rows in the same order.
 const chosen = new Map(location.hash.slice(1).split("&").filter((part) => part.includes("=")).map((part) => {
   const [name, value] = part.split("=");
-  return [name, decodeURIComponent(value)];
+  return [name, decoded(value)];
 }));
+
+// What somebody typed into the address may be no encoding: it is taken as it stands.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 function choose(table, name, value) {
   if (table.dataset.tools !== "list") keep(name, value);

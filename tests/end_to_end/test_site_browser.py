@@ -265,6 +265,12 @@ def test_home_is_narrowed_to_what_the_address_says_on_a_phone_too(site, visit, n
     assert visit.page.locator("table.home > tbody > tr:visible").count() == min(fitting, FIRST_ROWS)
 
 
+def test_an_address_that_is_no_encoding_is_taken_as_it_stands(site, visit):
+    visit.page.goto(f"{(site / 'index.html').as_uri()}#filter=100%")
+    assert visit.page.get_by_label("Filter rows").first.input_value() == "100%"
+    assert visit.page.locator("output").first.inner_text().startswith("0 of ")
+
+
 def test_home_needs_no_script(site, visit_without_script):
     page = visit_without_script.page
     visit_without_script.open(site / "index.html")

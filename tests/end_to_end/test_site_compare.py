@@ -157,6 +157,17 @@ def test_two_columns_of_a_campaign_are_compared_by_their_blocks(site, page):
     assert resnet.inner_text().strip() == f"{text.ratio(speed)} [{interval}] of blocks"
 
 
+def test_another_address_is_another_comparison_and_either_column_brings_back_all(site, page):
+    columns = ("from", f"litert @ {HOST}"), ("to", f"gpu @ {POCL}")
+    _open(page, site, ("first", DEMO), ("second", DEMO), *columns)
+    page.get_by_label("Column after").select_option("")
+    rows = page.locator("table.forest > tbody > tr")
+    rows.nth(len(MODELS)).wait_for()
+    assert "from=" not in page.url
+    page.evaluate("address => { location.hash = address; }", f"first={OLDER}&second={AGAIN}")
+    page.locator("table.forest tr", has_text="struck").first.wait_for()
+
+
 def test_a_choice_is_in_the_address_and_leads_to_the_cells(site, page):
     page.goto(f"{site.as_uri()}/{links.ANY_COMPARISON}")
     page.locator("table.forest").wait_for()
