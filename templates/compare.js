@@ -170,7 +170,7 @@ function drawComparison(ids, changes, byColumn) {
     element("p", "meta", ...countsOf(changes).map((said) => element("span", "", said))),
     element("p", "reading", ...readingOf(ids, byColumn)),
   ];
-  const differences = differencesOf(changes).map(([said, count]) => element("li", "break", `${said} `, element("span", "quiet", `${count} cells`)));
+  const differences = differencesOf(changes).map(([said, count]) => element("li", "break", `${said} `, element("span", "quiet", `${count} cell${count === 1 ? "" : "s"}`)));
   if (differences.length) {
     const list = element("ul", "plainlist", ...differences);
     told.push(Object.assign(element("details", "", element("summary", "", "What else differs"), list), { open: true }));

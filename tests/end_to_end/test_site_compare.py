@@ -129,7 +129,8 @@ def test_words_ratios_and_changed_fields_are_those_of_farm_compare(site, page, b
     )
     differences = page.locator("details li").all_inner_texts()
     assert differences == [
-        f"{one.name}: {one.before} → {one.after} {one.cells} cells" for one in report.differences
+        f"{one.name}: {one.before} → {one.after} {text.counted(one.cells, 'cell')}"
+        for one in report.differences
     ]
     if report.mean is not None:
         said = f"geometric mean {text.ratio(report.mean.ratio)} over {report.mean_count} cells, unpaired"
