@@ -8,8 +8,9 @@
 
 `call_in_litert("module:function", *args)` imports the module in the worker and calls
 `function(ai_edge_litert.interpreter, *args)`; arguments and result travel as pickles. LiteRT's own
-exceptions come back as `LiteRtError` (class name and text), the worker's death as `OracleDiedError`.
-`answer_of_litert` asks only what no earlier run of the suite has asked; so do the two that run a model.
+exceptions come back as `LiteRtError` (class name and text), the worker's death as `OracleDiedError`. Want of
+memory, of a file or of a module is raised as it is: it is no answer of LiteRT. `answer_of_litert` asks only
+what no earlier run of the suite has a result for; so do the two that run a model.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TIMEOUT_S = 300
 NOT_RUN = "examples that LiteRT did not run"
 """The property of a test's report that the end of the run prints, whichever process ran the test."""
 keeps_answers = True
-"""Whether answers are kept for other runs; not in the exhaustive suite, which asks for too many."""
+"""Whether results are kept for other runs; not in the exhaustive suite, which asks for too many."""
 _HEADER = struct.Struct("<Q")
 
 
@@ -71,8 +72,8 @@ def run_litert_tensors(model: bytes, inputs: Sequence[np.ndarray]) -> dict[int, 
 
 
 def answer_of_litert(function: str, *args: Any) -> Any:
-    """Return what `call_in_litert` does, for a function that depends on `args` and on LiteRT alone: what an
-    earlier run of the suite was answered is kept.
+    """Return what `call_in_litert` does, for a function of `args` and LiteRT alone: its result is
+    kept for other runs of the suite.
     """
     if not keeps_answers:
         return call_in_litert(function, *args)
@@ -96,6 +97,8 @@ def _result(answer: tuple[bool, Any]) -> Any:
     is_right, value = answer
     if is_right:
         return value
+    if isinstance(value, Exception):
+        raise value
     raise LiteRtError(*value)
 
 
@@ -131,7 +134,9 @@ class _Worker:
         atexit.unregister(self.close)
 
     def ask(self, function: str, args: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Return whether the function returned, and what; or its error's class and text."""
+        """Return whether the function returned, and what; or the class and text of LiteRT's error, or an
+        exception that is not LiteRT's.
+        """
         try:
             _send(self._request, (function, args))
             answer: tuple[bool, Any] = _receive(self._response)
@@ -225,6 +230,8 @@ def _serve(requests: int, responses: int) -> None:
         try:
             module, name = function.split(":")
             answer = (True, getattr(importlib.import_module(module), name)(litert, *args))
+        except (MemoryError, OSError, ImportError) as error:
+            answer = (False, error)
         except Exception as error:  # noqa: BLE001 - whatever LiteRT raises is the answer
             answer = (False, (type(error).__name__, str(error) or traceback.format_exc()))
         signal.alarm(0)

@@ -18,8 +18,8 @@ def asked(_litert, log, end):
         file.write("asked\n")
     if isinstance(end, signal.Signals):
         os.kill(os.getpid(), end)
-    if end == "error":
-        raise ValueError(end)
+    if isinstance(end, Exception):
+        raise end
     return end
 
 
@@ -44,15 +44,28 @@ def test_a_question_is_asked_once_and_another_one_again(answer):
     assert answer("another") == ("another", 2)
 
 
-def test_an_error_and_a_crash_are_answers_and_an_end_from_outside_is_none(answer):
-    assert answer("error") == answer("error") == (LiteRtError, 1)
-    assert answer(signal.SIGABRT) == answer(signal.SIGABRT) == (OracleDiedError, 2)
-    assert answer(signal.SIGKILL) == (OracleDiedError, 3)
-    assert answer(signal.SIGKILL) == (OracleDiedError, 4)
+def test_an_error_and_a_crash_are_not_kept(answer):
+    assert answer(ValueError("refused")) == (LiteRtError, 1)
+    assert answer(ValueError("refused")) == (LiteRtError, 2)
+    assert answer(signal.SIGABRT) == (OracleDiedError, 3)
+    assert answer(signal.SIGABRT) == (OracleDiedError, 4)
 
 
-@pytest.mark.parametrize("other", ["_litert", "_state"])
-def test_another_litert_and_another_text_of_the_function_are_asked(answer, monkeypatch, other):
+@pytest.mark.parametrize("kind", [MemoryError, FileNotFoundError, ModuleNotFoundError])
+def test_want_of_memory_of_a_file_or_a_module_fails_the_test_that_asks(answer, kind):
+    with pytest.raises(kind, match="wanted"):
+        answer(kind("wanted"))
+
+
+def test_another_litert_is_asked(answer, monkeypatch):
     assert answer("a result") == ("a result", 1)
-    monkeypatch.setattr(kept_answers, other, lambda *_: b"another")
+    monkeypatch.setattr(kept_answers, "_litert", lambda: b"another")
+    assert answer("a result") == ("a result", 2)
+
+
+@pytest.mark.parametrize("changed", [__name__, "tests.oracle"])
+def test_another_text_of_the_function_or_of_the_worker_is_asked(answer, monkeypatch, changed):
+    known = kept_answers._state
+    assert answer("a result") == ("a result", 1)
+    monkeypatch.setattr(kept_answers, "_state", lambda name: b"another" if name == changed else known(name))
     assert answer("a result") == ("a result", 2)
