@@ -1,7 +1,7 @@
 """Compiled kernels, and what a device does with narrow numbers, that runs of the suite keep for each other.
 
 They lie in `delegate-farm-tests/kernels` of the user's cache (or in `FARM_TEST_CACHE`), and are keyed by the
-text, the driver with its settings, and the product's files that compile. What fails is not kept.
+text, the driver with its settings, and the product's files that compile and probe. What fails is not kept.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from runtime.delegates.gpu.backends.opencl import precision_probe
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers, Form, environment_of_child
 from runtime.delegates.gpu.backends.opencl.device import capabilities, list_devices
 from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import graph
 from runtime.delegates.gpu.keep.cache import _DRIVERS, Cache, open_cache
 from runtime.delegates.gpu.layout.source import Kernel
+from runtime.delegates.gpu.settings import precision
 from runtime.delegates.gpu.settings.precision import Findings
 
 LIMIT_BYTES = 1 << 30
@@ -33,6 +35,9 @@ OWN = frozenset({"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYT
 """Settings of a compiling process that say where files are, and are others in every tree and run. The first
 delegate of a process with a cache names the drivers' folders.
 """
+
+UNFINISHED = ("ends its process", "its process cannot be started", "no end")
+"""How the faults of trials begin that a busy machine, or one without memory, may have ended."""
 
 
 def folder() -> Path:
@@ -52,12 +57,18 @@ def keeping_compilers(index: int, name: str, working: Path, idle_s: float) -> Co
 
 
 def probe_once(device: object, described: Capabilities, cache: Cache) -> Findings:
-    """Return what `probe_precision` does, and leave it in `cache`; the trials run once for all runs."""
-    kept = open_cache(folder() / f"findings-{_product()[:16]}", LIMIT_BYTES)
+    """Return what `probe_precision` does, and leave it in `cache`; the trials run once for all runs, unless
+    one did not finish.
+    """
+    state = hashlib.sha256("\0".join((*_settings(), _product())).encode()).hexdigest()
+    kept = open_cache(folder() / f"findings-{state[:16]}", LIMIT_BYTES)
     found = precision_probe.probe_precision(device, described, kept)
     key = precision_probe._key(described)
     if (known := kept.read("precision", key)) is not None:
         cache.write("precision", key, known)
+    entry = kept.path("precision", key)
+    if entry is not None and any(fault.startswith(UNFINISHED) for fault in found.faults.values()):
+        entry.unlink(missing_ok=True)
     return found
 
 
@@ -100,11 +111,15 @@ class KeepingCompilers(Compilers):
 
 def _key(form: Form, common: str, kernels: Sequence[Kernel], device: str) -> str:
     texts = [part for kernel in kernels for part in (kernel.name, repr(kernel.group), kernel.text)]
-    settings = sorted(
+    parts = (form, common, *texts, device, *_settings(), _product())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _settings() -> list[str]:
+    """Return the settings of drivers that a child of this process gets."""
+    return sorted(
         f"{name}={value}" for name, value in environment_of_child(Path()).items() if name not in OWN
     )
-    parts = (form, common, *texts, device, *settings, _product())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @cache
@@ -115,7 +130,8 @@ def _device(index: int) -> str:
 
 @cache
 def _product() -> str:
-    """Hash the files that compile: the work of an older state of them is not taken for theirs."""
+    """Hash the files that compile and probe: the work of an older state of them is not taken for theirs."""
     (package,) = map(Path, opencl.__path__)
-    contents = [path.read_bytes() for path in sorted(package.glob("*.py"))]
+    files = (*sorted(package.glob("*.py")), Path(graph.__file__), Path(precision.__file__))
+    contents = [path.read_bytes() for path in files]
     return hashlib.sha256(b"\0".join(contents)).hexdigest()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from runtime.delegates.gpu.backends.opencl import precision_probe
+from runtime.delegates.gpu.backends.opencl.device import capabilities, list_devices
+from runtime.delegates.gpu.graph import graph
 from runtime.delegates.gpu.keep.cache import open_cache
 from runtime.delegates.gpu.layout.source import Kernel
+from runtime.delegates.gpu.settings import precision
 from tests.services import kept_kernels
 from tests.services.kept_kernels import KeepingCompilers
 
@@ -43,3 +49,45 @@ def test_a_setting_of_the_driver_or_the_device_is_part_of_the_key_and_a_folder_i
     assert kept_kernels._key("code", "", [kernel("")], "a device") == known
     monkeypatch.setenv("POCL_WORK_GROUP_METHOD", "loops")
     assert kept_kernels._key("code", "", [kernel("")], "a device") != known
+
+
+@pytest.fixture
+def probed(tmp_path, monkeypatch):
+    """Return a function that probes a device whose trials end with a fault, and tells how often they ran."""
+    monkeypatch.setenv("FARM_TEST_CACHE", str(tmp_path))
+    device, ran = list_devices()[0], []
+
+    def probed(fault):
+        def run_all(_index, trials):
+            ran.append(fault)
+            return dict.fromkeys(trials, fault)
+
+        monkeypatch.setattr(precision_probe, "_run", run_all)
+        found = kept_kernels.probe_once(device, capabilities(device), open_cache(None))
+        return set(found.faults.values()), len(ran)
+
+    return probed
+
+
+@pytest.mark.parametrize("fault", ["", "does not compile: no such name"])
+def test_findings_are_kept_and_another_setting_or_state_of_the_product_is_probed(probed, monkeypatch, fault):
+    assert probed(fault) == probed("another") == ({fault}, 1)
+    with monkeypatch.context() as patched:
+        patched.setenv("POCL_WORK_GROUP_METHOD", "loops")
+        assert probed(fault) == ({fault}, 2)
+    monkeypatch.setattr(kept_kernels, "_product", lambda: "another")
+    assert probed(fault) == ({fault}, 3)
+
+
+@pytest.mark.parametrize("fault", ["ends its process by SIGKILL", "no end within 120 s"])
+def test_the_fault_of_a_trial_that_did_not_finish_is_not_kept(probed, fault):
+    assert probed(fault) == ({fault}, 1)
+    assert probed("") == ({""}, 2)
+
+
+@pytest.mark.parametrize("module", [graph, precision])
+def test_what_trials_are_made_of_is_part_of_the_state_of_the_product(monkeypatch, tmp_path, module):
+    known = kept_kernels._product()
+    (tmp_path / "changed.py").write_text("LANES = 8")
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "changed.py"))
+    assert kept_kernels._product.__wrapped__() != known
