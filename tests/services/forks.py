@@ -74,8 +74,7 @@ class Fork:
         self.returncode: int | None = None
         self._told, telling = os.pipe()
         request = {"argv": self.args, "cwd": str(cwd), "env": dict(environment), "session": session}
-        request["umask"] = os.umask(0)
-        os.umask(request["umask"])
+        request["umask"] = _umask()
         socket.send_fds(_server(), [json.dumps(request).encode()], [*files, telling, *descriptors])
         os.close(telling)
         self._text = b""
@@ -117,6 +116,13 @@ class Fork:
         if self._text.count(b"\n") == 2:
             self.returncode = os.waitstatus_to_exitcode(int(self._text.split(b"\n")[1]))
             os.close(self._told)
+
+
+def _umask() -> int:
+    """Return the mask of modes of this process; `os.umask` would change it for a moment, for every thread."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (mask,) = (line.removeprefix("Umask:") for line in lines if line.startswith("Umask:"))
+    return int(mask, 8)
 
 
 def run(
