@@ -188,10 +188,13 @@ def test_the_command_tells_plan_and_advice(tmp_path):
     path = tmp_path / "model.tflite"
     path.write_bytes(float16())
     words = ["info", str(path), "--no-delegates"]
-    text = CliRunner().invoke(model_verbs(), words).stdout
-    assert "memory plan: 0.1 KiB for 2 tensors" in text
-    assert "suits fp16 weights models" in text
-    told = json.loads(CliRunner().invoke(model_verbs(), [*words, "--json"]).stdout)
+    shown = CliRunner().invoke(model_verbs(), words)
+    assert shown.exit_code == 0, shown.output
+    assert "memory plan: 0.1 KiB for 2 tensors" in shown.stdout
+    assert "suits fp16 weights models" in shown.stdout
+    ran = CliRunner().invoke(model_verbs(), [*words, "--json"])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
     assert told["memory"]["arena_bytes"] == 128
     assert [t["first"] for t in told["memory"]["tensors"]] == [-1, -1]
     assert told["suits"]["kind"] == "fp16 weights"

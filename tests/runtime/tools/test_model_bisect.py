@@ -19,7 +19,7 @@ from runtime.model.graph import Model
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support import registry
-from runtime.tools.model_bisect.oracle import litert_runs, read_arrays
+from runtime.tools.model_bisect.oracle import OracleError, litert_runs, read_arrays
 from runtime.tools.model_bisect.search import Bisected, bisect, one_operator
 from runtime.tools.verbs import model_verbs
 from tests.runtime.models import Builder
@@ -265,6 +265,15 @@ def test_a_fusion_becomes_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(
         litert_runs(data, feeds)["reference"][0], found.values[model.subgraphs[0].outputs[0]], rtol=1e-6
     )
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_model_that_litert_refuses_is_an_error() -> None:
+    b = Builder()
+    x, y = b.input(np.float32, (2,)), b.tensor(np.float32, (2,))
+    b.operator(Op.CUSTOM, [x], [y], custom_code="NobodyHasThis")
+    with pytest.raises(OracleError, match=r"LiteRT cannot run it: .*NobodyHasThis"):
+        found_in(read_model(b.write([y])), "cpu")
 
 
 def _suspect(monkeypatch: pytest.MonkeyPatch) -> Any:

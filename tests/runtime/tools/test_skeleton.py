@@ -86,11 +86,12 @@ def farm(*arguments):
 def test_the_commands_strip_and_restore(tmp_path):
     model, skel, back = tmp_path / "a.tflite", tmp_path / "a.skel", tmp_path / "b.tflite"
     model.write_bytes(network())
-    said = farm("strip", model, skel, "--calibrate").stdout + farm("restore", skel, back).stdout
+    runs = [farm("strip", model, skel, "--calibrate"), farm("restore", skel, back)]
+    assert [ran.returncode for ran in runs] == [0, 0], [ran.stderr for ran in runs]
     again = farm("restore", skel, model)
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == f"error: {model} exists; --force replaces it\n"
-    first, second = (line.rsplit(" ", 1)[1] for line in said.splitlines())
+    first, second = (line.rsplit(" ", 1)[1] for ran in runs for line in ran.stdout.splitlines())
     assert first == second
     assert back.stat().st_size == model.stat().st_size
 
