@@ -1,14 +1,19 @@
-"""Figures that are not used: those over a wrong baseline, and those of a process scheduled otherwise."""
+"""Figures that are not used: over a wrong baseline, of a process scheduled otherwise, or too short."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from agent.runner.decide import _Blocks
+from agent.runner.judge import verdict
+from agent.runner.judge.accuracy import JudgedOutputs, ModelKind
 from agent.runner.turns.block import _Block
-from agent.wire.messages import Status
+from agent.wire.messages import ReasonCode, Status
+from runtime.judge.arithmetic import Arithmetic
+from tests.contract.fake_agent import measurement
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -23,3 +28,22 @@ def test_a_process_that_is_scheduled_otherwise_in_the_end_cannot_be(changed):
     part = SimpleNamespace(changed=changed, ran_stopped_s=0.0, times=[], arm=None)
     found = _Block._impossible(SimpleNamespace(rounds=[], _clean=()), part)
     assert found == (() if changed is None else (changed,))
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_time_that_physics_forbids_is_struck_out(monkeypatch, share):
+    found = measurement(None).model_copy(update={"cpu_ms": 1.0})
+    shortest_ms = found.latency_ms.p50 / share
+    facts = verdict._ModelFacts(ModelKind(Arithmetic.FLOAT, keeps_state=False), shortest_ms)
+    monkeypatch.setattr(verdict, "_model_facts", lambda *_: facts)
+    monkeypatch.setattr(verdict, "judged_outputs", lambda *_: JudgedOutputs(found.accuracy))
+    monkeypatch.setattr(verdict, "_summed_up", lambda *_: found)
+    result = verdict.concluded(SimpleNamespace(), [SimpleNamespace()], Path(), "", {})
+    if share == 1.0:
+        assert (result.status, result.reason, result.measurement) == (Status.DONE, None, found)
+        return
+    assert (result.status, result.reason.code) == (Status.FAILED, ReasonCode.IMPLAUSIBLE)
+    struck = result.measurement
+    assert (struck.latency_ms.p50, struck.latency_ms.mean, struck.cpu_ms) == (None, None, None)
+    assert "before the work is done" in struck.latency_ms.missing["p50"]
+    assert struck.accuracy == found.accuracy, "what it computed stays as evidence"

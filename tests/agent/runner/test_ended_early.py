@@ -53,7 +53,7 @@ elif arguments[0][0] != "-":
     import agent.runner.decide as decide
     run_block, concluded = decide.run_block, decide.concluded
     def block(arms, asked, *more, **named):
-        if (asked.number, stage) == (2, "between blocks"):
+        if (asked.number, stage) == (3, "between blocks"):
             stop(arms[-1].folder)
         return run_block(arms, asked, *more, **named)
     def judged(attempt, reports, folder, *more):
@@ -65,7 +65,7 @@ from agent.runner.__main__ import main
 children.RUNNER_COMMAND = process.RUNNER_COMMAND = (sys.executable, "-P", __file__)
 sys.exit(main(arguments))
 """
-"""A runner that stays in a stage: of the cold process, of block 2, in front of block 2, behind the last."""
+"""A runner that stays in a stage: of the cold process, of block 2, in front of block 3, behind the last."""
 
 BLOCKS = 2
 STAGES = [
@@ -73,13 +73,15 @@ STAGES = [
     ("imports", 1),
     ("slice", 1),
     ("finishing", 1),
-    ("between blocks", 1),
+    ("between blocks", 2),
     ("judging", BLOCKS),
     ("pass", BLOCKS),
 ]
 RARELY = ("imports", "finishing")
 """Stages in which block 2 is cut short in the same way as in a slice."""
 PLAN = BRIEF.model_copy(update={"min_blocks": BLOCKS, "max_blocks": BLOCKS, "slice_runs": 5})
+LONGER = PLAN.model_copy(update={"min_blocks": 3, "max_blocks": 3})
+"""Two blocks have finished before the last one: all that have are kept, not the first alone."""
 WITH_PASS = PLAN.model_copy(update={"throughput": ThroughputPlan(in_flight=1, seconds=0.1)})
 
 
@@ -140,7 +142,8 @@ def test_the_finished_blocks_are_the_result_of_an_attempt_that_is_ended_early(
     request: pytest.FixtureRequest, how: str, stage: str, blocks: int
 ) -> None:
     staying: Staying = request.getfixturevalue(how)
-    spec = job(staying.stored, plan=WITH_PASS if stage == "pass" else PLAN)
+    plan = {"pass": WITH_PASS, "between blocks": LONGER}.get(stage, PLAN)
+    spec = job(staying.stored, plan=plan)
     staying.begin(stage, spec)
     staying.agent.send(CancelJob(attempt_id=spec.attempt_id) if how == "cancelled" else Shutdown())
     result = staying.result()
@@ -160,7 +163,8 @@ def test_the_finished_blocks_are_the_result_of_an_attempt_that_is_ended_early(
         assert found.quality.stopped in {"blocks", "target"}
     else:
         assert found.quality.stopped == "cancelled"
-        assert f"ended early by a cancel, after {blocks} of at most {BLOCKS} blocks" in found.quality.facts
+        said = f"ended early by a cancel, after {blocks} of at most {plan.max_blocks} blocks"
+        assert said in found.quality.facts
 
 
 def test_an_arm_that_is_cancelled_keeps_its_blocks_and_ratios_and_the_others_go_on(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent.wire.messages import Arm, JobResult, ReasonCode, Receipt, Status
+from agent.wire.messages import Arm, JobResult, JobSpec, ReasonCode, Receipt, Status
 from runtime.common.verdict import grade
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, TensorType
@@ -24,9 +24,9 @@ from tests.tree import tree
 TIMED = 2 * dishonest.THROTTLED_AFTER + 1
 """Its last run has another input set than the answer that `stale` repeats."""
 OFTEN = BRIEF.model_copy(update={"warmup_runs": 0, "rounds": 6, "slice_runs": TIMED // 6})
-SHOWN_BY_DEFAULT = ("offset", "stale", "enqueue", "content", "none", "nicer")
+SHOWN_BY_DEFAULT = ("offset", "random", "stale", "enqueue", "content", "none", "nicer")
 """Delegates that are caught by outputs, by new inputs, by times, by what they take, by the scheduler."""
-IN_ONE_PROCESS = ("nan", "random", "warm", "lagging", "fallback", "blind")
+IN_ONE_PROCESS = ("nan", "warm", "lagging", "fallback", "blind")
 """Further delegates whose lie one timed process shows."""
 IN_THREE = ("throttled", "sprinter")
 """Delegates whose lie shows in several processes."""
@@ -35,13 +35,14 @@ EVERY = (*SHOWN_BY_DEFAULT, *IN_ONE_PROCESS, *IN_THREE)
 
 class Caught:
     """The results of dishonest delegates and of an honest one, by name, measured with the first look at them:
-    what is judged in one process as arms of one job.
+    what is judged in one process as arms of one job. `lead`: the job that the honest one's result is of.
     """
 
     def __init__(self, agent: EmbeddedAgent, stored: tuple[str, int]) -> None:
         self.agent = agent
         self._stored = stored
         self._found: dict[str, JobResult] = {}
+        self.lead: JobSpec | None = None
 
     def __getitem__(self, name: str) -> JobResult:
         if name not in self._found:
@@ -55,9 +56,11 @@ class Caught:
         opencl = [device.device_id for device in self.agent.hello.devices if device.api == "opencl"]
         lead = job(self._stored, "litert", plan=OFTEN)
         if name in IN_ONE_PROCESS:
-            return run_together(self.agent, lead, IN_ONE_PROCESS, opencl)
-        lead = lead.model_copy(update={"baseline": f"{lead.attempt_id}-offset"})
-        return run_together(self.agent, lead, SHOWN_BY_DEFAULT, opencl)
+            found = run_together(self.agent, lead, IN_ONE_PROCESS, opencl)
+            del found["litert"]  # here it has no baseline
+            return found
+        self.lead = lead.model_copy(update={"baseline": f"{lead.attempt_id}-offset"})
+        return run_together(self.agent, self.lead, SHOWN_BY_DEFAULT, opencl)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +135,9 @@ def test_a_wrong_output_fails(caught, lie):
 
 
 def test_there_is_no_ratio_over_a_baseline_that_is_wrong(caught):
-    assert caught["litert"].measurement.ratio is None
+    honest, base = caught["litert"], caught["offset"]
+    assert (caught.lead.attempt_id, caught.lead.baseline) == (honest.attempt_id, base.attempt_id)
+    assert honest.measurement.ratio is None
 
 
 def test_a_wrong_output_keeps_its_evidence(caught):
@@ -155,11 +160,11 @@ def test_right_outputs_that_turn_wrong_once_it_is_timed_fail(caught, lie):
     )
 
 
-@pytest.mark.attack
 def test_output_that_changes_is_flagged(caught):
     result = caught["random"]
     assert result.status is Status.DONE, result.reason
     assert any("nondeterministic" in warning for warning in result.measurement.warnings)
+    assert any("nondeterministic" in doubt for doubt in result.measurement.quality.doubts)
 
 
 def test_answers_from_memory_make_a_right_result_void(caught):
