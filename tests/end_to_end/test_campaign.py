@@ -137,7 +137,8 @@ def test_result_carries_its_evidence(campaign, delegate):
 def test_no_two_attempts_of_the_host_overlapped(campaign):
     lives = runlog.intervals(runlog.read(campaign.home / "agent" / "runs.log"))
     measured = [life for life in lives if life.what == "measure"]
-    assert len(measured) >= 2 * len(FEW)
+    finished = [cell for cell in campaign.results if cell["status"] == "done"]
+    assert len(measured) >= 2 * len(finished) > 0, "each has a cold process and a timed one"
     assert all(life.end_ns is not None for life in lives)
     assert len({life.exclusion_group for life in lives}) >= 1
     assert runlog.overlaps(lives) == []

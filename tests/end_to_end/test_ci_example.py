@@ -1,17 +1,19 @@
 """The example of `examples/ci`: a build passes with its model, and fails with a slow one in its place.
 
-By default its files alone are checked: `tests/orchestrator/cli` meets and exceeds budgets, from the command
-line and from Python, and finds regressions.
+By default its files alone are checked, and how its tests call the API: `tests/orchestrator/cli` meets and
+exceeds budgets, from the command line and from Python, and finds regressions.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import create_autospec
 from xml.etree import ElementTree
 
 import numpy as np
@@ -116,6 +118,22 @@ def test_the_campaign_of_the_example_is_one(project: Project) -> None:
     (project.folder / "model.tflite").write_bytes(model(width=64))
     ran = project.farm("submit", "--check", "models.yaml")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_tests_of_the_example_call_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("example_tests", EXAMPLE / "test_model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    called = {}
+    for name in ("assert_latency", "assert_accuracy"):
+        called[name] = create_autospec(getattr(module, name))
+        monkeypatch.setattr(module, name, called[name])
+    for name, test in vars(module).items():
+        if name.startswith("test_"):
+            test()
+    assert {name: double.call_count for name, double in called.items()} == dict.fromkeys(called, 1)
 
 
 def test_the_workflow_runs_commands_that_there_are(project: Project) -> None:

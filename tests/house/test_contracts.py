@@ -60,14 +60,21 @@ def test_every_contract_has_a_breach_below():
     assert declared() == list(BREACHES)
 
 
+def test_the_tree_as_it_is_breaks_no_contract(tree):
+    ran = lint(tree)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.parametrize("contract", BREACHES)
 def test_a_forbidden_import_breaks_its_contract(contract, tree):
     path, forbidden = BREACHES[contract]
     module = tree / path
     kept = module.read_text(encoding="utf-8")
-    module.write_text(f"{kept}\n{forbidden}\n", encoding="utf-8")
-    ran = lint(tree)
-    module.write_text(kept, encoding="utf-8")
+    try:
+        module.write_text(f"{kept}\n{forbidden}\n", encoding="utf-8")
+        ran = lint(tree)
+    finally:
+        module.write_text(kept, encoding="utf-8")
     broken = ran.stdout.partition("Broken contracts")[2]
     assert re.search(rf"^{contract} ", broken, re.MULTILINE), ran.stdout + ran.stderr
 
@@ -75,8 +82,10 @@ def test_a_forbidden_import_breaks_its_contract(contract, tree):
 @pytest.mark.parametrize("package", ["orchestrator", "agent", "runtime"])
 def test_a_room_without_a_floor_is_refused(package, tree):
     cellar = tree / package / "cellar.py"
-    cellar.write_text('"""A module that no layer names."""\n', encoding="utf-8")
-    ran = lint(tree)
-    cellar.unlink()
+    try:
+        cellar.write_text('"""A module that no layer names."""\n', encoding="utf-8")
+        ran = lint(tree)
+    finally:
+        cellar.unlink()
     assert ran.returncode != 0
     assert f"{package}.cellar" in ran.stdout + ran.stderr

@@ -444,7 +444,7 @@ def test_models_need_no_yaml(shell: Shell) -> None:
     assert {cell["delegate"] for cell in plan} == {"cpu", "gpu", "litert"}
 
 
-def test_models_of_one_campaign_have_a_name_delegates_and_options(shell: Shell) -> None:
+def test_a_campaign_without_yaml_has_a_name_delegates_and_options(shell: Shell) -> None:
     shell.write("a.tflite", unary_model())
     asked = ("--delegate", "litert", "--threads", "1", "--option", "resolver=reference", "--name", "mine")
     ran = shell.farm("submit", "a.tflite", *asked, "--json")
