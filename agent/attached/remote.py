@@ -51,6 +51,8 @@ exit $code
 """The connection's end is that of its input, which `cat` waits for: a device that has no terminal goes on
 with a command whose connection was lost."""
 
+_ADB_ERROR: Final = re.compile(r"^(adb: )?error: ", re.MULTILINE)
+
 
 class LostError(Exception):
     """The device cannot be reached, or could not any more; the text says why."""
@@ -107,8 +109,13 @@ class Remote:
         text = read.decode(errors="replace")
         ends = list(_ENDED.finditer(text))
         if not ends:
-            raise LostError(f"{self.what}: {last_line(text) or 'the connection ended'}")
+            raise LostError(f"{self.what}: {self._told(text) or 'the connection ended'}")
         return Answer(int(ends[-1][1]), text[: ends[-1].start()].strip())
+
+    def _told(self, text: str) -> str:
+        """Return in one line why a connection was lost; adb explains its errors in several."""
+        found = _ADB_ERROR.search(text) if isinstance(self.attached, OverAdb) else None
+        return last_line(text if found is None else " ".join(text[found.start() :].split()))
 
     def run_guarded(self, command: Sequence[str]) -> Answer:
         """Run a program that ends when the connection does. Raises `LostError`."""

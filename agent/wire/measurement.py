@@ -6,7 +6,7 @@ The types of the fields are in `agent.wire.bounded`; times ending in `_ns` are d
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -296,6 +296,10 @@ class Quality(Wire):
     facts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
+
+
+TOOK_TURNS: Final = "arms took turns by slices; a campaign of this delegate alone has its energy"
+"""The note of an energy that a counter could have told of other turns: no fault of the cell's."""
 
 
 class Energy(Wire):

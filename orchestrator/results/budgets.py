@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from agent.wire.measurement import TOOK_TURNS
 from orchestrator.manifest.budget import ENERGY, FPS, MEMORIES, RATIO, Budget
 from orchestrator.results.comparison import reason_text
 from orchestrator.results.format import visible
@@ -93,7 +94,7 @@ def _judged_ratio(cell: CellRecord, budget: Budget, change: Change | None) -> tu
 def _judged(cell: CellRecord, budget: Budget) -> tuple[Outcome, str]:
     value, interval, why = _figure(cell, budget.figure)
     if value is None:
-        return "no_result", why
+        return "not_judged" if why == TOOK_TURNS else "no_result", why
     shown = _shown(value, budget.figure)
     if (void := void_reason(cell)) is not None:
         return "not_judged", f"{shown}, {void if cell.imported else f'void: {void}'}"

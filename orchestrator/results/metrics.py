@@ -74,10 +74,16 @@ def _power(cell: CellRecord) -> float | None:
 
 
 def _init_saved(cell: CellRecord) -> float | None:
-    found = None if cell.measurement is None else cell.measurement.latency_ms
-    if found is None or found.init is None or found.init_warm is None:
+    m = cell.measurement
+    if m is None or m.cache_bytes == 0 or m.latency_ms.init is None or m.latency_ms.init_warm is None:
         return None
-    return found.init - found.init_warm
+    return m.latency_ms.init - m.latency_ms.init_warm
+
+
+def _why_none_saved(m: Measurement) -> str:
+    if m.cache_bytes == 0:
+        return "left nothing in program caches"
+    return m.latency_ms.missing.get("init_warm", "not recorded")
 
 
 def _accuracy(
@@ -359,8 +365,9 @@ METRICS: tuple[Metric, ...] = (
         "in_ms",
         "copies in",
         "How long the host spends on copying an invoke's inputs to where the delegate computes, of all "
-        "partitions together. From further invokes after the timed ones, like the following; the mean over "
-        "the processes of each one's median.",
+        "partitions together, until they are there; on WebGPU with a word read back, which tells that. "
+        "From further invokes after the timed ones, like the following; the mean over the processes of each "
+        "one's median.",
     ),
     _transfer("out_ms", "copies out", "The same of the outputs, once all kernels have ended."),
     _copied("in_bytes", "bytes in", "Bytes of these inputs: what crosses the border of CPU and device."),
@@ -387,6 +394,7 @@ METRICS: tuple[Metric, ...] = (
         "constants, recordings and choices of the delegate, and whatever drivers keep.",
         read=measured("cache_bytes"),
         text=text.byte_count,
+        why_none=lambda _: "not recorded, or not all of it could be counted",
     ),
     Metric(
         "caches.init_saved_ms",
@@ -394,10 +402,11 @@ METRICS: tuple[Metric, ...] = (
         "ms",
         "higher",
         "memory",
-        "The init that finds the caches empty less the median of those that find them filled.",
+        "The init that finds the caches empty less the median of those that find them filled; none where the "
+        "starts left nothing in caches.",
         read=_init_saved,
         text=text.milliseconds,
-        why_none=lambda m: m.latency_ms.missing.get("init_warm", "not recorded"),
+        why_none=_why_none_saved,
         unit_in_heading=True,
         void_if_wrong=True,
     ),

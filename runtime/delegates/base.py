@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -145,6 +146,11 @@ class Copies:
 @runtime_checkable
 class CountsCopies(Protocol):
     """A delegate that counts what its open models copy at their borders."""
+
+    def awaiting_copies(self) -> AbstractContextManager[None]:
+        """Return a block in which a run waits for the copies of its inputs before it goes on. Elsewhere a
+        device may make them while the run goes on, and `in_ns` is only the time to ask for them.
+        """
 
     @property
     def copies(self) -> Copies | None:

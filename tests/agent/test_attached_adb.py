@@ -92,6 +92,26 @@ def test_a_phone_that_does_not_answer_is_missing_with_what_adb_says(phone):
     assert gone.reason == "gone (adb serial-2): error: device 'serial-2' not found"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("42\nerror: device unauthorized.\nIts keys are not set\nTry 'adb kill-server'.\n",
+         "error: device unauthorized. Its keys are not set Try 'adb kill-server'."),
+        ("adb: error: failed\n to get feature set: closed", "adb: error: failed to get feature set: closed"),
+        ("42\nclosed\n", "closed"),
+        ("", "the connection ended"),
+    ],
+)  # fmt: skip
+def test_an_error_of_several_lines_is_told_whole_in_one(said, told, tmp_path):
+    written(tmp_path / "adb", f"cat <<'END'\n{said}\nEND")
+    remote = Remote(
+        OverAdb(name="p", serial="1", benchmark_model="/b"), {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    )
+    with pytest.raises(LostError) as lost:
+        remote.run("true")
+    assert str(lost.value) == f"p (adb 1): {told}"
+
+
 def test_a_host_without_adb_says_what_to_install(tmp_path):
     one = OverAdb(name="p", serial="1", benchmark_model="/b")
     with pytest.raises(LostError, match="this host has no adb: apt-get install adb"):

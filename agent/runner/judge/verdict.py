@@ -5,9 +5,10 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult, caches_folder
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, OutputsError, judged_outputs, unjudged
@@ -47,6 +48,10 @@ from runtime.judge.kinds import UnknownOutputError, output_kinds
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
 from runtime.measure.samples.variation import Timed, variation_of
 from runtime.model.reader import read_model
+
+_MOST_CACHE_ENTRIES: Final = 100_000
+"""Files and folders of program caches that are counted. Chosen: a thousand times what the largest model's
+starts leave; a delegate that makes more must not hold up the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +276,25 @@ def _not_warm(reports: Sequence[ProcessReport]) -> Iterator[str]:
             yield f"{count} of {len(warm)} warm starts prepared the model anew: its recording was {told}"
 
 
-def _bytes_below(folder: Path) -> int:
-    return sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
+def _bytes_below(folder: Path) -> int | None:
+    """Return the bytes of all files below; None where a delegate left something unreadable, or too much."""
+    total, seen, pending = 0, 0, [str(folder)]
+    try:
+        while pending:
+            # What is removed meanwhile has no bytes.
+            with suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > _MOST_CACHE_ENTRIES:
+                        return None
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                        continue
+                    with suppress(FileNotFoundError):
+                        total += entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        return None
+    return total
 
 
 def _no_latency(why: str) -> Latency:

@@ -20,7 +20,7 @@ from agent.machine.sensors.recording import Recording, record
 from agent.machine.sensors.sensor import PROCESSOR, Found, Quantity
 from agent.processes.environment import for_runner
 from agent.processes.supervisor import Launch, start
-from agent.wire.measurement import Energy
+from agent.wire.measurement import TOOK_TURNS, Energy
 from agent.wire.messages import Device
 
 _NICENESS: Final = 10
@@ -119,7 +119,7 @@ class Telemetry:
         if missing:
             return Energy(note=f"{missing[0].name}: {missing[0].why}")
         if alternated:
-            return Energy(note="arms took turns by slices; a campaign of this delegate alone has its energy")
+            return Energy(note=TOOK_TURNS)
         timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.kept_ns]
         known = [float(joules) for joules in timed if joules is not None]
         if not known or len(known) < len(timed):

@@ -58,6 +58,8 @@ class CompiledGraph:
         self.waits = options.waits
         self.recording.waits_actively = options.wait_type in ("active", "aggressive")
         self._copied_ns: tuple[int, int] | None = None
+        self.awaits_copies = False
+        """Whether a run waits until its inputs are on the device, as no timed one does."""
 
     @property
     def schedule(self) -> str:
@@ -144,6 +146,8 @@ class CompiledGraph:
         began_ns = perf_counter_ns()
         for value, array in zip(self.graph.inputs, inputs, strict=True):
             recording.write(value, array)
+        if self.awaits_copies and recording.queues_uploads:
+            recording.finish()
         in_ns = perf_counter_ns() - began_ns
         run()
         failed = recording.failed_check()

@@ -3,7 +3,8 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -192,6 +193,18 @@ class GpuDelegate(Offer):
         """See `runtime.delegates.base.CountsMemory`."""
         return sum(graph.recording.device_bytes for graph in self._open_graphs())
 
+    @contextmanager
+    def awaiting_copies(self) -> Iterator[None]:
+        """See `runtime.delegates.base.CountsCopies`."""
+        graphs = list(self._open_graphs())
+        for graph in graphs:
+            graph.awaits_copies = True
+        try:
+            yield
+        finally:
+            for graph in graphs:
+                graph.awaits_copies = False
+
     @property
     def copies(self) -> Copies | None:
         """See `runtime.delegates.base.CountsCopies`."""
@@ -217,14 +230,15 @@ class GpuDelegate(Offer):
         """Device, driver and effective settings; once compiled, how the layers are enqueued.
 
         `choices` is what was chosen by timing, as the option of that name takes it; `disturbed` says why
-        rules chose instead, for this start alone; `recording` whether it is that of an earlier start.
+        rules chose instead, for this start alone; `recording` whether it is that of an earlier start, where
+        one can be kept.
         """
         device, ways = self._backend.capabilities, {self._ways[graph] for graph in self._open_graphs()}
         is_of_integers = self.way is Quantised.LEVELS or ways == {Quantised.LEVELS}
         fault = self._backend.cache.fault
         choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
         disturbed = dict.fromkeys(graph.disturbance for graph in self._open_graphs() if graph.disturbance)
-        origins = dict.fromkeys(graph.origin for graph in self._open_graphs())
+        origins = dict.fromkeys(graph.origin for graph in self._open_graphs() if graph.origin)
         return {
             "device": device.name,
             "platform": device.platform,

@@ -28,7 +28,8 @@ class Prepared:
     """The recording of a partition, and how it was made.
 
     `choices` are names of candidates by keys. `disturbance` says why rules chose for this start alone,
-    `origin` where the recording comes from, `needs` how much memory it takes, for a message of the driver's.
+    `origin` where the recording comes from, empty where none can be kept, `needs` how much memory it takes,
+    for a message of the driver's.
     `kernels` are the keys of its functions by their names, where the backend keeps them.
     """
 
@@ -39,7 +40,7 @@ class Prepared:
     disturbance: str
     needs: str
     kernels: Mapping[str, str]
-    origin: str = "made"
+    origin: str = ""
 
 
 def prepared(
@@ -71,7 +72,7 @@ def prepared(
     made = _made(partition, backend, options, way, budget, files)
     if keeps_constants:
         _keep(recordings, made)
-    return replace(made, origin=f"made anew: {found}") if found else made
+    return replace(made, origin=f"made anew: {found}" if found else "made")
 
 
 def _replayed(recordings: Recordings, backend: KeepingBackend) -> Prepared | str:

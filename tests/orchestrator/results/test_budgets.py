@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from agent.wire.measurement import Energy, Quality
+from agent.wire.measurement import TOOK_TURNS, Energy, Quality
 from agent.wire.messages import Reason, ReasonCode
 from orchestrator import api
 from orchestrator.cli.budgets import Undecided, conclude
@@ -150,6 +150,9 @@ def test_energy_is_judged_where_the_machine_counts_it() -> None:
     uncounted = measured.model_copy(update={"energy": Energy(note="CPU energy: no RAPL counter")})
     assert outcome(replace(cell(), measurement=uncounted), "energy<=5mJ")[0] == "no_result"
     assert "no RAPL" in outcome(replace(cell(), measurement=uncounted), "energy<=5mJ")[1]
+    turns = replace(cell(), measurement=measured.model_copy(update={"energy": Energy(note=TOOK_TURNS)}))
+    assert outcome(turns, "energy<=5mJ") == ("not_judged", TOOK_TURNS)
+    assert conclude("x", [turns], [read_budget("energy<=5mJ")], None, 0) == 5
     counted = measured.model_copy(update={"energy": Energy(invoke_mj=6.0)})
     assert outcome(replace(cell(), measurement=counted), "energy<=5mJ") == ("exceeded", "6 mJ")
     assert outcome(replace(cell(), measurement=counted), "energy<=0.01J") == ("met", "6 mJ")

@@ -111,6 +111,18 @@ def test_the_table_of_the_docs_has_a_registered_metric(one_more):
     assert "| energy | `energy_mj.mean` | mJ | lower | Energy of one invoke" in metrics_table()
 
 
+def test_caches_that_hold_nothing_save_nothing_of_an_init():
+    saved = next(metric for metric in METRICS if metric.key == "caches.init_saved_ms")
+    times = CELL.measurement.latency_ms.model_copy(update={"init": 9.0, "init_warm": 2.0})
+
+    def cell(cache_bytes):
+        update = {"latency_ms": times, "cache_bytes": cache_bytes}
+        return replace(CELL, measurement=CELL.measurement.model_copy(update=update))
+
+    assert saved.read(cell(5)) == saved.read(cell(None)) == 7.0
+    assert saved.full_text(cell(0)) == "none: left nothing in program caches"
+
+
 def test_every_figure_that_is_measured_is_registered():
     keys = {metric.key for metric in METRICS}
     assert len(keys) == len(METRICS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.interpreter.slots import Slot
+from runtime.measure import transfer as transfer_module
 from runtime.measure.benchmark import measure, start_cold
 from runtime.measure.loading import Opener
 from tests.runtime.tools.plan_models import two_partitions
@@ -61,3 +63,38 @@ def test_a_run_on_buffers_that_gives_something_else_is_none(small_model, monkeyp
     assert told.missing == {"bound": "runs on buffers give something else than runs that copy"}
     assert "bound" not in told.times_ns
     assert told.sizes["in"] == BYTES
+
+
+def test_a_model_that_takes_the_pass_s_time_alone_is_invoked_once_and_runs_on_no_buffers(
+    small_model, monkeypatch
+):
+    real, ran = transfer_module._copied, []
+
+    def counted(*given):
+        ran.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(transfer_module, "_copied", counted)
+    monkeypatch.setattr(Slot, "start", lambda *_: pytest.fail("no time is left"))
+    monkeypatch.setattr(transfer_module, "SHARE", 0)
+    monkeypatch.setattr(transfer_module, "_LEAST_NS", 0)
+    found = measured("gpu", small_model, tuning="none")
+    assert len(ran) == len(found.transfer.times_ns["copied"]) == 1
+    assert found.transfer.missing == {"bound": "an invoke took the 0 ms that further invokes may take"}
+
+
+def test_only_the_pass_waits_for_copies_that_a_device_makes_by_itself(small_model, monkeypatch):
+    calls = []
+    for name in ("write", "finish", "run"):
+        real = getattr(OpenClRecording, name)
+
+        def noted(self, *given, _real=real, _name=name):
+            calls.append(_name)
+            return _real(self, *given)
+
+        monkeypatch.setattr(OpenClRecording, name, noted)
+    monkeypatch.setattr(OpenClRecording, "queues_uploads", True)
+    copied = len(measured("gpu", small_model, tuning="none").transfer.times_ns["copied"])
+    told = " ".join(calls)
+    assert told.count("write finish run") >= copied > 0
+    assert told.count("write run") >= 40

@@ -67,6 +67,9 @@ class Recording(ABC):
     runs_in_background: ClassVar[bool] = False
     """Whether `start` works."""
 
+    queues_uploads: ClassVar[bool] = False
+    """Whether `write` returns before the device has what it copies; `finish` then waits for it."""
+
     waits_actively: bool = False
     """Whether those who wait ask the device all the time."""
 

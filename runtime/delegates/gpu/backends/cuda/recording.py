@@ -42,6 +42,8 @@ class CudaRecording(Recording):
     Made and used where the device's context is current (`Backend.errors`); `close` makes it so itself.
     """
 
+    queues_uploads = True
+
     def __init__(
         self, opened: OpenedDevice, plan: RecordingPlan, program: LoadedKernels, constants: Constants
     ) -> None:

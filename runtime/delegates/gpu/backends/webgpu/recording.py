@@ -92,6 +92,8 @@ _TIMESTAMP_BYTES: Final = 8
 class WebGpuRecording(Recording):
     """Launches bound to memory on a device, ready to be run."""
 
+    queues_uploads = True
+
     def __init__(
         self, opened: OpenedAdapter, plan: RecordingPlan, program: Pipelines, constants: Constants
     ) -> None:
