@@ -6,7 +6,7 @@ The types of the fields are in `agent.wire.bounded`; times ending in `_ns` are d
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -97,7 +97,9 @@ class ProcessSamples(Wire):
     memory_bytes: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
     device_busy_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
     queue_delay_ns: tuple[Integer, ...] = Field(default=(), max_length=MAX_SAMPLES)
-    transfer_ns: dict[Key, tuple[Integer, ...]] = Field(default_factory=dict, max_length=MAX_FACTS)
+    transfer_ns: dict[Key, Annotated[tuple[Integer, ...], Field(max_length=MAX_SAMPLES)]] = Field(
+        default_factory=dict, max_length=MAX_FACTS
+    )
     transfer_bytes: dict[Key, Integer] = Field(default_factory=dict, max_length=MAX_FACTS)
     slices: tuple[TimedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
 

@@ -14,7 +14,7 @@ from agent.runner.passes.process_frame import pass_of
 from agent.wire.messages import PROTOCOL_VERSION, ForAgent, ForOrchestrator
 from agent.wire.passes import PASSES
 
-RECORDED = (15, "c17d2c62346b00a7")
+RECORDED = (15, "9cc174b07ed986d8")
 """`PROTOCOL_VERSION`, and the digest of the schemas of that version."""
 
 
