@@ -20,7 +20,7 @@ help:
 	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
 	@echo "make test-faults      41 fault scenarios and the mutations, as root (17 minutes); writes benchmarks/results/faults.md"
 	@echo "make test-attack      every attack on a lab, by boundary, as root; writes benchmarks/results/attack.md"
-	@echo "make mutate           every protection taken away, one at a time: which test notices (15 minutes); writes benchmarks/results/mutants.md"
+	@echo "make mutate           every protection taken away, one at a time: which test notices (35 minutes); writes benchmarks/results/mutants.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             hostile files for reader, interpreter, gpu, farm model plan and farm import, then atheris"
 	@echo "make bench            runtime against its peers, through the farm; writes benchmarks/results/"
