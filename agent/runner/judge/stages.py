@@ -50,10 +50,12 @@ def memory_stages(timed: Sequence[ProcessSamples], unseen: Mapping[str, str]) ->
 def cpu_time(timed: Sequence[ProcessSamples]) -> float | None:
     """Return the CPU time of an invoke in ms: the mean over the processes of each one's median over slices.
 
-    None where the kernel did not tell that of a slice.
+    A process of a block that was measured once more has no kept slice, and no part in it. None where the
+    kernel did not tell that of a slice.
     """
-    slices = [[one for one in process.slices if one.kept and one.runs] for process in timed]
-    if not slices or not all(slices) or any(one.cpu_ns is None for its in slices for one in its):
+    kept = [[one for one in process.slices if one.kept and one.runs] for process in timed]
+    slices = [its for its in kept if its]
+    if not slices or any(one.cpu_ns is None for its in slices for one in its):
         return None
     return fmean(median((one.cpu_ns or 0) / one.runs for one in its) for its in slices) / 1e6
 

@@ -49,6 +49,7 @@ def test_the_cpu_time_of_an_invoke_is_the_mean_of_the_processes_medians_over_kep
 
     steady = sliced((4_000_000, 2, True), (6_000_000, 2, True), (90_000_000, 2, False), (8_000_000, 2, True))
     assert cpu_time([steady, sliced((5_000_000, 1, True))]) == 4.0
+    assert cpu_time([steady, sliced((9_000_000, 1, False))]) == 3.0, "of a block that was measured once more"
     assert cpu_time([steady, sliced((None, 2, True))]) is None
     assert cpu_time([process(1, 1)]) is None
 
