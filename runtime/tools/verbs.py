@@ -155,7 +155,8 @@ def plan(
         planner = model_plan.planner_of(delegate, options, device_class, is_tuned=tuned)
         found = model_plan.model_plan(model, planner)
         shown = model_plan.dot if as_dot else model_plan.lines
-        return answer(model_plan.document(found, str(file)), shown(found, file.name), as_json)
+        document = model_plan.document(found, str(file)) if as_json else None
+        return answer(document, shown(found, file.name), as_json)
 
 
 def profile(
