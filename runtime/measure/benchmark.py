@@ -30,6 +30,11 @@ UNTIMED_SHARE = 0.1
 bring back into the caches what another arm's slice has put out."""
 
 
+def untimed_before(runs: int) -> int:
+    """Return how many invokes that are not timed stand in front of a slice of so many timed ones."""
+    return max(1, round(UNTIMED_SHARE * runs))
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
     """The measurement of one process; times in ns in the order of measurement.
@@ -104,7 +109,7 @@ class Session:
     def slice(self, runs: int) -> Times:
         """Time so many invokes, behind a few that are not timed."""
         before = Usage.now()
-        times = self._begun.loop.run(runs, untimed=max(1, round(UNTIMED_SHARE * runs)))
+        times = self._begun.loop.run(runs, untimed=untimed_before(runs))
         self._spent += Usage.now() - before
         self._slices.append(times)
         return times

@@ -32,15 +32,16 @@ from agent.runner.turns.arm import Arm
 from agent.runner.turns.sliced import facts_of, with_slices
 from agent.wire.measurement import TimedSlice
 from agent.wire.plan import MeasurePlan
+from runtime.measure.benchmark import untimed_before
 
 MEMORY_MARGIN: Final = 1.3
 """How many times the memory of their cold processes the arms of a block need at most to be alive together.
 Chosen: timed processes keep samples, and an estimate that is too small ends in an arm that is killed."""
 
 LEAST_REPORTED: Final = 0.5
-"""Share of the wall time of undisturbed slices that their invokes must add up to. Chosen: reading inputs and
-outputs from Python is within them, so that little is left; a clock that was tampered with shows here."""
-
+"""Share of the wall time of undisturbed slices that their invokes must add up to, with the untimed ones in
+front of each. Chosen: reading inputs and outputs from Python is within them, so that little is left; a clock
+that was tampered with shows here."""
 
 LEAST_WALL_S: Final = 0.3
 """Seconds of slices below which that is not asked: of slices of milliseconds, handing over the samples takes
@@ -308,7 +309,8 @@ class _Block:
     def _impossible(self, part: _Part) -> tuple[str, ...]:
         """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
         found = []
-        for numbers, least in ((range(len(self.rounds)), 0.0), (self._clean, LEAST_REPORTED)):
+        timed = part.runs / (part.runs + untimed_before(part.runs))
+        for numbers, least in ((range(len(self.rounds)), 0.0), (self._clean, LEAST_REPORTED * timed)):
             wall_s = sum(self.rounds[number].slices[part.arm.name].wall_s for number in numbers)
             reported_s = sum(sum(part.times[number].invoke_ns) for number in numbers) / 1e9
             least_s = least * wall_s if wall_s >= LEAST_WALL_S else 0.0

@@ -27,9 +27,20 @@ def test_a_baseline_is_one_once_its_outputs_were_right(status):
 
 @pytest.mark.parametrize("changed", [None, "it was scheduled otherwise in the end: nice 0 → 5"])
 def test_a_process_that_is_scheduled_otherwise_in_the_end_cannot_be(changed):
-    part = SimpleNamespace(changed=changed, ran_stopped_s=0.0, times=[], arm=None)
+    part = SimpleNamespace(changed=changed, ran_stopped_s=0.0, times=[], arm=None, runs=1)
     found = _Block._impossible(SimpleNamespace(rounds=[], _clean=()), part)
     assert found == (() if changed is None else (changed,))
+
+
+@pytest.mark.parametrize(
+    ("runs", "told_ms", "honest"), [(1, 40, True), (1, 10, False), (9, 80, True), (9, 40, False)]
+)
+def test_invokes_that_are_not_timed_are_none_that_a_process_hides(runs, told_ms, honest):
+    arm = SimpleNamespace(name="gpu")
+    slices = [SimpleNamespace(slices={"gpu": SimpleNamespace(wall_s=0.1)}) for _ in range(7)]
+    times = {n: SimpleNamespace(invoke_ns=[told_ms * 1e6 / runs] * runs) for n in range(7)}
+    part = SimpleNamespace(changed=None, ran_stopped_s=0.0, times=times, arm=arm, runs=runs)
+    assert (_Block._impossible(SimpleNamespace(rounds=slices, _clean=range(7)), part) == ()) is honest
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
