@@ -5,28 +5,27 @@
 In turn: drivers and libraries, the probe, CUDA stage by stage, launches and copies, the matrix product in
 each tile beside the vendor's library (through torch, where it is installed), every operator against the CPU
 path, an attempt with the sandbox and without, and ten models on each interface. Every step runs in a process
-of its own. One that fails, hangs or has no time left is reported with its reason, and the others go on.
-Beside each measurement stands what the static check of the kernels (`benchmarks/results/gpu_static.json`) and
-the assumptions of the plans let expect. Writes benchmarks/results/first_contact.json and .md. Ends with 1
-where a step failed.
+of its own. One that fails, hangs or has no time left is reported with its reason, and the others go on. A
+model that would take too long on an interface, by what smaller ones took there, is not begun: software
+adapters run small ones alone. Beside each measurement stands what the static check of the kernels
+(`benchmarks/results/gpu_static.json`) and the assumptions of the plans let expect. Writes
+benchmarks/results/first_contact.json and .md. Ends with 1 where a step failed.
 """
 
 import json
-import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agent.devices import ProbeError, check, probe
 from benchmarks.first_contact_cuda import STAGES
-from benchmarks.gpu_compilers import NVIDIA, TARGETS
-from benchmarks.gpu_static import RESULT as STATIC
-from benchmarks.output import RESULTS, FailedError, in_a_process, parser, said_by, table, write_report
+from benchmarks.first_contact_report import Figures, Step, figures_of, page, predictions
+from benchmarks.output import RESULTS, FailedError, LateError, in_a_process, parser, said_by, write_report
 from runtime.delegates.gpu.settings.options import INTERFACES
 from tests.tree import tree
 
@@ -46,35 +45,8 @@ ten minutes, and what is not used."""
 MODEL_S: Final = 60
 """Most seconds of one model on one interface: a driver that compiles for longer must not cost all others."""
 
-ENQUEUE_US: Final = 4.0
-"""Microseconds of the host for an enqueue, and between two launches on the device below: assumed for GPUs
-before one was measured, of the order that others published for CUDA. Larger predicts longer runs of models
-with many small launches."""
-
-GAP_US: Final = 2.2
-
-Figures = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step as it ended: `done`, `failed` or `skipped`, and why."""
-
-    name: str
-    status: str
-    seconds: float = 0.0
-    why: str = ""
-    figures: Figures = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A prediction of a quantity beside its measurement."""
-
-    what: str
-    unit: str
-    predicted: float
-    measured: float
+SLOW_RUNS: Final = 8
+"""Runs that the step of a model makes at most where a run takes a second or more."""
 
 
 class Contact:
@@ -103,14 +75,13 @@ class Contact:
             if models and name not in present:
                 why = "the probe found no device of this interface"
                 self.steps.append(Step(f"models, {name}", "skipped", why=why))
-        for model in models:
-            for backend in present:
-                wanted = ("model", *self._device, "--model", model, "--backend", backend)
-                self._step(f"{model}, {backend}", MODEL_S, _child(*wanted))
+        for backend in present:
+            for model in models:
+                self._model(model, backend)
 
     def figures(self, name: str) -> Figures:
         """Return what a step found; nothing where it was not done."""
-        return next((step.figures for step in self.steps if step.name == name), {})
+        return figures_of(self.steps, name)
 
     def _interfaces(self) -> list[str]:
         """Return the interfaces of the devices that the probe found; all of them where it did not end."""
@@ -125,6 +96,25 @@ class Contact:
             if {f"{name}_adapter", f"{name}_uuid"} & one["facts"].keys()
         }
         return [name for name in INTERFACES if name in found]
+
+    def _model(self, model: str, backend: str) -> None:
+        """Run a model on an interface, unless it would end too late."""
+        name, limit_s = f"{model}, {backend}", min(MODEL_S, self._left_s())
+        expected = expected_s(self.steps, model, backend)
+        if expected > limit_s > 1:
+            why = f"it would take about {expected:.0f} s on {self._adapter(backend)}, and has {limit_s:.0f}"
+            self.steps.append(Step(name, "skipped", why=why))
+            return
+        wanted = ("model", *self._device, "--model", model, "--backend", backend)
+        self._step(name, MODEL_S, _child(*wanted))
+
+    def _adapter(self, backend: str) -> str:
+        devices = self.figures("probe").get("devices", ())
+        adapters = (one["facts"].get(f"{backend}_adapter") for one in devices)
+        return next(filter(None, adapters), backend)
+
+    def _left_s(self) -> float:
+        return self._end_s - time.monotonic()
 
     def _work(self, name: str) -> Callable[[float], Figures]:
         own = {"drivers": _child("drivers"), "probe": _probe, "host": _child("host", *self._device),
@@ -147,26 +137,45 @@ class Contact:
         return _child("gemm", *self._device, "--gflops", peak)(limit_s)
 
     def _step(self, name: str, share_s: float, work: Callable[[float], Figures]) -> None:
-        limit_s = min(share_s, self._end_s - time.monotonic())
-        if limit_s <= 1:
+        left_s = self._left_s()
+        if left_s <= 1:
             self.steps.append(Step(name, "skipped", why="the time was over"))
             return
         print(f"{name} …", file=sys.stderr, flush=True)
-        self.steps.append(_tried(name, limit_s, work))
+        self.steps.append(_tried(name, min(share_s, left_s), work, is_cut=left_s < share_s))
         self._ended(self)
 
 
-def _tried(name: str, limit_s: float, work: Callable[[float], Figures]) -> Step:
-    """Do a step; return how it ended."""
+def _tried(name: str, limit_s: float, work: Callable[[float], Figures], *, is_cut: bool) -> Step:
+    """Do a step; return how it ended. `is_cut`: it has less time than its share."""
     began = time.monotonic()
     found: Figures = {}
+    status = "failed"
     try:
         found = work(limit_s)
         why = str(found.get("why", ""))
+    except LateError as error:
+        why = str(error)
+        if is_cut:
+            status, why = "skipped", f"the time was over: {error}"
     except (FailedError, ProbeError) as error:
         why = str(error)
-    status = "failed" if why else "done"
-    return Step(name, status, round(time.monotonic() - began, 1), why, found)
+    return Step(name, status if why else "done", round(time.monotonic() - began, 1), why, found)
+
+
+def expected_s(steps: Sequence[Step], model: str, backend: str) -> float:
+    """Return the seconds that a model will take on an interface at most, as far as it can be told: by the
+    largest that has run there, and the operations that were counted on another interface.
+    """
+    found = [step for step in steps if "run_us" in step.figures]
+    operations = {step.name: sum(row["flops"] for row in step.figures["rows"]) for step in found}
+    own = max((operations[step.name] for step in found if step.figures["model"] == model), default=0)
+    there = [step for step in found if step.figures["backend"] == backend and operations[step.name]]
+    if not own or not there:
+        return 0.0
+    largest = max(there, key=lambda step: operations[step.name])
+    run_s = largest.figures["run_us"] / 1e6 * own / operations[largest.name]
+    return largest.seconds + SLOW_RUNS * run_s
 
 
 def _child(*arguments: str) -> Callable[[float], Figures]:
@@ -197,110 +206,6 @@ def _sandbox(limit_s: float) -> Figures:
     return {**found, "why": "" if found["rows"] else "the delegate gpu takes the model on no device here"}
 
 
-def predictions(contact: Contact) -> Iterator[Prediction]:
-    """Set what the static check and the plans' assumptions let expect beside what was measured."""
-    host = contact.figures("host")
-    if not host:
-        return
-    us, peaks = host["us"], host["peaks"]
-    yield Prediction("host, an enqueue", "us", ENQUEUE_US, us["enqueue of a launch"])
-    yield Prediction("device, a launch in a queue", "us", GAP_US, us["a launch in a queue"])
-    shares = fma_shares(json.loads(STATIC.read_text(encoding="utf-8")), str(host["target"]))
-    for row in contact.figures("gemm").get("tiles", ()):
-        share = shares.get(row.get("function", ""))
-        if share is not None:
-            what = f"product, {row['tile']}, {row['precision']}"
-            yield Prediction(what, "GFLOP/s", round(share * peaks["gflops"], 1), row["gflops"])
-    for found in (step.figures for step in contact.steps if "rows" in step.figures):
-        if found.get("backend") == "opencl":
-            kernels = sum(_kernel_us(row, peaks, shares) for row in found["rows"])
-            measured = sum(row["us"] for row in found["rows"])
-            count = len(found["rows"])
-            yield Prediction(f"{found['model']}, {count} kernels", "us", round(kernels), round(measured))
-            expected = max(kernels + GAP_US * count, ENQUEUE_US * count)
-            yield Prediction(f"{found['model']}, a run", "us", round(expected), found["run_us"])
-
-
-def fma_shares(rows: Sequence[Figures], target: str) -> dict[str, float]:
-    """Return the share of multiply-adds in the inner loop by families of kernels, on the compiled target that
-    is nearest: of NVIDIA's the newest that is not newer, and the newest of all for what is not known.
-    """
-    older = [one for one in NVIDIA if _number(one) <= _number(target)] if target.startswith("sm_") else []
-    nearest = target if target in TARGETS else (older or list(NVIDIA))[-1]
-    found: dict[str, float] = {}
-    for row in rows:
-        # Its rows are in the order of work: the first of a family has most of it.
-        found.setdefault(row["family"], row["targets"][nearest]["fma_share"])
-    return found
-
-
-def _number(target: str) -> int:
-    return int(re.sub(r"\D", "", target) or 0)
-
-
-def _kernel_us(row: Figures, peaks: Figures, shares: Mapping[str, float]) -> float:
-    """Return the time of a kernel at the roofline, whose roof of arithmetic the inner loop's share lowers."""
-    arithmetic = row["flops"] / (1e3 * peaks["gflops"] * (shares.get(row["name"]) or 1.0))
-    return float(max(arithmetic, row["bytes"] / (1e3 * peaks["gigabytes"])))
-
-
-def page(contact: Contact, told: Sequence[Prediction]) -> list[str]:
-    """Return the report: one page."""
-    host = contact.figures("host")
-    kind = (
-        "a GPU" if host.get("is_gpu") else "**a processor, not a GPU**: its figures say that the steps work"
-    )
-    device = (
-        f"{host['device']} ({host['platform']}, driver {host['driver']}), {kind}" if host else "not known"
-    )
-    products = [row for row in contact.figures("gemm").get("tiles", ()) if "gflops" in row]
-    tiles = list(dict.fromkeys(row["tile"] for row in products))
-    by = {(row["precision"], row["tile"]): row["gflops"] for row in products}
-    models = [step for step in contact.steps if ", " in step.name]
-    return [
-        "# First contact",
-        "",
-        f"Device: {device}.",
-        *_machine(contact),
-        "",
-        *table(("step", "ended", "s", "why"), ((s.name, s.status, s.seconds, s.why) for s in contact.steps)),
-        "",
-        *(f"- {name}: {value} us" for name, value in host.get("us", {}).items()),
-        *(f"- the product by {name}: {value} GFLOP/s"
-          for name, value in contact.figures("gemm").get("libraries", {}).items() if name != "why"),
-        *(f"- sandbox, {row['model']}: with / without, init {row['init']['ratio']:.2f}, p50 "
-          f"{row['p50']['ratio']:.2f}" for row in contact.figures("sandbox").get("rows", ())),
-        "",
-        *table((f"product of {contact.figures('gemm').get('side', '?')}, GFLOP/s", *tiles),
-               ((p, *(by.get((p, t), "") for t in tiles)) for p in dict.fromkeys(p for p, _ in by))),
-        "",
-        *table(("model", "interface", "first run s", "run us", "kernels", "kernels us", "error"),
-               ((m.figures["model"], m.figures["backend"], m.figures["first_s"], m.figures["run_us"],
-                 len(m.figures["rows"]), f"{sum(r['us'] for r in m.figures['rows']):.0f}",
-                 f"{m.figures['error']:.1e}") for m in models if m.figures)),
-        "",
-        f"Expected by peaks, inner loops, {ENQUEUE_US} us an enqueue, {GAP_US} us a launch; and measured:",
-        "",
-        *table(("what", "unit", "expected", "measured", "measured / expected"),
-               ((p.what, p.unit, p.predicted, p.measured, f"{p.measured / p.predicted:.2f}")
-                for p in told)),
-    ]  # fmt: skip
-
-
-def _machine(contact: Contact) -> Iterator[str]:
-    """Yield what there is of drivers, and which devices the probe lists."""
-    found = contact.figures("drivers")
-    if found:
-        libraries = [name for name, loads in found["libraries"].items() if loads]
-        packages = ", ".join(f"{name} {number}" for name, number in found["packages"].items())
-        yield f"Machine: {found['system']}; {packages}."
-        yield f"Libraries that load: {', '.join(libraries) or 'none'}; ICD files: {found['icd'] or 'none'};"
-        yield f"device nodes: {', '.join(found['nodes']) or 'none'}."
-        yield from found["nvidia-smi"]
-    for one in contact.figures("probe").get("devices", ()):
-        yield f"Probe: {one['device_id']}, {one['name']}: {', '.join(one['delegates'])}."
-
-
 def main() -> int:
     """Run the steps, print and write the report."""
     options, began = parser(__doc__, RESULTS / "first_contact.json"), tree()
@@ -311,8 +216,8 @@ def main() -> int:
     args = options.parse_args()
 
     def written(contact: Contact, status: int | None = None) -> list[str]:
-        told = list(predictions(contact))
-        lines = page(contact, told)
+        told = list(predictions(contact.steps))
+        lines = page(contact.steps, told)
         figures = {"steps": list(map(asdict, contact.steps)), "predictions": list(map(asdict, told))}
         write_report(args.out, figures, lines, began, status)
         return lines

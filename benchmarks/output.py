@@ -69,6 +69,10 @@ class FailedError(Exception):
     """A process of a benchmark ended without figures; the text says why."""
 
 
+class LateError(FailedError):
+    """It did not end within its time."""
+
+
 def in_a_process(
     module: str, *arguments: str, limit_s: float | None = None, prefix: Sequence[str] = (), **more: Any
 ) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def said_by(
             command, cwd=REPOSITORY, capture_output=True, text=True, timeout=limit_s, check=False, **more
         )
     except subprocess.TimeoutExpired:
-        raise FailedError(f"no end within {limit_s:g} s") from None
+        raise LateError(f"no end within {limit_s:g} s") from None
     if ran.returncode:
         said = ran.stderr.strip().splitlines() or ["nothing"]
         raise FailedError(f"exit {ran.returncode}: {said[-1][:300]}")

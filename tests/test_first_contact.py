@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from benchmarks import first_contact
-from benchmarks.first_contact import Contact, Prediction, fma_shares, page, predictions
+from benchmarks.first_contact import Contact
+from benchmarks.first_contact_report import (
+    ENQUEUE_US,
+    GAP_US,
+    Prediction,
+    fma_shares,
+    page,
+    predictions,
+)
 from benchmarks.gpu_static import RESULT
-from benchmarks.output import FailedError
+from benchmarks.output import FailedError, LateError
 from runtime.delegates.gpu.settings.options import INTERFACES
 
 HOST = {
@@ -101,6 +109,52 @@ def test_what_has_no_time_left_is_skipped_and_says_so() -> None:
     assert len(contact.steps) == 1 + len(INTERFACES)
 
 
+def test_a_model_that_an_interface_is_too_slow_for_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the operations that OpenCL counted, and the seconds of the largest model there; that is no fault."""
+
+    def run(module: str, step: str, *rest: str, limit_s: float) -> dict[str, Any]:
+        model, backend = rest[1], rest[3]
+        operations = {"small": 1e9, "large": 100e9}[model]
+        run_us = 1e3 if backend == "opencl" else 1e6
+        return {
+            "model": model,
+            "backend": backend,
+            "run_us": run_us,
+            "rows": [{"flops": operations}],
+        }
+
+    monkeypatch.setattr(first_contact, "in_a_process", run)
+    monkeypatch.setattr(first_contact, "_probe", lambda _: {"devices": DEVICES})
+    contact = Contact(None, 10)
+    contact.run(("probe",), ("small", "large"))
+    ended = {step.name: (step.status, step.why) for step in contact.steps if step.why != ABSENT}
+    why = "it would take about 800 s on llvmpipe, and has 60"
+    assert ended == {
+        "probe": ("done", ""),
+        "small, opencl": ("done", ""),
+        "large, opencl": ("done", ""),
+        "small, vulkan": ("done", ""),
+        "large, vulkan": ("skipped", why),
+    }
+
+
+@pytest.mark.parametrize(
+    ("minutes", "ended"),
+    [(10, ("failed", "no end")), (0.5, ("skipped", "the time was over: no end"))],
+)
+def test_a_step_that_the_end_of_the_time_cuts_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch, minutes: float, ended: tuple[str, str]
+) -> None:
+    def run(module: str, step: str, *rest: str, limit_s: float) -> dict[str, Any]:
+        raise LateError("no end")
+
+    monkeypatch.setattr(first_contact, "in_a_process", run)
+    contact = Contact(None, minutes)
+    contact.run(("host",), ())
+    (step,) = contact.steps
+    assert (step.status, step.why) == ended
+
+
 def test_every_expectation_stands_beside_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     family = json.loads(RESULT.read_text(encoding="utf-8"))[0]["family"]
     share = fma_shares(json.loads(RESULT.read_text(encoding="utf-8")), "sm_86")[family]
@@ -117,15 +171,15 @@ def test_every_expectation_stands_beside_its_figure(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(first_contact, "in_a_process", answering(answers))
     contact = Contact(0, 10)
     contact.run(("host", "gemm"), (MODEL,))
-    told = list(predictions(contact))
+    told = list(predictions(contact.steps))
     assert told == [
-        Prediction("host, an enqueue", "us", first_contact.ENQUEUE_US, 8.0),
-        Prediction("device, a launch in a queue", "us", first_contact.GAP_US, 11.0),
+        Prediction("host, an enqueue", "us", ENQUEUE_US, 8.0),
+        Prediction("device, a launch in a queue", "us", GAP_US, 11.0),
         Prediction("product, m64n64, fp32", "GFLOP/s", round(1000 * share, 1), 400.0),
         Prediction(f"{MODEL}, 3 kernels", "us", 30, 90.0),
         Prediction(f"{MODEL}, a run", "us", 37, 50.0),
     ]
-    lines = page(contact, told)
+    lines = page(contact.steps, told)
     assert "Device: GPU (P, driver 1), a GPU." in lines
     assert f"| {MODEL}, a run | us | 37 | 50.0 | 1.35 |" in lines
     assert contact.figures("gemm")["asked"] == ("--device", "0", "--gflops", "1000.0")
