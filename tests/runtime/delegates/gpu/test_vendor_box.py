@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,19 @@ CLOSE = 1e-5
 GPUS = 8
 PATIENCE_S = 300.0
 """For a listing of eight devices that share two cores with other tests."""
+HUNG_S = 25.0
+"""Most seconds of an attempt on a device that hangs: several times what it takes until then."""
+
+CAMPAIGN = """\
+version: 1
+campaign: gpus
+defaults:
+  measure: {blocks: 1, rounds: 3, slice: {seconds: 0.01}, warmup: {runs: 1, min_seconds: 0}}
+  retry: {times: 0}
+models: [{id: a, source: a.tflite}, {id: b, source: b.tflite}, {id: c, source: c.tflite}]
+delegates: {gpu: {kind: gpu}}
+devices: [{kind: gpu}]
+"""
 
 
 def test_a_driver_that_refuses_what_it_may_runs_the_model_all_the_same(tmp_path: Path) -> None:
@@ -60,6 +74,19 @@ def test_a_device_that_is_lost_is_named_and_gives_no_result(tmp_path: Path, late
     assert "start a new process" in fault
 
 
+@pytest.mark.exhaustive
+def test_constants_are_divided_among_buffers_of_at_most_a_quarter_of_the_memory(tmp_path: Path) -> None:
+    """6.25 MiB of weights for each of two layers, where a buffer may have 8 MiB."""
+    found = Box(memory_mib=32).ran(tmp_path, side=1280)
+    assert found.get("error", 1.0) < CLOSE, found
+
+
+@pytest.mark.exhaustive
+def test_a_layer_that_no_buffer_can_hold_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    fault = Box(memory_mib=32).ran(tmp_path, side=1536)["fault"]
+    assert "constants of one layer need 9.0 MiB in one buffer, of which NVIDIA H200 gives 8.0 MiB" in fault
+
+
 Boxed = Callable[[Box], Path]
 
 
@@ -97,9 +124,7 @@ def test_eight_gpus_of_one_name_are_told_apart_and_a_host_needs_no_cpu_device(bo
 @pytest.mark.exhaustive
 def test_doctor_names_the_gpus_and_what_lies_between_them_and_a_program(boxed: Boxed) -> None:
     folder = boxed(Box())
-    farm = Path(sys.executable).with_name("farm")
-    environment = {**os.environ, "FARM_HOME": str(folder / "home")}
-    done = subprocess.run([farm, "doctor"], env=environment, capture_output=True, text=True, check=False)
+    done = farm(folder, "doctor")
     assert "NVIDIA H200" in done.stdout
     assert "OPENCL_LAYERS" in done.stdout
 
@@ -126,6 +151,50 @@ def test_an_attempt_on_a_gpu_that_is_lost_ends_as_one_for_quarantine(boxed: Boxe
         agent.close()
     assert result.reason is not None
     assert result.reason.code is ReasonCode.DEVICE_LOST
+
+
+@pytest.mark.exhaustive
+def test_a_gpu_that_hangs_costs_its_attempt_alone(boxed: Boxed, tmp_path: Path) -> None:
+    """The attempt ends at its limit, and the next one gets the lease and the device."""
+    (hangs := tmp_path / "broken" / "hangs").parent.mkdir()
+    folder = boxed(Box(hangs_at=12, fault=hangs))
+    agent = EmbeddedAgent(folder, sandbox={"on": True, "read": [str(hangs.parent)]}, patience_s=PATIENCE_S)
+    try:
+        model = stored(agent)
+        hangs.touch()
+        limits = {"soft_limit_s": HUNG_S, "hard_limit_s": HUNG_S + 1}
+        ended = agent.run(job(model, "gpu", "opencl-nvidia-gpu-0", **limits))
+        assert ended.reason is not None
+        assert ended.reason.code is ReasonCode.TIMEOUT
+        hangs.unlink()
+        again = agent.run(job(model, "gpu", "opencl-nvidia-gpu-0"))
+        assert (again.status, again.reason) == (Status.DONE, None)
+    finally:
+        agent.close()
+
+
+@pytest.mark.exhaustive
+def test_a_campaign_goes_on_beside_a_gpu_that_is_lost_again_and_again(boxed: Boxed) -> None:
+    """It gets no cell after the third; its neighbour, of the same name, measures every model."""
+    folder = boxed(Box(devices=2, lost_at=12))
+    for rows, name in enumerate("abc", 8):
+        (folder / f"{name}.tflite").write_bytes(dense(rows))
+    (folder / "models.yaml").write_text(CAMPAIGN, encoding="utf-8")
+    farm(folder, "submit", str(folder / "models.yaml"))
+    results = json.loads(farm(folder, "results", "--format", "json").stdout)
+    ended = sorted((one["device"], one["status"], (one["reason"] or {}).get("code")) for one in results)
+    lost, other = "opencl-nvidia-gpu-0", "opencl-nvidia-gpu-1"
+    assert ended == [(lost, "failed", "device_lost")] * 3 + [(other, "done", None)] * 3
+    listed = json.loads(farm(folder, "devices", "--json").stdout)["devices"]
+    states = {one["device_id"]: one["state"] for one in listed}
+    assert (states[lost], states[other]) == ("quarantined", "idle")
+
+
+def farm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `farm` with its home in a folder."""
+    program = Path(sys.executable).with_name("farm")
+    environment = {**os.environ, "FARM_HOME": str(folder / "home")}
+    return subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, check=False)
 
 
 def stored(agent: EmbeddedAgent) -> tuple[str, int]:

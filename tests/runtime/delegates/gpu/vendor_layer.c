@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 enum {
-    GET_PLATFORM_INFO = 1, GET_DEVICE_IDS = 2, GET_DEVICE_INFO = 3, CREATE_CONTEXT = 4, CREATE_BUFFER = 14,
-    CREATE_WITH_BINARY = 27, GET_PROGRAM_INFO = 32, SET_KERNEL_ARG = 38, GET_WORK_GROUP_INFO = 40,
-    WAIT_FOR_EVENTS = 41, FLUSH = 46, FINISH = 47, READ_BUFFER = 48, WRITE_BUFFER = 49, MAP_BUFFER = 56,
-    ND_RANGE = 59, FILL_BUFFER = 102, MOST_ENTRIES = 512
+    GET_PLATFORM_INFO = 1, GET_DEVICE_IDS = 2, GET_DEVICE_INFO = 3, CREATE_CONTEXT = 4, GET_QUEUE_INFO = 12,
+    CREATE_BUFFER = 14, CREATE_WITH_BINARY = 27, GET_PROGRAM_INFO = 32, SET_KERNEL_ARG = 38,
+    GET_WORK_GROUP_INFO = 40, WAIT_FOR_EVENTS = 41, FINISH = 47, READ_BUFFER = 48, ND_RANGE = 59,
+    FILL_BUFFER = 102, MOST_ENTRIES = 512
 };
 
 typedef int32_t error;
@@ -44,9 +44,21 @@ static error bytes(const void *content, size_t length, size_t size, any value, s
     return 0;
 }
 
-/* Launches until the device is lost; every call after that fails. */
+/* Launches on the faulty device. Its fault lasts, or goes with a file. */
 static int launches;
-static int is_lost(void) { return LOST_AT && launches >= LOST_AT; }
+static int has_fault(int since)
+{
+    return since && launches >= since && (!*FAULT_FILE || !access(FAULT_FILE, F_OK));
+}
+
+/* Every call to a lost device fails. */
+static int is_lost(void) { return has_fault(LOST_AT); }
+
+/* What waits for a device that hangs does not return. */
+static void wait_for_device(void)
+{
+    while (has_fault(HANGS_AT)) usleep(10000);
+}
 
 static error platform_info(any platform, uint32_t name, size_t size, any value, size_t *needed)
 {
@@ -77,16 +89,26 @@ static error driver_device_info(any device, uint32_t name, size_t size, any valu
         device, name, size, value, needed);
 }
 
-static uint64_t largest_allocation(any device)
+static uint64_t memory_of(any device)
 {
-    uint64_t memory = 0;
-    driver_device_info(device, 0x101F, sizeof memory, &memory, 0);
-    return memory / 4;
+    uint64_t memory = (uint64_t)MEMORY_MIB << 20;
+    if (!memory) driver_device_info(device, 0x101F, sizeof memory, &memory, 0);
+    return memory;
+}
+
+static uint64_t largest_allocation(any device) { return memory_of(device) / 4; }
+
+static int is_faulty(any queue)
+{
+    any device = 0;
+    ((error (*)(any, uint32_t, size_t, any, size_t *))driver[GET_QUEUE_INFO])(
+        queue, 0x1091, sizeof device, &device, 0);
+    return device == devices[FAULTY_DEVICE];
 }
 
 static error device_info(any device, uint32_t name, size_t size, any value, size_t *needed)
 {
-    const uint64_t gpu = 4, largest = largest_allocation(device);
+    const uint64_t gpu = 4, largest = largest_allocation(device), memory = memory_of(device);
     const size_t group = 1024;
     const uint32_t no = 0, one = 1;
     unsigned char uuid[16] = "made by a layer";
@@ -94,6 +116,7 @@ static error device_info(any device, uint32_t name, size_t size, any value, size
     case 0x1000: return bytes(&gpu, sizeof gpu, size, value, needed);
     case 0x1004: return bytes(&group, sizeof group, size, value, needed);
     case 0x1010: return bytes(&largest, sizeof largest, size, value, needed);
+    case 0x101F: return bytes(&memory, sizeof memory, size, value, needed);
     case 0x1035: return bytes(&no, sizeof no, size, value, needed);
     case 0x103A: return bytes(&one, sizeof one, size, value, needed);
     case 0x102B: return text("NVIDIA H200", size, value, needed);
@@ -194,7 +217,7 @@ static error nd_range(any queue, any kernel, uint32_t dimensions, const size_t *
     size_t items = 1;
     for (uint32_t i = 0; local && i < dimensions; i++) items *= local[i];
     if (items > LARGEST_GROUP) return -54;
-    launches++;
+    launches += is_faulty(queue);
     if (is_lost() && !(FAILS_LATER && launches == LOST_AT)) return -5;
     if (event && EVENT_US) usleep(EVENT_US);
     return ((error (*)(any, any, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t,
@@ -204,16 +227,19 @@ static error nd_range(any queue, any kernel, uint32_t dimensions, const size_t *
 
 static error finish(any queue)
 {
+    wait_for_device();
     return is_lost() ? -5 : ((error (*)(any))driver[FINISH])(queue);
 }
 
 static error wait_for_events(uint32_t count, const any *events)
 {
+    wait_for_device();
     return is_lost() ? -14 : ((error (*)(uint32_t, const any *))driver[WAIT_FOR_EVENTS])(count, events);
 }
 
 static error read_buffer(any q, any b, uint32_t blocks, size_t at, size_t n, any to, uint32_t c, any w, any e)
 {
+    if (blocks) wait_for_device();
     return is_lost() ? -5
                      : ((error (*)(any, any, uint32_t, size_t, size_t, any, uint32_t, any, any))
                             driver[READ_BUFFER])(q, b, blocks, at, n, to, c, w, e);
