@@ -45,14 +45,18 @@ REPORT = needs.REPOSITORY / RESULTS / "kernel_checks.md"
 _HEAD = """\
 # Kernels under the checker
 
-`make test-kernels` runs every operator case on Oclgrind with `--data-races`: with kernels of units, which CPU
-devices get, and of work-groups, which GPUs get. One case is left out in both classes, SIGN of int32, which
-Oclgrind gets wrong with optimisation and right without.
+`make test-kernels` runs every operator case on Oclgrind with `--data-races`, 48 KiB of local memory and
+work-groups of at most 256 items: with kernels of units, which CPU devices get, and of work-groups, which GPUs
+get. One case is left out in both classes, SIGN of int32, which Oclgrind gets wrong with optimisation and
+right without.
 """
 
+# A device as NVIDIA's are to OpenCL, but for work-groups: of larger ones than 256 items AMD's have none.
 # Without `restrict`: where a function with such pointers is inlined, clang leaves an intrinsic that Oclgrind
 # does not know, and the kernel does not load.
-_OPTIONS = ("--data-races", "--build-options", "-Drestrict=")
+_OPTIONS = (
+    "--local-mem-size", "49152", "--max-wgsize", "256", "--data-races", "--build-options", "-Drestrict=",
+)  # fmt: skip
 
 _FINDING = re.compile(
     r"^(?P<what>\S.*?)(?: at (?P<space>\w+) memory address \w+)?\n"
