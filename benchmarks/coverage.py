@@ -3,22 +3,24 @@
     .venv/bin/python -m benchmarks.coverage [--models GLOB ...] [--ways WAY ...] [--accept] [--keep]
 
 The table's 60 rows are the zoo of `../shared/models`. One process for each model and way, on random inputs.
-The ways are precisions; the interfaces of WebGPU (`vulkan`, `opengl`), in fp32; `narrow`, which compares
-weights as the files of variants store them with widened ones; and for the variants that are quantised whole,
-`simulated` and `int8`. Small models come first. `--accept` asks only which operators the delegate takes,
-which needs no compiler. Writes benchmarks/results/coverage.json and docs/coverage.md.
+The ways are precisions; the kernels of work-groups on PoCL (`groups`), on Mesa's rusticl, which the
+environment has to offer (`OCL_ICD_VENDORS`, `RUSTICL_ENABLE=llvmpipe`), and through WebGPU (`vulkan`,
+`opengl`); `narrow`, which compares weights as the files of variants store them with widened ones; and for the
+variants that are quantised whole, `simulated` and `int8`. Small models come first. `--accept` asks only which
+operators the delegate takes, which needs no compiler. Writes benchmarks/results/coverage.json and
+docs/coverage.md.
 """
 
 import argparse
 import fnmatch
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.coverage_report import INTERFACES, markdown, row_line
+from benchmarks.coverage_report import WORK_GROUPS, markdown, row_line
 from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser, write_figures
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
@@ -42,7 +44,14 @@ SIMULATED: Final = "simulated"
 INTEGERS: Final = "int8"
 QUANTISED_VARIANT: Final = "static_int8"
 """The variant of the zoo that is quantised whole: computed with real numbers or with integers, two ways."""
-WAYS: Final = ("fp32", "fp16", "bf16", NARROW, SIMULATED, INTEGERS, *INTERFACES)
+WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
+    **{precision: {"precision": precision} for precision in ("fp32", "fp16", "bf16", INTEGERS)},
+    # Equal kernels are compared: timing could choose others.
+    NARROW: {"tuning": "none"},
+    SIMULATED: {},
+    **WORK_GROUPS,
+}
+"""The delegate's options in each way."""
 QUANTISED_DRAWS: Final = 3
 """Sets of random inputs of a quantised model: with one, an output that is always the same could not be told
 from a right one."""
@@ -131,26 +140,24 @@ def _one(name: str, way: str, *, run: bool) -> dict[str, Any]:
         return _narrow(data, run=run)
     draws = QUANTISED_DRAWS if way in (SIMULATED, INTEGERS) else 1
     rows = [row for seed in range(draws) for row in random_rows(data, seed)]
-    name = "backend" if way in INTERFACES else "precision"
-    found, outputs, _ = _ours(data, {} if way == SIMULATED else {name: way}, rows, run=run)
+    found, outputs, _ = _ours(data, WAYS[way], rows, run=run)
     return found | (_judged(data, outputs, way, rows) if run else {})
 
 
 def _narrow(data: bytes, *, run: bool) -> dict[str, Any]:
     """Weights as the file stores them, beside the same run with widened ones."""
-    # Equal kernels are compared: timing could choose others.
     rows = random_rows(data)
-    found, outputs, size = _ours(data, {"tuning": "none"}, rows, run=run)
+    found, outputs, size = _ours(data, WAYS[NARROW], rows, run=run)
     if not run:
         return found
-    _, widened, whole = _ours(data, {"tuning": "none", "weights": "float32"}, rows, run=True)
+    _, widened, whole = _ours(data, WAYS[NARROW] | {"weights": "float32"}, rows, run=True)
     pairs = [pair for sets in zip(outputs, widened, strict=True) for pair in zip(*sets, strict=True)]
     equal = all(np.array_equal(one.view(np.uint8), other.view(np.uint8)) for one, other in pairs)
     return found | {"equal": equal, "share": size / whole} | _judged(data, outputs, "fp32", rows)
 
 
 def _ours(
-    data: bytes, options: dict[str, Any], rows: Sequence[Outputs], *, run: bool
+    data: bytes, options: Mapping[str, Any], rows: Sequence[Outputs], *, run: bool
 ) -> tuple[dict[str, Any], list[Outputs], int]:
     """Return the operators that the delegate took, its outputs, and the bytes of its constants."""
     delegate = load_delegate("gpu", options)
@@ -188,8 +195,8 @@ def _judged(data: bytes, outputs: list[Outputs], way: str, rows: Sequence[Output
     references = run_rows(Interpreter(model_content=data), rows)
     tensors = model.subgraphs[0].tensors
     facts = [OutputFacts(tensors[i].name) for i in model.subgraphs[0].outputs]
-    precision = way if way in ("fp16", "bf16") else "fp32"
-    rule = rule_for(arithmetic_of(model), integer_path=way == INTEGERS, precision=precision)
+    precision = WAYS[way].get("precision", "fp32")
+    rule = rule_for(arithmetic_of(model), integer_path=precision == INTEGERS, precision=precision)
     found = judge(Expected(references, facts), outputs, rule)
     return {"verdict": found.verdict, "rel_l2": found.rel_l2, "note": found.note}
 

@@ -1,15 +1,24 @@
 """The table of `coverage.py`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 _REASON_CHARACTERS = 90
 """Characters of a reason that a row of the table quotes: names of tensors can be very long."""
 
 _LOSSY = ("fp16", "bf16")
 
-INTERFACES = ("vulkan", "opengl")
-"""The interfaces of WebGPU that the table has a part for."""
+WORK_GROUPS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "groups": {"device_class": "gpu", "tuning": "none"},
+    "groups_fp16": {"device_class": "gpu", "tuning": "none", "precision": "fp16"},
+    "rusticl": {"device": "rusticl", "device_class": "gpu", "tuning": "none"},
+    "rusticl_fp16": {"device": "rusticl", "device_class": "gpu", "tuning": "none", "precision": "fp16"},
+    "vulkan": {"backend": "vulkan"},
+    "vulkan_fp16": {"backend": "vulkan", "precision": "fp16"},
+    "opengl": {"backend": "opengl"},
+}
+"""Options of the ways that run the kernels of work-groups. On processors timing would choose among them for
+a processor, and each candidate costs seconds of the compiler."""
 
 _HEAD = """\
 # Coverage: LiteRT's published table on the `gpu` delegate
@@ -52,13 +61,15 @@ Three sets of random inputs each.
 """
 
 
-_INTERFACES_HEAD = """\
+_WORK_GROUPS_HEAD = """\
 
-## Interfaces
+## Kernels of work-groups
 
-The same networks through the interfaces of WebGPU (`backend: [vulkan, opengl]`), on Mesa's software adapters
-of the CPU, which run the kernels of work-groups alone. *Taken* asks which operators have such a kernel;
-*agrees* is there for the networks that were run.
+The same networks with the kernels that GPUs get, on drivers of the CPU: PoCL (`groups`), Mesa's rusticl, and
+Mesa's software adapters through WebGPU (`vulkan`, `opengl`). Operators without such a kernel stay on `cpu`
+there. A cell says how many operators were taken, where it is not all, and whether the network that was run
+agrees; *not run* asked only which are taken.
+
 """
 
 
@@ -83,29 +94,34 @@ def markdown(report: Mapping[str, Any]) -> str:
     ):
         if key in report:
             page += head + "".join(line(*item) for item in sorted(report[key].items()))
-    return page + _interfaces(rows)
+    return page + _work_groups(rows)
 
 
-def _interfaces(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    tried = [name for name in INTERFACES if any(name in row for row in rows.values())]
+def _work_groups(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    tried = [name for name in WORK_GROUPS if any(name in row for row in rows.values())]
     if not tried:
         return ""
-    lines = [_INTERFACES_HEAD]
-    for name in tried:
-        found = [row[name] for row in rows.values() if name in row]
-        whole = sum(one.get("status") == "full" for one in found)
-        ran, agreed = (
-            sum("verdict" in one for one in found),
-            sum(one.get("verdict") == "pass" for one in found),
-        )
-        lines.append(f"- {name}: {whole} of {len(found)} taken whole; {ran} were run and {agreed} agree.")
-    head = " | ".join(f"{name}: taken | agrees" for name in tried)
-    lines += ["", f"| model | {head} | what stays on the CPU |", f"|---|{'---:|---|' * len(tried)}---|"]
+    lines = [f"| model | {' | '.join(tried)} | what stays on the CPU |", f"|---|{'---|' * len(tried)}---|"]
     for name, row in sorted(rows.items()):
         ways = [row.get(one, {}) for one in tried]
-        cells = (name, *(part for way in ways for part in (_taken(way), _agrees(way))), _left(ways[0]))
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+        left = next((_left(way) for way in ways if way.get("left")), "")
+        lines.append(_cells(name, *map(_taken_and_agrees, ways), left))
+    return _WORK_GROUPS_HEAD + "\n".join((*(_whole(name, rows) for name in tried), "", *lines)) + "\n"
+
+
+def _whole(name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    found = [row[name] for row in rows.values() if name in row]
+    whole = sum(one.get("status") == "full" for one in found)
+    ran = sum("verdict" in one for one in found)
+    agreed = sum(one.get("verdict") == "pass" for one in found)
+    return f"- {name}: {whole} of {len(found)} taken whole; {ran} were run and {agreed} agree."
+
+
+def _taken_and_agrees(row: Mapping[str, Any]) -> str:
+    if not row:
+        return ""
+    taken = _taken(row)
+    return _agrees(row) if taken in ("all", "-") else f"{taken} taken; {_agrees(row)}"
 
 
 def _count(precision: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -133,7 +149,12 @@ def row_line(name: str, row: Mapping[str, Any]) -> str:
 
 def _line(name: str, row: Mapping[str, Any]) -> str:
     lossy = (_agrees(row[precision]) if precision in row else "" for precision in _LOSSY)
-    cells = (name, row["published"], str(row["operators"]), _taken(row), _agrees(row), *lossy, _left(row))
+    return _cells(
+        name, row["published"], str(row["operators"]), _taken(row), _agrees(row), *lossy, _left(row)
+    )
+
+
+def _cells(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
