@@ -110,6 +110,10 @@ def zoo_or_real(name: str) -> bytes:
         long("torchvision_mobilenet_v3_small__static_int8"),
         long("torchvision_resnet18__static_int8"),
         long("hf_distilbert__static_int8"),
+        long("coral_mnv1_025_128_u8"),
+        long("coral_mnv2_10_224_u8"),
+        long("coral_mnv2_inat_bird_u8"),
+        long("coral_deeplab_dm05_u8"),
     ],
 )
 def test_in_integers_a_model_has_the_bits_of_litert(name, tmp_path_factory):

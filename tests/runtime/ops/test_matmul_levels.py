@@ -93,6 +93,7 @@ def convolutions() -> Iterator[Case]:
         "dilated_n1": ((1, 12, 9, 3), (4, 3, 3, 3), options(dilation=(2, 3), activation=N1)),
         "grouped": ((2, 6, 7, 8), (12, 3, 3, 2), options()),
         "deep": ((1, 4, 4, 200), (3, 3, 3, 200), options()),
+        "panels": ((1, 5, 7, 21), (272, 1, 1, 21), options()),
     }
     for kind in KINDS:
         for form, (x, w, given) in forms.items():
@@ -123,6 +124,7 @@ def depthwise() -> Iterator[Case]:
         "stride2": ((1, 9, 8, 4), (1, 3, 3, 4), options(stride=(2, 2))),
         "dilated_relu": ((1, 12, 9, 4), (1, 3, 3, 4), options(dilation=(2, 3), activation=RELU)),
         "many_taps": ((1, 30, 3, 2), (1, 24, 3, 2), options()),
+        "wide": ((1, 12, 10, 96), (1, 3, 3, 96), options(stride=(2, 2))),
     }
     for kind in KINDS:
         if kind.name == "int16_bias32":

@@ -369,15 +369,16 @@ static inline int16 requantised_in_floats16(int16 sum, __global const int *scale
     const float16 x = CONVERT16(float16, sum) * load16((__global const float *)scale);
     return as_int16(clamp16(x, -1e6f, 1e6f) + 12582912.0f) - (0x4b400000 - zero_point);
 }
-// Stores four vectors of 16 levels, clamped, one at each address.
-static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, int high, __global char *to0,
+// Stores four vectors of 16 levels, clamped, one at each address; `sign` is -128 for those of uint8 less 128, which gives them
+// back, else 0.
+static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, int high, int sign, __global char *to0,
     __global char *to1, __global char *to2, __global char *to3)
 {
 #if defined(__clang__) && defined(__AVX512BW__)
     typedef char levels64 __attribute__((ext_vector_type(64)));
     levels64 packed = __builtin_ia32_packsswb512(__builtin_ia32_packssdw512(a, b), __builtin_ia32_packssdw512(c, d));
     const levels64 least = (levels64)(char)low, most = (levels64)(char)high;
-    packed = __builtin_elementwise_min(__builtin_elementwise_max(packed, least), most);
+    packed = __builtin_elementwise_min(__builtin_elementwise_max(packed, least), most) ^ (levels64)(char)sign;
     const int16 x = __builtin_astype(packed, int16);
     const int16 y = (int16)(x.s0, x.s4, x.s8, x.sc, x.s1, x.s5, x.s9, x.sd, x.s2, x.s6, x.sa, x.se, x.s3, x.s7, x.sb, x.sf);
     STORE_LEVELS(y.s0123, to0);
@@ -385,10 +386,10 @@ static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, in
     STORE_LEVELS(y.s89ab, to2);
     STORE_LEVELS(y.scdef, to3);
 #else
-    vstore16(convert_char16(clamp(a, low, high)), 0, to0);
-    vstore16(convert_char16(clamp(b, low, high)), 0, to1);
-    vstore16(convert_char16(clamp(c, low, high)), 0, to2);
-    vstore16(convert_char16(clamp(d, low, high)), 0, to3);
+    vstore16(convert_char16(clamp(a, low, high) ^ sign), 0, to0);
+    vstore16(convert_char16(clamp(b, low, high) ^ sign), 0, to1);
+    vstore16(convert_char16(clamp(c, low, high) ^ sign), 0, to2);
+    vstore16(convert_char16(clamp(d, low, high) ^ sign), 0, to3);
 #endif
 }
 // Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.

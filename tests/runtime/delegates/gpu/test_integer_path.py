@@ -19,10 +19,11 @@ from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Paddin
 from tests.needs import absent
 from tests.oracle import run_litert
 from tests.runtime.models import Builder, per_tensor
+from tests.runtime.ops import test_matmul_levels
 from tests.runtime.ops.cases import Case, compare
 from tests.runtime.ops.elementwise import test_arithmetic, test_level_functions, test_quantize, test_select
 from tests.runtime.ops.families import Family
-from tests.runtime.ops.image import test_pool
+from tests.runtime.ops.image import test_pool, test_resize
 from tests.runtime.ops.matmul import (
     test_batch_matmul,
     test_conv,
@@ -30,13 +31,13 @@ from tests.runtime.ops.matmul import (
     test_fully_connected,
 )
 from tests.runtime.ops.movement import test_concatenation, test_pad, test_transpose
-from tests.runtime.ops.reduction import test_reduce, test_softmax
+from tests.runtime.ops.reduction import test_arg_extreme, test_reduce, test_softmax
 from tests.runtime.ops.support import test_levels
 
 MODULES = (
-    test_arithmetic, test_batch_matmul, test_concatenation, test_conv, test_depthwise_conv,
+    test_arg_extreme, test_arithmetic, test_batch_matmul, test_concatenation, test_conv, test_depthwise_conv,
     test_fully_connected, test_level_functions, test_levels, test_pad, test_pool, test_quantize, test_reduce,
-    test_select, test_softmax, test_transpose,
+    test_resize, test_select, test_softmax, test_transpose,
 )  # fmt: skip
 
 LEFT = {
@@ -66,8 +67,11 @@ def quantised(modules: Iterable[Any]) -> list[Case]:
     return list(found.values())
 
 
-CASES = quantised(MODULES)
-PRODUCTS = quantised((test_batch_matmul, test_conv, test_fully_connected, test_depthwise_conv))
+BYTES = [each for each in test_matmul_levels.CASES if re.match("(conv|depthwise|dense)_uint8", str(each))]
+"""Products of uint8, whose filters have a zero point."""
+
+CASES = [*quantised(MODULES), *BYTES]
+PRODUCTS = [*quantised((test_batch_matmul, test_conv, test_fully_connected, test_depthwise_conv)), *BYTES]
 
 
 def opened(temporary: pytest.TempPathFactory, precision: str | None = "int8", **more: str) -> GpuDelegate:

@@ -14,6 +14,7 @@ from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
 from tests.runtime.ops.matmul.test_conv import NONE, RELU, RELU6, SAME, VALID
+from tests.runtime.ops.operands import whole
 
 
 def options(size=(2, 2), stride=(2, 2), padding=VALID, activation: ActivationFunctionType = NONE):
@@ -35,6 +36,13 @@ def pool_int8(name, kind, shape, **more) -> Case:
     q = per_tensor(0.1, -5)
     args = [levels(*shape, quantization=q)]
     return case(name, Op[f"{kind}_POOL_2D"], args, [Out(np.int8, q)], options(**more), version=2)
+
+
+def pool_uint8(kind, shape, **more) -> Case:
+    q = per_tensor(0.05, 131)
+    args = [whole(*shape, dtype=np.uint8, low=0, high=256, quantization=q)]
+    name, out = f"{kind.lower()}_uint8_{shape[3]}", Out(np.uint8, q)
+    return case(name, Op[f"{kind}_POOL_2D"], args, [out], options=options(**more), version=1)
 
 
 CASES = [
@@ -77,6 +85,18 @@ SAME_PADDING = [
 
 @pytest.mark.parametrize("case", SAME_PADDING, ids=str)
 def test_same_padding_is_larger_behind(case):
+    check(case, CPU)
+
+
+BYTES = [
+    pool_uint8("MAX", (1, 9, 8, 5), size=(3, 3), padding=SAME, activation=RELU6),
+    pool_uint8("AVERAGE", (1, 9, 8, 5), size=(3, 3), padding=SAME),
+    pool_uint8("AVERAGE", (2, 7, 7, 130), size=(7, 7), stride=(1, 1), activation=RELU),
+]
+
+
+@pytest.mark.parametrize("case", BYTES, ids=str)
+def test_pools_of_uint8_match_litert(case):
     check(case, CPU)
 
 

@@ -10,6 +10,7 @@ import pytest
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.models import Out, const, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, levels, random
+from tests.runtime.ops.operands import whole
 
 MODES = {"plain": {}, "align": {"align_corners": True}, "half": {"half_pixel_centers": True}}
 SIZES = {"up": (13, 17), "down": (3, 4), "double": (10, 14), "one": (1, 1), "same": (5, 7)}
@@ -34,6 +35,26 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resize_matches_litert(case, backend):
     check(case, backend)
+
+
+def of_levels(dtype, opcode, mode, size) -> Case:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max + 1
+    x = whole(2, 5, 7, 19, dtype=dtype, low=low, high=high, quantization=Q)
+    name = f"{opcode.name}_{np.dtype(dtype).name}_{mode}_{size}"
+    return case(name, opcode, [x, const(SIZES[size], np.int32)], [Out(dtype, Q)], MODES[mode], version=3)
+
+
+LEVELS = [
+    *(of_levels(dtype, Op.RESIZE_BILINEAR, mode, size)
+      for dtype, mode, size in itertools.product((np.int8, np.uint8), MODES, ("up", "down", "one"))),
+    *(of_levels(dtype, Op.RESIZE_NEAREST_NEIGHBOR, mode, "up")
+      for dtype, mode in itertools.product((np.int8, np.uint8), MODES)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEVELS, ids=str)
+def test_resized_levels_are_those_of_litert(case):
+    check(case, CPU)
 
 
 def resized(opcode: Op, options: dict[str, bool], size: tuple[int, int]) -> Case:

@@ -14,10 +14,12 @@ from runtime.model.schema import MirrorPadMode
 from tests.runtime.models import Out, const, one_operator, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, check_bits, inside, levels, patterns, random
 from tests.runtime.ops.every_type import Movement, every_type, fed, ints, moves_as_litert, unary
+from tests.runtime.ops.operands import whole
 
 PAD, PADV2 = Op.PAD, Op.PADV2
 IMAGE = [[0, 0], [1, 2], [3, 0], [0, 0]]
 Q = per_tensor(0.1, 7)
+BYTES = per_tensor(0.1, 131)
 
 CASES = [
     case("pad_image", PAD, [random(2, 5, 6, 7), const(IMAGE, np.int32)]),
@@ -29,6 +31,8 @@ CASES = [
     case("padv2_lowest", PADV2, [random(1, 5, 6, 7), const(IMAGE, np.int32), const([-3.4028235e38])]),
     case("pad_int8", PAD, [levels(1, 5, 6, 7, quantization=Q), const(IMAGE, np.int32)], [Out(np.int8, Q)],
          version=2),
+    case("pad_uint8", PAD, [whole(1, 5, 6, 7, dtype=np.uint8, low=0, high=256, quantization=BYTES),
+         const(IMAGE, np.int32)], [Out(np.uint8, BYTES)]),
 ]  # fmt: skip
 
 

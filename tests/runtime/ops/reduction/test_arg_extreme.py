@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from runtime.model.schema import BuiltinOperator as Op
-from tests.runtime.models import TYPES, Arg, Builder, Out, const
+from tests.runtime.models import TYPES, Arg, Builder, Out, const, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, random
 from tests.runtime.ops.operands import axis, flags, whole
 
+Q = per_tensor(0.1, 4)
 EDGE_CASES = [
     case("ARG_MAX -2", Op.ARG_MAX, [random(3, 4), const(-2, np.int32)], [Out(np.int64)],
          options={"output_type": 4}),
+    case("ARG_MAX int8", Op.ARG_MAX, [whole(9, 21, dtype=np.int8, quantization=Q), const(-1, np.int32)],
+         [Out(np.int64)], options={"output_type": 4}),
+    case("ARG_MIN uint8", Op.ARG_MIN, [whole(9, 300, dtype=np.uint8, low=0, high=256, quantization=Q),
+         const(1, np.int32)], [Out(np.int32)], options={"output_type": 2}),
 ]  # fmt: skip
 
 

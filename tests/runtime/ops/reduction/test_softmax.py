@@ -39,6 +39,19 @@ def test_softmax_matches_litert(case, backend):
     check(case, backend)
 
 
+def softmax_uint8(classes: int, scale: float) -> Case:
+    x = whole(90, classes, dtype=np.uint8, low=0, high=256, quantization=per_tensor(scale, 77))
+    return case(f"uint8_{classes}", Op.SOFTMAX, [x], [Out(np.uint8, per_tensor(1 / 256))], {"beta": 1.0})
+
+
+BYTES = [softmax_uint8(3, 0.2), softmax_uint8(1001, 0.06)]
+
+
+@pytest.mark.parametrize("case", BYTES, ids=str)
+def test_levels_of_uint8_are_those_of_litert(case):
+    check(case, CPU)
+
+
 def softmax_int16(name: str, levels: np.ndarray, scale: float, beta: float = 1.0) -> Case:
     args = [Arg(levels, per_tensor(scale))]
     return case(name, Op.SOFTMAX, args, [Out(np.int16, per_tensor(1 / 32768))], {"beta": beta}, version=3)

@@ -1,7 +1,7 @@
-// Pooling of int8: the largest level under the window, or the mean of the levels inside the image, ties away from zero.
+// Pooling of int8 or uint8: the largest level under the window, or the mean of the levels inside the image, ties away from zero.
 // A unit is one output row of one image.
-// Defines: KIND (0: mean, 1: maximum). Parameters: those of pool.cl, LOW and HIGH, the bounds of the output.
-static void FUNC(const int t, const int nt, __global const char *restrict in, __global char *restrict out PARAMETERS)
+// Defines: KIND (0: mean, 1: maximum), T. Parameters: those of pool.cl, LOW and HIGH, the bounds of the output.
+static void FUNC(const int t, const int nt, __global const T *restrict in, __global char *restrict out PARAMETERS)
 {
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
         const int n = u / OUT_H, y = u % OUT_H * STRIDE_H - PAD_TOP;

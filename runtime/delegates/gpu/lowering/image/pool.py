@@ -8,12 +8,14 @@ from runtime.delegates.gpu.graph.graph import Kind, Node, round_up
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering import spec
-from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import activation_range
 
 _KINDS: Mapping[Kind, int] = {Op.AVERAGE_POOL_2D: 0, Op.MAX_POOL_2D: 1, Op.L2_POOL_2D: 2}
 
+
+_BYTES = (ElementType.I8, ElementType.U8)
 
 _WINDOW = ("filter_h", "filter_w", "stride_h", "stride_w", "pad_top", "pad_left")
 """Attributes that are parameters of the kernels."""
@@ -28,21 +30,24 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
         tensors = facts.graph.subgraph.tensors
         given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
         if given is None or given != made or spec.activation_of(facts) == "TANH":
-            return Unsupported("a pool of int8 needs one scale for input and output, and no activation TANH")
+            return Unsupported(
+                "a pool of levels needs one scale for input and output, and no activation TANH"
+            )
     return None
 
 
 def _is_of_levels(facts: spec.OperatorFacts) -> bool:
-    return facts.types.get(facts.operator.inputs[0]) is ElementType.I8
+    return facts.types.get(facts.operator.inputs[0]) in _BYTES
 
 
 def _bounds(facts: spec.OperatorFacts) -> dict[str, int]:
     """`low` and `high`: the output's levels under the fused activation."""
-    levels = levels_of(facts.graph.subgraph.tensors[facts.operator.outputs[0]])
+    made = facts.graph.subgraph.tensors[facts.operator.outputs[0]]
+    levels = levels_of(made)
     if levels is None:
         raise ValueError("a pool of levels was accepted without a scale")
     kind = ActivationFunctionType[spec.activation_of(facts)]
-    low, high = activation_range(kind, levels.scale, levels.zero_point, TensorType.INT8)
+    low, high = activation_range(kind, levels.scale, levels.zero_point, made.type)
     return {"low": low, "high": high}
 
 
@@ -60,9 +65,10 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     before, after = context.value(source), context.value(target)
     _, in_h, in_w, _ = before.shape
     images, out_h, out_w, channels = after.shape
-    is_of_levels = after.type is ElementType.I8
+    is_of_levels = after.type in _BYTES
     in_groups = suits_groups(context.device) and not is_of_levels
-    name, kind = f"pool_{node.op.name.partition('_')[0].lower()}", {"KIND": _KINDS[node.op]}
+    name = f"pool_{node.op.name.partition('_')[0].lower()}"
+    kind: dict[str, int | str] = {"KIND": _KINDS[node.op]}
     shape = {"IN_H": in_h, "IN_W": in_w, **context.strides(IN=source, OUT=target)}
     shape |= {name.upper(): a[name] for name in _WINDOW}
     units: int | tuple[int, ...]
@@ -72,8 +78,10 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance = spec.function("image/pool_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
-        shape |= {"LOW": a["low"], "HIGH": a["high"]} if is_of_levels else {}
-        file = "image/pool_levels.cl" if is_of_levels else "image/pool.cl"
+        file = "image/pool.cl"
+        if is_of_levels:
+            file, kind["T"] = "image/pool_levels.cl", after.type.opencl
+            shape |= {"LOW": a["low"], "HIGH": a["high"]}
         instance, units = spec.function(file, f"f32_{name}", kind, **shape), images * out_h
     launch = context.launch(
         node,
@@ -86,7 +94,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
-_REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)
+_REAL_OR_LEVELS = (ElementType.F32, *_BYTES)
 
 FAMILY = spec.Family(
     operators=tuple(_KINDS),

@@ -1,6 +1,10 @@
 """RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering import spec
@@ -18,6 +22,16 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     return spec.NodeSpec(facts.operator.inputs[:1], flags)
 
 
+def _of_levels(size: int, output: int, name: str, attributes: Mapping[str, Any]) -> dict[str, int]:
+    """Return scale and shift in 1024ths of a pixel, as LiteRT's `ComputeInterpolationValuesInteger`."""
+    before, after = size, output
+    if attributes["align_corners"] and output > 1:
+        before, after = size - 1, output - 1
+    scale = (1024 * before + after // 2) // after
+    shift = scale // 2 - 512 if attributes["half_pixel_centers"] else 0
+    return {f"SCALE_{name}": scale, f"SHIFT_{name}": shift}
+
+
 def _scale(size: int, output: int, align_corners: bool) -> float:
     """Input pixels per output pixel."""
     return (size - 1) / (output - 1) if align_corners and output > 1 else size / output
@@ -29,9 +43,10 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     before, after = context.value(source), context.value(target)
     _, in_h, in_w, _ = before.shape
     images, out_h, out_w, channels = after.shape
-    is_bilinear, in_groups = node.op == Op.RESIZE_BILINEAR, suits_groups(context.device)
+    is_bilinear, is_of_levels = node.op == Op.RESIZE_BILINEAR, after.type is not ElementType.F32
+    in_groups = suits_groups(context.device) and not is_of_levels
     name = f"resize_{'bilinear' if is_bilinear else 'nearest'}"
-    kind = {
+    kind: dict[str, int | str] = {
         "ALIGN_CORNERS": a["align_corners"],
         "HALF_PIXEL": a["half_pixel_centers"],
         "BILINEAR": is_bilinear,
@@ -50,7 +65,15 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance = spec.function("image/resize_groups.cl", f"f32_groups_{name}", kind, group, **shape)
     else:
         shape |= {"OUT_H": out_h, "OUT_W": out_w, "CHANNELS": round_up(channels)}
-        instance, units = (spec.function("image/resize.cl", f"f32_{name}", kind, **shape), images * out_h)
+        file, kind["T"], units = "image/resize.cl", after.type.opencl, images * out_h
+        if is_bilinear and is_of_levels:
+            file, kind = "image/resize_levels.cl", {"IN_FLOATS": after.type is ElementType.U8}
+            half = 0.5 if a["half_pixel_centers"] else 0.0
+            shape |= {"SHIFT_H": half, "SHIFT_W": half}
+            if after.type is ElementType.I8:
+                shape |= _of_levels(in_h, out_h, "H", a) | _of_levels(in_w, out_w, "W", a)
+        prefix = "i8" if is_of_levels else "f32"
+        instance = spec.function(file, f"{prefix}_{name}", kind, **shape)
     launch = context.launch(
         node,
         instance,
@@ -62,6 +85,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
+_TYPES = (ElementType.F32, ElementType.I8, ElementType.U8)
+
 FAMILY = spec.Family(
     operators=(Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
     read=_read,
@@ -69,4 +94,8 @@ FAMILY = spec.Family(
     supports=_supports,
     parameters=(1,),
     epilogue=True,
+    types=dict.fromkeys(
+        (Op.RESIZE_BILINEAR, Op.RESIZE_NEAREST_NEIGHBOR),
+        spec.Types((_TYPES, (ElementType.F32,)), (_TYPES,), alike=True),
+    ),
 )

@@ -9,6 +9,9 @@ from runtime.delegates.gpu.lowering.movement.copies import Digit, Mirror, copy_l
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import MirrorPadMode
 
+_LEVELS = (ElementType.I8, ElementType.U8)
+"""Types that are padded with their zero points."""
+
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if _zero(facts) is None:
@@ -19,7 +22,7 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
 def _zero(facts: spec.OperatorFacts) -> int | None:
     """Return the number that stands for zero: of levels their zero point; None if that is not known."""
     tensor = facts.graph.subgraph.tensors[facts.operator.inputs[0]]
-    if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
+    if facts.types.get(facts.operator.inputs[0]) not in _LEVELS:
         return 0
     levels = levels_of(tensor)
     return None if levels is None else levels.zero_point
@@ -58,7 +61,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("rows", (copy_launch(node, context, axes, fill=fill),))]
 
 
-_PADDED = (*PLAIN, ElementType.I8)
+_PADDED = (*PLAIN, *_LEVELS)
 
 FAMILY = spec.Family(
     operators=(Op.PAD, Op.PADV2, Op.MIRROR_PAD),

@@ -49,7 +49,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("elements", (launch,))]
 
 
-_TYPES = spec.Types(((ElementType.F32, ElementType.I32, ElementType.BOOL), INDICES), (INDICES,))
+_COMPARED = (ElementType.F32, ElementType.I32, ElementType.BOOL, ElementType.I8, ElementType.U8)
+_TYPES = spec.Types((_COMPARED, INDICES), (INDICES,))
 
 FAMILY = spec.Family(
     operators=(Op.ARG_MAX, Op.ARG_MIN),

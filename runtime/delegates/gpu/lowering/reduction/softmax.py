@@ -1,5 +1,7 @@
 """SOFTMAX and LOG_SOFTMAX over the last dimension."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from runtime.delegates.base import Unsupported
@@ -20,6 +22,9 @@ from runtime.ops.reduction.softmax import exponentials
 _MOST_CLASSES = 4096
 """Classes of 8-bit levels that the 12 integer bits of the fixed-point sum hold, as on the CPU path."""
 
+_LOWEST: Mapping[ElementType | None, int] = {ElementType.I8: -128, ElementType.U8: 0}
+"""Types of levels → the level of zero in a softmax's output, as LiteRT's kernel asks for it."""
+
 _UNITS = 16
 """Most units, and so most work-groups, of a softmax of levels: few rows are worth a group of their own."""
 
@@ -27,13 +32,14 @@ _UNITS = 16
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if not facts.shape(0):
         return Unsupported("a scalar has no axis")
-    if facts.types.get(facts.operator.inputs[0]) is not ElementType.I8:
+    if facts.types.get(facts.operator.inputs[0]) not in _LOWEST:
         return None
     tensors = facts.graph.subgraph.tensors
     given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
-    if given is None or made is None or (made.scale, made.zero_point) != (1 / 256, -128):
+    lowest = _LOWEST[facts.types[facts.operator.inputs[0]]]
+    if given is None or made is None or (made.scale, made.zero_point) != (1 / 256, lowest):
         return Unsupported(
-            "a softmax of int8 needs scales, and an output with 1 / 256 and the zero point -128"
+            f"a softmax of levels needs scales, and an output with 1 / 256 and the zero point {lowest}"
         )
     if facts.shape(0)[-1] > _MOST_CLASSES or _real(facts, given.scale) < 1:
         return Unsupported("more classes, or a smaller scale, than fixed-point numbers hold")
@@ -48,7 +54,7 @@ def _real(facts: spec.OperatorFacts, scale: float) -> float:
 def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes: dict[str, object] = {"beta": float(facts.options.get("beta", 1.0))}
     given = levels_of(facts.graph.subgraph.tensors[facts.operator.inputs[0]])
-    if facts.types.get(facts.operator.inputs[0]) is ElementType.I8 and given is not None:
+    if facts.types.get(facts.operator.inputs[0]) in _LOWEST and given is not None:
         attributes["exponentials"] = exponentials(_real(facts, given.scale)).astype(np.int32).tobytes()
     return spec.NodeSpec(facts.operator.inputs, attributes)
 
@@ -64,7 +70,7 @@ def _of_levels(node: Node, context: spec.Context, source: int) -> spec.Candidate
         PIXELS=value.pixels,
         CHANNELS=value.channels,
         **context.strides(IN=source, OUT=target),
-        LOWEST=-128,
+        LOWEST=_LOWEST[value.type],
     )
     launch = context.launch(
         node,
@@ -81,7 +87,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is a row of channels, which work-items of a group share."""
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)
-    if value.type is ElementType.I8:
+    if value.type in _LOWEST:
         return [_of_levels(node, context, source)]
     name, in_groups = node.op.name.lower(), suits_groups(context.device)
     kind: dict[str, int | str] = {"LOGARITHM": node.op == Op.LOG_SOFTMAX}
@@ -108,7 +114,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 
-_REAL_OR_LEVELS = (ElementType.F32, ElementType.I8)
+_REAL_OR_LEVELS = (ElementType.F32, *_LOWEST)
 
 FAMILY = spec.Family(
     operators=(Op.SOFTMAX, Op.LOG_SOFTMAX),

@@ -95,7 +95,7 @@ static void FUNC(const int t, const int nt, __global const char *restrict left, 
         }
         #pragma unroll
         for (int n = 0; n + 4 <= TILE_M * VECTORS; n += 4)
-            store_levels4(level[n], level[n + 1], level[n + 2], level[n + 3], -128, 127, place[n], place[n + 1],
+            store_levels4(level[n], level[n + 1], level[n + 2], level[n + 3], -128, 127, 0, place[n], place[n + 1],
                 place[n + 2], place[n + 3]);
         #pragma unroll
         for (int n = TILE_M * VECTORS & ~3; n < TILE_M * VECTORS; n++)

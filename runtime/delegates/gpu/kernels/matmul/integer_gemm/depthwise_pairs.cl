@@ -1,13 +1,19 @@
-// Depthwise convolution of int8 with one output for each input channel: exact sums, requantised as LiteRT's reference
+// Depthwise convolution of int8 or uint8 with one output for each input channel: exact sums, requantised as LiteRT's reference
 // kernels do. A unit is one output row of one image, taken in tiles of TILE pixels, of which the last overlaps its
 // neighbour. Two neighbouring input pixels are one int of two shorts for each channel; an instruction, or the same in plain
 // integers, adds the products of two taps. Where a window begins at the second pixel of a pair, weights shifted by one
 // stand for it, with a zero in front. Pixels outside of the image are read from `border`, zero points.
 // weights: [CHANNELS / 16][FILTER_H][those of windows that begin with a pair, then with STRIDE_W 1 the others][16] ints.
 // stage: offsets, then by STAGE (its number in stage.py) the rows there, [CHANNELS].
-// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1 or 2), INSTRUCTION, STAGE.
+// Defines: TILE, FILTER_H, FILTER_W, STRIDE_W (1 or 2), INSTRUCTION, STAGE, SIGN (-128 of uint8, whose outputs are levels less
+// 128, else 0).
 // Parameters: CHANNELS (padded), IN_H, IN_W, IN_STRIDE, OUT_H, OUT_W, OUT_STRIDE, STRIDE_H, DILATION_H, DILATION_W (1
 // where STRIDE_W is not), PAD_TOP, PAD_LEFT, ZERO_POINT, LOW, HIGH (of the output).
+#if SIGN
+#define WIDENED16(pointer) CONVERT16(int16, LOAD_AS(uchar16, (__global const uchar *)(pointer)))
+#else
+#define WIDENED16(pointer) CONVERT16(int16, LOAD_AS(char16, pointer))
+#endif
 #define PAIRS (((TILE - 1) * STRIDE_W + FILTER_W + 1) / 2)
 #define EVEN ((FILTER_W + 1) / 2)
 #define ODD (STRIDE_W == 1 ? (FILTER_W + 2) / 2 : 0)
@@ -63,8 +69,8 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                 for (int ky = 0; ky < FILTER_H; ky++) {
                     #pragma unroll
                     for (int pair = 0; pair < PAIRS; pair++) {
-                        const int16 low = CONVERT16(int16, LOAD_AS(char16, pixel[ky][2 * pair] + c));
-                        const int16 high = CONVERT16(int16, LOAD_AS(char16, pixel[ky][2 * pair + 1] + c));
+                        const int16 low = WIDENED16(pixel[ky][2 * pair] + c);
+                        const int16 high = WIDENED16(pixel[ky][2 * pair + 1] + c);
                         const int16 pixels = (low & 0xffff) | high << 16;
                         #pragma unroll
                         for (int i = 0; i < TILE; i++) {
@@ -92,15 +98,16 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
 #endif
                 #pragma unroll
                 for (int i = 0; i + 4 <= TILE; i += 4)
-                    store_levels4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3], LOW, HIGH, to + i * step + c,
+                    store_levels4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3], LOW, HIGH, SIGN, to + i * step + c,
                         to + (i + 1) * step + c, to + (i + 2) * step + c, to + (i + 3) * step + c);
                 #pragma unroll
                 for (int i = TILE & ~3; i < TILE; i++)
-                    vstore16(convert_char16(clamp(sum[i], LOW, HIGH)), 0, to + i * step + c);
+                    vstore16(convert_char16(clamp(sum[i], LOW, HIGH) ^ SIGN), 0, to + i * step + c);
             }
         }
     }
 }
+#undef WIDENED16
 #undef PAIRS
 #undef EVEN
 #undef ODD

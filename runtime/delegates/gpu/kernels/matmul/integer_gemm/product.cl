@@ -1,9 +1,11 @@
-// Convolution with any window, and matrix products, of int8: exact sums in int32, requantised as LiteRT's reference
+// Convolution with any window, and matrix products, of int8 or uint8: exact sums in int32, requantised as LiteRT's reference
 // kernels or XNNPACK do, or with STAGE REALS the real numbers for which they stand, of an input from quantize_rows.cl. A unit
 // is TILE_M consecutive output pixels by 16 * VECTORS channels; the last tile and the last panel overlap their neighbours.
 // Four neighbouring channels of a pixel are one int; an instruction, or the same in plain integers, multiplies them by
 // the weights of 16 outputs. It takes unsigned bytes, so 128 is added to the input's; the offset makes up for that, for
 // the input's zero point and for the bias. Pixels outside of the image are read from `border`, zero points.
+// Of uint8, weights and outputs are levels less 128. Where the weights have a zero point then, CENTRED, the bytes of a window
+// are added up too, by a 1 for each channel that stands BORDER bytes behind the border.
 // weights: [PANELS][FILTER_H * FILTER_W * DEPTH][16 * VECTORS] ints of four weights. NIBBLES: half as many; the low halves of
 // the bytes are an int's weights, the high ones the next int's. They are multiplied in the high half of a byte, where they
 // have a sign: 16 times the number. BLOCKED: of POINTS, the depth in BLOCKS with a scale for each output, as fp16 in front of
@@ -12,10 +14,12 @@
 // their scales and the bias.
 // scales, with REALS: for each image its scale, and the zero point plus 128; images have their own BORDER bytes of `border`.
 // Defines: TILE_M, VECTORS, INSTRUCTION, STAGE (its number in stage.py), NIBBLES, BLOCKED, POINTS (1: pixel p of the output is
-// of pixel p of the input alone), DIRECT (1: input that has no sign already, or of few channels).
+// of pixel p of the input alone), DIRECT (1: input that has no sign already, or of few channels), SIGN (-128 of uint8, else 0),
+// CENTRED.
 // Parameters: PIXELS, TILES, CHANNELS (of the output, padded), DEPTH (ints of a pixel), PANEL_INTS (of a panel's weights),
 // IN_H, IN_W, IN_STRIDE (ints), OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W,
-// PAD_TOP, PAD_LEFT; ZERO_POINT, LOW, HIGH (of the output), or with REALS IMAGE (pixels of an image of the output) and BORDER.
+// PAD_TOP, PAD_LEFT; ZERO_POINT, LOW, HIGH (of the output), with CENTRED WEIGHT_ZERO and BORDER, or with REALS IMAGE (pixels of
+// an image of the output) and BORDER.
 #define DOUBLES 0
 #define SHIFTS 1
 #define FACTORS 2
@@ -50,6 +54,23 @@ static inline int16 LOCAL_NAME(dot)(int16 sum, int16 bytes, int16 weights)
     return sum + ((a + b) + (c + d));
 #endif
 }
+
+#if CENTRED
+// The bytes of four lanes times those of `ones`, for `count` ints.
+static inline int4 LOCAL_NAME(added)(int4 sum, __global const int *bytes, __global const int *ones, const int count)
+{
+    for (int k = 0; k < count; k += 4) {
+        const int4 a = vload4(0, bytes + k), b = vload4(0, ones + k);
+#if INSTRUCTION
+        __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#else
+        for (int shift = 0; shift < 32; shift += 8)
+            sum += (a >> shift & 255) * (b >> shift & 255);
+#endif
+    }
+    return sum;
+}
+#endif
 
 #if STAGE != REALS
 // Levels of column j of a panel on.
@@ -87,6 +108,12 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
             #pragma unroll
             for (int j = 0; j < VECTORS; j++)
                 sum[i][j] = STAGE == REALS ? (int16)0 : *(__global const int16 *)(head + j * 16);
+#if CENTRED
+        int4 bytes_of[TILE_M];
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++)
+            bytes_of[i] = (int4)0;
+#endif
 #if BLOCKED
         float16 total[TILE_M][VECTORS];
         int zero[TILE_M];
@@ -146,6 +173,11 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                     a[i] = inside ? (__global const int *)in + place : (__global const int *)outside[i];
                 }
 #endif
+#if CENTRED
+                #pragma unroll
+                for (int i = 0; i < TILE_M; i++)
+                    bytes_of[i] = LOCAL_NAME(added)(bytes_of[i], a[i], (__global const int *)(border + BORDER), DEPTH);
+#endif
 #if BLOCKED
                 for (int first = 0; first < DEPTH; first += DEPTH / BLOCKS) {
                     const int end = first + DEPTH / BLOCKS;
@@ -193,7 +225,7 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         }
                         #pragma unroll
                         for (int i = 0; i < TILE_M; i++) {
-#if STAGE == REALS
+#if STAGE == REALS || SIGN
                             const int16 bytes = (int16)(a[i][k + part]);
 #elif DIRECT
                             const int16 bytes = (int16)(a[i][k] ^ (int)0x80808080);
@@ -236,6 +268,15 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
             }
         }
 #else
+#if CENTRED
+        #pragma unroll
+        for (int i = 0; i < TILE_M; i++) {
+            const int apart = WEIGHT_ZERO * (bytes_of[i].x + bytes_of[i].y + bytes_of[i].z + bytes_of[i].w);
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++)
+                sum[i][j] -= apart;
+        }
+#endif
         __global char *to = out + (long)p * OUT_STRIDE + channel;
         int16 level[TILE_M * VECTORS];
         __global char *place[TILE_M * VECTORS];
@@ -246,11 +287,11 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
         }
         #pragma unroll
         for (int n = 0; n + 4 <= TILE_M * VECTORS; n += 4)
-            store_levels4(level[n], level[n + 1], level[n + 2], level[n + 3], LOW, HIGH, place[n], place[n + 1],
+            store_levels4(level[n], level[n + 1], level[n + 2], level[n + 3], LOW, HIGH, SIGN, place[n], place[n + 1],
                 place[n + 2], place[n + 3]);
         #pragma unroll
         for (int n = TILE_M * VECTORS & ~3; n < TILE_M * VECTORS; n++)
-            vstore16(convert_char16(clamp(level[n], LOW, HIGH)), 0, place[n]);
+            vstore16(convert_char16(clamp(level[n], LOW, HIGH) ^ SIGN), 0, place[n]);
 #endif
     }
 }

@@ -12,8 +12,8 @@ from runtime.delegates.gpu.graph.simulation import Levels, levels_of
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.family import product_of, read, supports
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of, start_of
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import SIGN, Panels
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, reference_stage, stage_rows
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import Panels
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, SIGN, reference_stage, stage_rows
 from runtime.model.schema import BuiltinOperator as Op
 
 _MOST_DEPTH = 8192

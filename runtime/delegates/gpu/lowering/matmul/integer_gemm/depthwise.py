@@ -1,8 +1,8 @@
-"""Depthwise convolutions of int8."""
+"""Depthwise convolutions of int8 and uint8."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,8 +11,16 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import BYTES_OF_INT, SIGN, bias_of
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, Stage, bounds, stage_of, stage_rows
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import BYTES_OF_INT, bias_of
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import (
+    ROWS,
+    SIGN,
+    Stage,
+    border_bytes,
+    bounds,
+    stage_of,
+    stage_rows,
+)
 
 _TILES = (8, 7, 4, 2, 1)
 """Widths of a tile in pixels, the best first where all else is equal. Chosen: with the weights of a row of
@@ -61,7 +69,7 @@ def depthwise(node: Node, context: spec.Context) -> spec.Candidate:
     _, out_h, out_w, channels = after.shape
     _, filter_h, filter_w, _ = context.value(weights).shape
     s = _Shape(round_up(channels), channels, filter_h, filter_w, channels // in_channels)
-    name, way = _way(s, a["stride_w"], a["dilation_w"], context)
+    name, way = _way(s, a, context)
     instance, constants = way(s, node, context, weights, bias)
     window = ("stride_h", "dilation_h", "pad_top", "pad_left")
     values = parameters(
@@ -92,12 +100,17 @@ _Made: TypeAlias = tuple[spec.Instance, tuple[spec.Argument, ...]]
 _Way: TypeAlias = Callable[[_Shape, Node, spec.Context, int, int | None], _Made]
 
 
-def _way(s: _Shape, stride: int, dilation: int, context: spec.Context) -> tuple[str, _Way]:
-    """Return the kernel and its name: the fast ones are for windows whose neighbours share inputs."""
+def _way(s: _Shape, attributes: Mapping[str, Any], context: spec.Context) -> tuple[str, _Way]:
+    """Return the kernel and its name: the fast ones are for windows whose neighbours share inputs.
+
+    Weights of uint8 less their zero point have nine bits, which the shorts of pairs hold.
+    """
+    stride, dilation = attributes["stride_w"], attributes["dilation_w"]
     if s.multiplier > 1 or s.taps > _MOST_TAPS or stride > 2 or (stride == 2 and dilation > 1):
         return "rows", _by_taps
     work = ceil_div(s.width, _BLOCK) * _BLOCK
-    in_columns = dilation == 1 and s.width >= _BLOCK and work <= _MOST_WORK * s.width
+    in_columns = dilation == 1 and not attributes["sign"] and s.width >= _BLOCK
+    in_columns = in_columns and work <= _MOST_WORK * s.width
     return (
         ("columns", _in_columns) if in_columns and context.device.multiplies_bytes else ("pairs", _in_pairs)
     )
@@ -111,7 +124,7 @@ def _tile(row: int, widths: tuple[int, ...]) -> int:
 def _border(s: _Shape, zero_point: int) -> spec.PackedConstant:
     """Return a pixel outside of the image."""
     name = f"border{s.width}_{zero_point}"
-    return spec.PackedConstant(name, s.width, lambda: np.full(s.width, zero_point, np.int8), ElementType.I8)
+    return spec.PackedConstant(name, s.width, lambda: border_bytes(zero_point, s.width), ElementType.I8)
 
 
 def _in_columns(s: _Shape, node: Node, context: spec.Context, weights: int, bias: int | None) -> _Made:
@@ -168,10 +181,11 @@ def _in_pairs(s: _Shape, node: Node, context: spec.Context, weights: int, bias: 
     ints = sum(ceil_div(s.filter_w + shift, 2) for shift in shifts)
 
     def filters() -> spec.Array:
-        return context.constant(weights).reshape(s.filter_h, s.filter_w, s.channels)
+        levels = context.constant(weights).reshape(s.filter_h, s.filter_w, s.channels)
+        return levels.astype(np.int16) - a["filter_zero_point"]
 
     def packed_weights() -> spec.Array:
-        wide = np.pad(filters(), ((0, 0), (0, 0), (0, s.width - s.channels))).astype(np.int16)
+        wide = np.pad(filters(), ((0, 0), (0, 0), (0, s.width - s.channels)))
         pairs = [_pairs(wide, shift) for shift in shifts]
         rows = np.concatenate(pairs, axis=1).reshape(s.filter_h, ints, s.width // LANES, LANES)
         return rows.transpose(2, 0, 1, 3)
@@ -191,6 +205,7 @@ def _in_pairs(s: _Shape, node: Node, context: spec.Context, weights: int, bias: 
             "STRIDE_W": stride,
             "INSTRUCTION": context.device.multiplies_bytes,
             "STAGE": rounding.value,
+            "SIGN": -a["sign"],
         },
         DILATION_W=a["dilation_w"],
     )
@@ -219,7 +234,7 @@ def _by_taps(s: _Shape, node: Node, context: spec.Context, weights: int, bias: i
     rounding = Stage.FLOATS if in_floats else Stage.SHIFTS
 
     def filters() -> spec.Array:
-        levels = context.constant(weights).reshape(s.taps, s.channels)
+        levels = context.constant(weights).view(np.int8).reshape(s.taps, s.channels)
         return np.pad(levels, ((0, 0), (0, s.width - s.channels)))
 
     def stage() -> spec.Array:
@@ -228,8 +243,14 @@ def _by_taps(s: _Shape, node: Node, context: spec.Context, weights: int, bias: i
     instance = spec.function(
         "matmul/integer_gemm/depthwise.cl",
         "i8_integer_gemm_depthwise",
-        {"MULTIPLIER": s.multiplier, "IN_FLOATS": in_floats},
+        {
+            "MULTIPLIER": s.multiplier,
+            "IN_FLOATS": in_floats,
+            "T": context.value(weights).type.opencl,
+            "SIGN": -a["sign"],
+        },
         IN_ZERO_POINT=a["in_zero_point"],
+        WEIGHT_ZERO=a["filter_zero_point"],
         FILTER_H=s.filter_h,
         FILTER_W=s.filter_w,
         STRIDE_W=a["stride_w"],

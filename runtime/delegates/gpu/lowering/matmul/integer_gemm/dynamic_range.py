@@ -170,6 +170,8 @@ def _candidate(
                 "STAGE": Stage.REALS.value,
                 "POINTS": shape.is_of_points,
                 "DIRECT": 1,
+                "SIGN": 0,
+                "CENTRED": 0,
             },
             **shape.parameters,
             **panels.parameters(shape),

@@ -1,4 +1,4 @@
-"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of int8, bit for bit as LiteRT's reference kernels."""
+"""CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED of 8 bits, bit for bit as LiteRT's reference kernels."""
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
@@ -9,9 +9,8 @@ from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import product
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import stage_attributes, stage_refusal
 from runtime.model.schema import BuiltinOperator as Op
 
-_TYPES = spec.Types(
-    ((ElementType.I8,), (ElementType.I8,), (ElementType.I32, ElementType.I64)), ((ElementType.I8,),)
-)
+_BYTES = (ElementType.I8, ElementType.U8)
+_TYPES = spec.Types((_BYTES, _BYTES, (ElementType.I32, ElementType.I64)), (_BYTES,), alike=True)
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of int8, four products at a time."""
+"""Convolutions and matrix products of int8 and uint8, four products at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,14 @@ from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, bounds, stage_of, stage_rows
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import (
+    ROWS,
+    SIGN,
+    border_bytes,
+    bounds,
+    stage_of,
+    stage_rows,
+)
 from runtime.model.schema import BuiltinOperator as Op
 
 BYTES_OF_INT = 4
@@ -36,10 +43,6 @@ _TILE = 0.5
 _FEW_FOURS = 2
 """Most ints of a pixel that lose their sign where they are multiplied. Chosen: of more it is cheaper to do so
 once for all columns, of fewer the loop around that costs more than it saves."""
-
-SIGN = 128
-"""What is added to an int8 so that it is a byte without a sign."""
-
 
 _POINT = (1, 1, 1, 1, 0, 0)
 """The steps of a product without a window."""
@@ -235,20 +238,27 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
         raise ValueError("a product has an input and weights")
     s = Shape.of(node, context, source, weights)
     panels = Panels.of(s.outputs, s.pixels, s.channels)
+    # The input's bytes are of levels and this; weights of uint8 become int8.
+    added = SIGN - a["sign"]
+    weight_zero = a["filter_zero_point"] - a["sign"]
     rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
 
     def filters() -> spec.Array:
-        levels = context.constant(weights)
+        levels = (context.constant(weights) ^ a["sign"]).view(np.int8)
         if node.op == Op.DEPTHWISE_CONV_2D:
             levels = levels.reshape(s.taps, s.outputs).T
         return levels.reshape(s.outputs, s.taps, s.channels)
 
     def stage() -> spec.Array:
-        sums = filters().astype(np.int64).sum(axis=(1, 2))
-        offsets = bias_of(bias, context, s.outputs) - (a["in_zero_point"] + SIGN) * sums
+        sums = (filters().astype(np.int64) - weight_zero).sum(axis=(1, 2))
+        offsets = bias_of(bias, context, s.outputs) - (a["in_zero_point"] + added) * sums
         return np.concatenate([stage_rows(rounding, offsets, a, each) for each in panels.lanes()])
 
-    border = np.full(round_up(panels.fours * BYTES_OF_INT), a["in_zero_point"], np.int8)
+    size = round_up(panels.fours * BYTES_OF_INT)
+    border, name = border_bytes(a["in_zero_point"], size), f"border{size}_{a['in_zero_point']}"
+    if weight_zero:
+        border = np.concatenate([border, np.arange(size) < s.channels]).astype(np.int8)
+        name += f"_of{s.channels}"
     launch = spec.Launch(
         spec.function(
             "matmul/integer_gemm/product.cl",
@@ -258,9 +268,12 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
                 "INSTRUCTION": context.device.multiplies_bytes,
                 "STAGE": rounding.value,
                 "POINTS": s.is_of_points,
-                "DIRECT": panels.fours <= _FEW_FOURS,
+                "DIRECT": a["sign"] > 0 or panels.fours <= _FEW_FOURS,
+                "SIGN": -a["sign"],
+                "CENTRED": weight_zero != 0,
             },
             **bounds(a),
+            **{"WEIGHT_ZERO": weight_zero, "BORDER": size} if weight_zero else {},
             **s.parameters,
             **panels.parameters(s),
             IN_STRIDE=context.layout(source).pixel_stride // BYTES_OF_INT,
@@ -272,9 +285,7 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
             spec.PackedConstant(
                 f"stage{target}", len(panels.starts) * panels.columns * ROWS[rounding], stage, ElementType.I32
             ),
-            spec.PackedConstant(
-                f"border{len(border)}_{a['in_zero_point']}", len(border), lambda: border, ElementType.I8
-            ),
+            spec.PackedConstant(name, len(border), lambda: border, ElementType.I8),
             target,
         ),
         units=panels.units(s.pixels),

@@ -11,13 +11,17 @@ from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.lowering import spec
 from runtime.model.graph import Tensor
 from runtime.model.schema import ActivationFunctionType, TensorType
+from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import activation_range, quantize_multipliers
 
 _MOST_SUM = 1 << 30
 """Bound of every sum, with which none of the steps behind it leaves 32 bits. Larger ones overflow there."""
 
 _LARGEST_LEVEL = 255
-"""The largest byte that is multiplied: a level of int8 without its sign."""
+"""The largest byte that is multiplied: a level of int8 without its sign, or of uint8."""
+
+SIGN = 128
+"""What is added to an int8 so that it is a byte without a sign; levels of uint8 less so much are int8."""
 
 _ACTIVATIONS = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
 
@@ -42,39 +46,57 @@ def stage_refusal(facts: spec.OperatorFacts, channels: int, axis: int) -> Unsupp
     q = tensor(facts, 1).quantization
     if levels_of(tensor(facts, 0)) is None or levels_of(output(facts)) is None or q is None:
         return Unsupported("input, filter and output of integers must have scales")
-    if any(q.zero_points) or len(q.scales) not in (1, channels):
+    is_signed = tensor(facts, 0).type is TensorType.INT8
+    if (is_signed and any(q.zero_points)) or len(q.scales) not in ((1, channels) if is_signed else (1,)):
         return Unsupported(
             "a filter with a zero point, or with other scales than one for each output, has no kernel"
         )
+    middle = 0 if is_signed else SIGN
     others = tuple(a for a in range(weights.ndim) if a != axis % weights.ndim)
-    sizes = _LARGEST_LEVEL * np.abs(weights.astype(np.int64)).sum(axis=others)
+    sizes = np.abs(weights.astype(np.int64) - middle) + abs(q.zero_points[0] - middle)
+    sizes = _LARGEST_LEVEL * sizes.sum(axis=others)
     sizes += 0 if bias is None else np.abs(bias.reshape(-1).astype(np.int64))
     return Unsupported("sums of products could leave 30 bits") if sizes.max() >= _MOST_SUM // 2 else None
 
 
 def stage_attributes(facts: spec.OperatorFacts, channels: int) -> Mapping[str, Any]:
-    """`scales`: in * filter / out of each output, `single_scales` in float32; zero points; bounds."""
+    """`scales`: in * filter / out of each output, `single_scales` in float32; zero points; bounds.
+
+    `sign` is what is added to output levels of uint8, whose bounds and zero point are less 128; else 0.
+    """
     given, made = levels_of(tensor(facts, 0)), levels_of(output(facts))
     q = tensor(facts, 1).quantization
     if given is None or made is None or q is None:
         raise ValueError("an operator was accepted without scales")
+    element = tensor(facts, 0).type
+    products = np.float32(given.scale) * np.array(q.scales, np.float32)
     scales = [given.scale * scale / made.scale for scale in q.scales]
-    singles = np.float32(given.scale) * np.array(q.scales, np.float32) / np.float32(made.scale)
+    if element is TensorType.UINT8 and facts.operator.opcode is not Op.FULLY_CONNECTED:
+        # `GetQuantizedConvolutionMultipler` of LiteRT multiplies the two in single precision.
+        scales = [float(product) / made.scale for product in products]
     kind = ActivationFunctionType[spec.activation_of(facts)]
-    low, high = activation_range(kind, made.scale, made.zero_point, TensorType.INT8)
+    low, high = activation_range(kind, made.scale, made.zero_point, element)
+    sign = SIGN if element is TensorType.UINT8 else 0
     return {
         "scales": tuple(scales * channels if len(scales) == 1 else scales),
-        "single_scales": tuple(np.broadcast_to(singles, channels).tolist()),
+        "single_scales": tuple(np.broadcast_to(products / np.float32(made.scale), channels).tolist()),
         "in_zero_point": given.zero_point,
-        "zero_point": made.zero_point,
-        "low": low,
-        "high": high,
+        "filter_zero_point": q.zero_points[0],
+        "zero_point": made.zero_point - sign,
+        "low": low - sign,
+        "high": high - sign,
+        "sign": sign,
     }
 
 
 def bounds(attributes: Mapping[str, Any]) -> dict[str, int]:
     """Return the output's parameters of the kernels."""
     return {"ZERO_POINT": attributes["zero_point"], "LOW": attributes["low"], "HIGH": attributes["high"]}
+
+
+def border_bytes(level: int, pixels: int) -> spec.Array:
+    """Return so many bytes of a level, int8 or uint8, as int8."""
+    return np.full(pixels, level).astype(np.uint8).view(np.int8)
 
 
 class Stage(Enum):
