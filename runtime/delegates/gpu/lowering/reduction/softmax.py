@@ -22,7 +22,7 @@ from runtime.ops.reduction.softmax import exponentials
 _MOST_CLASSES = 4096
 """Classes of 8-bit levels that the 12 integer bits of the fixed-point sum hold, as on the CPU path."""
 
-_LOWEST: Mapping[ElementType | None, int] = {ElementType.I8: -128, ElementType.U8: 0}
+_LOWEST: Mapping[ElementType, int] = {ElementType.I8: -128, ElementType.U8: 0}
 """Types of levels → the level of zero in a softmax's output, as LiteRT's kernel asks for it."""
 
 _UNITS = 16
@@ -32,11 +32,12 @@ _UNITS = 16
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if not facts.shape(0):
         return Unsupported("a scalar has no axis")
-    if facts.types.get(facts.operator.inputs[0]) not in _LOWEST:
+    kind = facts.types.get(facts.operator.inputs[0])
+    if kind is None or kind not in _LOWEST:
         return None
     tensors = facts.graph.subgraph.tensors
     given, made = (levels_of(tensors[i]) for i in (facts.operator.inputs[0], facts.operator.outputs[0]))
-    lowest = _LOWEST[facts.types[facts.operator.inputs[0]]]
+    lowest = _LOWEST[kind]
     if given is None or made is None or (made.scale, made.zero_point) != (1 / 256, lowest):
         return Unsupported(
             f"a softmax of levels needs scales, and an output with 1 / 256 and the zero point {lowest}"

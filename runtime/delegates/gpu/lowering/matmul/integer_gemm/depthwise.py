@@ -182,7 +182,8 @@ def _in_pairs(s: _Shape, node: Node, context: spec.Context, weights: int, bias: 
 
     def filters() -> spec.Array:
         levels = context.constant(weights).reshape(s.filter_h, s.filter_w, s.channels)
-        return levels.astype(np.int16) - a["filter_zero_point"]
+        centred: spec.Array = levels.astype(np.int16) - a["filter_zero_point"]
+        return centred
 
     def packed_weights() -> spec.Array:
         wide = np.pad(filters(), ((0, 0), (0, 0), (0, s.width - s.channels)))

@@ -244,7 +244,7 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
     rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
 
     def filters() -> spec.Array:
-        levels = (context.constant(weights) ^ a["sign"]).view(np.int8)
+        levels: spec.Array = (context.constant(weights) ^ a["sign"]).view(np.int8)
         if node.op == Op.DEPTHWISE_CONV_2D:
             levels = levels.reshape(s.taps, s.outputs).T
         return levels.reshape(s.outputs, s.taps, s.channels)
