@@ -14,6 +14,7 @@ from shutil import get_terminal_size
 from typing import Any, Literal, TextIO
 
 from orchestrator.cli.verb import OK
+from orchestrator.errors import UsageError
 from orchestrator.results.format import plain, visible
 
 
@@ -38,6 +39,14 @@ def line(text: str = "") -> None:
 def raw(text: str) -> None:
     """Print a finished document (JSON, CSV, Markdown) unchanged; its writer has escaped it."""
     sys.stdout.write(text)
+
+
+def binary(content: bytes) -> None:
+    """Write a file to standard output. Raises `UsageError` where that is a terminal."""
+    if is_terminal(sys.stdout):
+        raise UsageError("this form is no text for a terminal: redirect it into a file, with > FILE")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
 
 
 def emit_json(value: Any) -> None:

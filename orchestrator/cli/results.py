@@ -17,6 +17,7 @@ from orchestrator.manifest.problems import suggestion
 from orchestrator.results.export import results_csv, results_document, samples_csv
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import METRICS, named
+from orchestrator.results.parquet import results_parquet
 from orchestrator.results.records import CellRecord
 
 
@@ -28,6 +29,7 @@ class Format(StrEnum):
     CSV = "csv"
     MD = "md"
     SAMPLES = "samples"
+    PARQUET = "parquet"
 
 
 def results(
@@ -64,7 +66,11 @@ def results(
         str, typer.Option("--metric", help="The figure to show: init, first, p99, ... (docs/metrics.md).")
     ] = "p50",
     form: Annotated[
-        Format, typer.Option("--format", help="The form of the output; samples: every raw sample.")
+        Format,
+        typer.Option(
+            "--format",
+            help="The form of the output; samples: each raw sample, as CSV; parquet: csv's rows, typed.",
+        ),
     ] = Format.TABLE,
     verbose: Verbose = False,
     budget: BudgetOption = None,
@@ -84,6 +90,7 @@ def results(
       farm results nightly --metric init --only 'face_*'
       farm results all --format csv
       farm results all --only 'face_*' --format samples > samples.csv
+      farm results all --format parquet > results.parquet
     """
     if label and campaign:
         raise UsageError(f"--label {label} and --campaign {campaign} both name a campaign; leave one out")
@@ -101,6 +108,8 @@ def results(
             return OK
     if as_json or form is Format.JSON:
         output.raw(results_document(cells))
+    elif form is Format.PARQUET:
+        output.binary(results_parquet(cells))
     elif form is Format.CSV:
         output.raw(results_csv(cells))
     elif form is Format.MD:
