@@ -1,13 +1,21 @@
 // Draws a cell from its shard, #SHARD/CELL, or lists the cells of one, #SHARD.
 "use strict";
 
+// A member of a list in words: `name p50, value 3.1`.
+function inWords(value) {
+  if (Array.isArray(value)) return value.map(inWords).join(" ");
+  if (value === null || typeof value !== "object") return String(value);
+  const known = Object.entries(value).filter(([, one]) => one !== null && one !== "" && one.length !== 0);
+  return known.map(([name, one]) => `${name.replaceAll("_", " ")} ${inWords(one)}`).join(", ");
+}
+
 // The fields of a record as [name, text], those of records within it with their names joined by points.
 function fields(record, prefix = "") {
   return Object.entries(record).flatMap(([name, value]) => {
     if (value === null || value === "") return [];
     if (Array.isArray(value)) {
       if (!value.length) return [];
-      return [[prefix + name, value.map((one) => (typeof one === "object" ? JSON.stringify(one) : String(one))).join("; ")]];
+      return [[prefix + name, value.map(inWords).join(value.some((one) => typeof one === "object") ? "\n" : "; ")]];
     }
     return typeof value === "object" ? fields(value, `${prefix}${name}.`) : [[prefix + name, String(value)]];
   });

@@ -192,8 +192,17 @@ def _figures(cell: CellRecord) -> Iterator[str]:
     if cell.struck_out:
         yield _line("latency", f"struck out: {cell.struck_as}")
         metrics = tuple(metric for metric in metrics if not metric.void_if_wrong)
+    lacking: dict[str, list[str]] = {}
     for metric in metrics:
-        yield _line(metric.label, metric.full_text(cell))
+        if metric.read(cell) is not None:
+            yield _line(metric.label, metric.full_text(cell))
+        else:
+            lacking.setdefault(metric.full_text(cell), []).append(metric.label)
+    # A reason once: a delegate without a border of memory lacks all figures of copies.
+    yield from (_line(", ".join(labels), why) for why, labels in lacking.items() if len(labels) == 1)
+    yield from (
+        _line("", f"{why} ({', '.join(labels)})") for why, labels in lacking.items() if len(labels) > 1
+    )
     yield from (_line(name, said) for name, said in init_lines(cell))
     yield from (_line(name, said) for one in PASS_RESULTS for name, said in one.told(cell))
     if cell.measurement is not None:

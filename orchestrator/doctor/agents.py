@@ -11,7 +11,7 @@ from orchestrator.db.devices import agents, credentials
 from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.devices.devices import lab_hello
 from orchestrator.db.engine.sessions import Database
-from orchestrator.doctor.check import Check, sandbox_checks
+from orchestrator.doctor.check import Check, attached_checks, sandbox_checks
 from orchestrator.errors import FarmError
 
 UNDELIVERED_S: Final = 300.0
@@ -34,13 +34,14 @@ def agent_checks(lab: LabConfig, database: Database) -> list[Check]:
         with database.read() as session:
             found = agents.states(session)
             enrolled = {known.agent_id for known in credentials.valid(session, now)}
-            devices = lab_hello(session).devices
+            hello = lab_hello(session)
     except FarmError as error:
         return [Check("agents", False, str(error), "see the check of the database")]
     if not found:
         return [Check("agents", False, "no agent has connected yet", "on a lab machine: farm-agent start")]
     bad = [check for agent in found for check in faults(agent, lab.times.suspect_s, now)]
-    return [*bad, *_summary(found, {check.name for check in bad}, enrolled), *sandbox_checks(devices)]
+    summary = _summary(found, {check.name for check in bad}, enrolled)
+    return [*bad, *summary, *sandbox_checks(hello.devices), *attached_checks(hello)]
 
 
 def faults(agent: AgentState, suspect_s: float, now: datetime) -> list[Check]:

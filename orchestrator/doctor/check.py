@@ -1,15 +1,17 @@
-"""The unit of the reports of `farm doctor` and `farm db check`, and the check that every agent needs: of what
-the sandbox of its runners holds back.
+"""The unit of the reports of `farm doctor` and `farm db check`, and the checks that every agent needs: of the
+sandbox of its runners, and of the devices that hang on its host.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from agent.wire.messages import (
     SANDBOX_FACT,
     SANDBOX_OFF,
     SANDBOX_SEES_PROCESSES,
     SANDBOX_WITHOUT_FACT,
+    AgentHello,
     Device,
 )
 
@@ -25,6 +27,9 @@ class Check:
 
 
 _ON_FIX = "start the agent without FARM_RUNNER_SANDBOX=off"
+_ATTACHED: Final = ("ssh", "adb")
+"""The `api` of devices that hang on a host. A silent one is missing as `API:NAME`."""
+
 _KERNEL_FIX = "see docs/security.md for what each needs; until then, measure only models that you trust"
 
 
@@ -56,3 +61,19 @@ def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
         for text, ids in lacking.items()
     ]
     return checks or [Check("sandbox", True, text) for text in whole]
+
+
+def attached_checks(report: AgentHello) -> list[Check]:
+    """One check for all devices that hang on the hosts of agents, and one for each that did not answer."""
+    found = [f"{one.device_id}: {one.name}, over {one.api}" for one in report.devices if one.api in _ATTACHED]
+    silent = [(*one.kind.partition(":"), one.reason) for one in report.missing]
+    return [Check("attached", True, "; ".join(found))] * bool(found) + [
+        Check(
+            f"attached {name}",
+            False,
+            why,
+            f"see that {api} reaches it from the agent's machine (docs/lab.md), and start the agent anew",
+        )
+        for api, colon, name, why in silent
+        if colon and api in _ATTACHED
+    ]

@@ -21,7 +21,7 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db.devices import states
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
-from orchestrator.doctor.check import Check, sandbox_checks
+from orchestrator.doctor.check import Check, attached_checks, sandbox_checks
 from orchestrator.doctor.store import endpoint_check, store_check, upload_check
 from orchestrator.errors import FarmError
 from orchestrator.scheduling.lock import lock_holder
@@ -142,7 +142,7 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
             "" if report.devices else "see agent/agent.log in the farm's folder",
         )
     ]
-    checks += sandbox_checks(report.devices)
+    checks += [*sandbox_checks(report.devices), *attached_checks(report)]
     checks += [
         Check("tuning", True, device.facts.get(HOST_TUNING_FACT, "unknown")) for device in report.devices[:1]
     ]
