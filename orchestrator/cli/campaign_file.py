@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from orchestrator.cli import output
 from orchestrator.errors import UsageError
 from orchestrator.manifest import Campaign, JsonSchema, ManifestError, manifest_schema
+from orchestrator.results.format import counted
 
 
 def report_check(asked: Callable[[], Campaign], what: str, as_json: bool) -> int:
@@ -17,7 +18,7 @@ def report_check(asked: Callable[[], Campaign], what: str, as_json: bool) -> int
         found = error.problems if isinstance(error, ManifestError) else ()
         output.emit_json({"valid": False, "error": str(error), "problems": found})
         return error.exit_code
-    counts = f"{len(campaign.models)} models x {len(campaign.delegates)} delegates"
+    counts = f"{counted(len(campaign.models), 'model')} x {counted(len(campaign.delegates), 'delegate')}"
     text = f"{what}: valid; campaign {campaign.name}, {counts}, level {campaign.level}"
     return output.answer({"valid": True, "campaign": _json(campaign), "problems": []}, text, as_json)
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import scheme_of
 from orchestrator.manifest.schema import MAX_MODELS
+from orchestrator.results.format import counted
 from orchestrator.sources.zoo import zoo_model, zoo_models_like
 
 MODEL_SUFFIXES: Final = (".tflite", ".skel")
@@ -55,6 +56,9 @@ def campaign_name(words: Sequence[str], ids: Sequence[str]) -> str:
 
 
 def _sources(word: str) -> Iterable[str]:
+    if not word:
+        # Else it would be the folder in which the command runs, and all models below it.
+        raise UsageError("an empty word names no model; is a variable of the shell unset?")
     scheme = scheme_of(word)
     if scheme == "zoo":
         if has_magic(word):
@@ -91,7 +95,7 @@ def _within(word: str, paths: Iterable[Path], verb: str) -> list[str]:
         raise UsageError(f"{word} {verb} more than {_MOST_FOUND:,} files; name a part of them")
     found = sorted(str(path.absolute()) for path in seen if path.suffix in MODEL_SUFFIXES and path.is_file())
     if not found:
-        others = f"{len(seen)} files, but no" if seen else "no"
+        others = f"{counted(len(seen), 'file')}, but no" if seen else "no"
         raise UsageError(f"{word} {verb} {others} {' or '.join(MODEL_SUFFIXES)} file")
     return found
 

@@ -455,53 +455,6 @@ def test_a_campaign_without_yaml_has_a_name_delegates_and_options(shell: Shell) 
     assert [dict(one.options) for one in same.delegates] == [{"threads": 1, "resolver": "reference"}]
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """Return a farm without campaigns, beside files that are models and others that are not."""
-    shell = Shell(tmp_path_factory.mktemp("files"))
-    for name in ("a.tflite", "b.tflite"):
-        shell.write(name, unary_model())
-    shell.write("empty/notes.txt", b"")
-    shell.write("a.skel", b"")
-    shell.write("c.yaml", CAMPAIGN)
-    shell.write("net.onnx", b"\x08\x07\x12\x07pytorch")
-    shell.write("net.pt", b"PK\x03\x04")
-    return shell
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    {
-        "nothing_matches": (["none/*.tflite"], "none/*.tflite matches no .tflite or .skel file"),
-        "a_folder_without_models": (["empty"], "empty has 1 files, but no .tflite or .skel file"),
-        "no_such_file": (["none.tflite"], "none.tflite: no such file"),
-        "one_name": (["a.tflite", "a.skel"], "two models would be called 'a'"),
-        "two_inputs": (["a.tflite", "b.tflite", "--input", "x=0..9"], "go with one model"),
-        "no_input": (["a.tflite", "--input", "y=0..9"], "a: 'y' is not an input of the model; known: input"),
-        "rank": (["a.tflite", "--shape", "input=1,2,3"], "[1, 2, 3] has 3"),
-        "campaign_and_model": (["c.yaml", "a.tflite"], "c.yaml is a campaign file; it goes alone"),
-        "options_of_a_file": (["c.yaml", "--threads", "2"], "c.yaml says these itself"),
-        "name": (["a.tflite", "--name", "-x y"], "--name -x y: a name has up to 100 letters"),
-        "twice": (["a.tflite", "--threads", "2", "--option", "threads=1"], "each name once"),
-        "http": (["http://example.com/a.tflite"], "http: is not a source of models; use https:"),
-        "no_zoo": (["zoo:torchvision_resnet8"], "no such model in the zoo; did you mean"),
-        "npm": (["npm:x"], "npm:x: expected npm:NAME@VERSION!MEMBER"),
-        "onnx": (["net.onnx"], "an ONNX model, not a .tflite file; convert it: pip install onnx2tf"),
-        "torch": (["net.pt"], "a PyTorch file, not a .tflite file; convert its module"),
-    }.values(),
-)
-def test_what_names_no_model_is_one_line_and_nothing_is_stored(
-    files: Shell, words: list[str], said: str
-) -> None:
-    ran = files.farm("submit", *words)
-    assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
-    assert len(ran.err.splitlines()) == 1
-    if (files.home / "farm.db").exists():
-        with contextlib.closing(sqlite3.connect(files.home / "farm.db")) as db:
-            assert db.execute("SELECT count(*) FROM campaign").fetchone() == (0,)
-
-
 LONG = CAMPAIGN.replace("rounds: 3, slice: {seconds: 0.01}", "rounds: 10, slice: {seconds: 6}")
 
 
