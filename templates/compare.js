@@ -108,15 +108,6 @@ function ratioOf(log) {
   return `${digits === undefined ? Number(Math.exp(log).toPrecision(2)) : Math.exp(log).toFixed(digits)}×`;
 }
 
-// The namespace of drawings, as the parser knows it: no file of the site has an address of elsewhere.
-const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").body.firstChild.namespaceURI;
-
-function drawn(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
-
 function ratioCell(found, widest) {
   if (!found) return cell(RATIO, "drawn");
   const at = (log) => `${(50 * (1 + log / widest)).toFixed(2)}%`;

@@ -1,4 +1,4 @@
-// Reads shards, and makes elements of what they hold. A shard is a script that calls `shard` with packed rows: a page
+// Reads shards, and makes elements of what they hold. A shard is a script that calls `shard` with packed data: a page
 // that is opened from file:// can load nothing else.
 "use strict";
 
@@ -33,6 +33,15 @@ function columnOf(row) {
   return `${short(row.delegate)} @ ${row.device[0] === "-" ? "no device" : short(row.device[0])}`;
 }
 
+// The namespace of drawings, as the parser knows it: no file of the site has an address of elsewhere.
+const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").body.firstChild.namespaceURI;
+
+function drawn(tag, attributes) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
 // A cell of a table; its column's name stands beside it on a narrow screen.
 function cell(column, className, ...content) {
   const made = element("td", className, ...content);
@@ -56,7 +65,7 @@ function say(text, where = place) {
 
 const waiting = new Map();
 
-// The rows of a shard, by the ends of their addresses. Rejected with a sentence where it is missing or damaged.
+// The data of a shard: its rows by the ends of their addresses, or the choices of home's lines. Rejected with a sentence where it is missing or damaged.
 function readShard(name) {
   return new Promise((resolve, reject) => {
     const script = document.createElement("script");

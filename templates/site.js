@@ -64,9 +64,15 @@ function groups(body) {
   return found;
 }
 
+// A row's cell in a column; one may span several.
+function cellAt(row, index) {
+  let end = 0;
+  return [...row.cells].find((cell) => (end += cell.colSpan) > index);
+}
+
 function sortKey(row, index) {
-  const cell = row.cells[index];
-  const key = cell.dataset.sort ?? squeeze(cell.textContent);
+  const cell = cellAt(row, index);
+  const key = row.chosen?.keys[index] ?? cell.dataset.sort ?? squeeze(cell.textContent);
   // A date is compared as text, in which the year comes first.
   const number = /^\d{4}-\d\d-/.test(key) ? NaN : Number.parseFloat(key.replace(/[\u202f\s]/g, ""));
   return { missing: key === "" || key.startsWith("—"), number, text: key };
@@ -82,6 +88,7 @@ function sortable(table, show) {
   const body = table.tBodies[0];
   const original = groups(body);
   const heads = [...table.tHead.rows[0].cells].filter((head) => !("unsorted" in head.dataset));
+  let again = show;
   const sorts = new Map(heads.map((head) => {
     const index = head.cellIndex;
     const button = document.createElement("button");
@@ -92,6 +99,7 @@ function sortable(table, show) {
     if (name) name.after(button);
     else head.append(button);
     const sort = (next) => {
+      again = next === "none" ? show : () => sort(next);
       for (const other of heads) {
         other.removeAttribute("aria-sort");
         other.querySelector("button").textContent = "↕";
@@ -117,6 +125,7 @@ function sortable(table, show) {
   }));
   const recall = /^(\d+)-((?:a|de)scending)$/.exec(recalled(table, "sort"));
   if (recall) sorts.get(Number(recall[1]))?.(recall[2]);
+  table.addEventListener("redrawn", () => again());
 }
 
 // As factor_text of the farm writes it: the factor with two digits, two decimals near 1.
@@ -173,16 +182,21 @@ function recalled(table, name) {
 
 // A choice of one of the values that rows have in an attribute of this name, where there are several.
 function selection(table, tools, name, apply) {
-  const values = [...new Set([...table.tBodies[0].rows].map((row) => row.dataset[name]).filter(Boolean))].sort();
   const select = document.createElement("select");
   select.setAttribute("aria-label", `Only this ${name}`);
-  select.append(new Option(`every ${name}`, ""), ...values.map((value) => new Option(value, value)));
-  select.value = values.includes(recalled(table, name)) ? recalled(table, name) : "";
+  const fill = (value) => {
+    const values = new Set([...table.tBodies[0].rows].map((row) => row.dataset[name]).concat(select.value).filter(Boolean));
+    select.replaceChildren(new Option(`every ${name}`, ""), ...[...values].sort().map((one) => new Option(one, one)));
+    select.value = values.has(value) ? value : "";
+    select.hidden = values.size < 2;
+  };
+  fill(recalled(table, name));
   select.addEventListener("change", () => {
     choose(table, name, select.value);
     apply();
   });
-  if (values.length > 1) tools.append(select);
+  table.addEventListener("redrawn", () => fill(select.value));
+  if (table.dataset.choices || !select.hidden) tools.append(select);
   return (row) => !select.value || row.dataset[name] === select.value;
 }
 
@@ -196,7 +210,9 @@ function filterable(table, tools, said) {
   input.value = recalled(table, "filter");
   tools.append(input);
   const body = table.tBodies[0];
-  const texts = new Map(groups(body).map((rows) => [rows[0], rows.map((row) => row.textContent).join(" ").toLowerCase()]));
+  const read = () => new Map(groups(body).map((rows) => [rows[0], rows.map((row) => row.chosen?.text ?? row.textContent).join(" ").toLowerCase()]));
+  let texts = read();
+  table.addEventListener("redrawn", () => (texts = read()));
   const later = [...body.querySelectorAll("tr.later")];
   let most = later.length ? texts.size - later.length : Infinity;
   const rest = document.createElement("button");
@@ -215,7 +231,10 @@ function filterable(table, tools, said) {
       fitting += fits;
       const hidden = !fits || fitting > most;
       // To set what is so already would have the browser style the row again.
-      for (const row of rows) if (row.hidden !== hidden) row.hidden = hidden;
+      for (const row of rows) {
+        if (row.hidden !== hidden) row.hidden = hidden;
+        if (!hidden) row.chosen?.draw();
+      }
     }
     rest.hidden = fitting <= most;
     const shown = rest.hidden ? "" : `, ${most} of them shown`;
@@ -238,7 +257,9 @@ function equip(table) {
   const tools = document.createElement("div");
   tools.className = "tools";
   const said = document.createElement("output");
-  const show = table.tBodies[0].rows.length > 3 ? filterable(table, tools, said) : () => {};
+  const { rows } = table.tBodies[0];
+  const show = rows.length > 3 ? filterable(table, tools, said) : () => [...rows].forEach((row) => row.chosen?.draw());
+  if (table.dataset.choices) choosable(table, tools, said);
   const button = document.createElement("button");
   button.type = "button";
   button.textContent = "Copy as Markdown";

@@ -69,9 +69,9 @@ def attached_checks(report: AgentHello) -> list[Check]:
     silent = [(*one.kind.partition(":"), one.reason) for one in report.missing]
     return [Check("attached", True, "; ".join(found))] * bool(found) + [
         Check(
-            f"attached {name}",
+            "attached",
             False,
-            why,
+            f"{name}: {why}",
             f"see that {api} reaches it from the agent's machine (docs/lab.md), and start the agent anew",
         )
         for api, colon, name, why in silent

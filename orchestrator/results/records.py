@@ -52,10 +52,13 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTimes:
-    """The median in ms, with its 95 % interval."""
+    """The median in ms, with its 95 % interval, and other times to choose from on the site."""
 
     p50: float | None
     ci95: tuple[float, float] | None
+    p99: float | None = None
+    first: float | None = None
+    init: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ class ComparedFigures:
     variation: ComparedVariation | None = None
     ratio: Ratio | None = None
     delegation: _Delegated | None = None
+    memory_peak_bytes: int = 0
 
 
 _FIGURES: Final = TypeAdapter(ComparedFigures)

@@ -39,10 +39,10 @@ from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
 from orchestrator.site.notes import Notes
-from orchestrator.site.parts import Parts, text_digest, written_views
+from orchestrator.site.parts import Parts, digest_of, text_digest, written_views
 from orchestrator.site.publish import replaced_folder
 from orchestrator.site.series import series_of, shifts_of
-from orchestrator.site.shards import shards
+from orchestrator.site.shards import packed, shards
 from orchestrator.site.summaries import campaign_summary, model_summary, published_of
 from orchestrator.sources.published import PUBLISHED_NOTE, published_rows
 from orchestrator.sources.zoo import has_zoo
@@ -51,8 +51,8 @@ from runtime.common.profile import ModelProfile, written
 SITE_FORMAT = 3
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
 _ASSETS = {
-    "style.css": links.STYLE, "site.js": links.SCRIPT, "shards.js": links.SHARDS_SCRIPT,
-    "cell.js": links.CELL_SCRIPT, "compare.js": links.COMPARE_SCRIPT,
+    "style.css": links.STYLE, "site.js": links.SCRIPT, "choices.js": links.CHOICES_SCRIPT,
+    "shards.js": links.SHARDS_SCRIPT, "cell.js": links.CELL_SCRIPT, "compare.js": links.COMPARE_SCRIPT,
 }  # fmt: skip
 
 
@@ -119,6 +119,9 @@ class _Writer:
         )
         page = index_page(self._archive, campaigns, models, shifts, causes, self._newest_at)
         self._page(links.INDEX, "index", page=page)
+        for version, script in page["scripts"].items():
+            make = partial(self._choice, links.choice(version), script)
+            self._part(f"home {version}", digest_of(script), make)
         floors = (one.sample_floors for _, one in campaigns)
         self._page(links.METHOD, "method", page=method_page(next(filter(None, floors), "{}")))
         self._page(
@@ -144,6 +147,10 @@ class _Writer:
                 summary = make()
             self._parts.keep(name, summary)
         return self._parts.summaries[name]
+
+    def _choice(self, path: str, script: str) -> View:
+        self._file(path, packed(script))
+        return View()
 
     def _history(self, model: str) -> View:
         own = series_of(self._archive, model)

@@ -13,7 +13,8 @@ from orchestrator.results.wording import first_line
 from orchestrator.site import links
 from orchestrator.site.archive import Archive, utc
 from orchestrator.site.axes import Scale, log_scale, px
-from orchestrator.site.cell_view import brief_view, without_record
+from orchestrator.site.cell_view import brief_view, delegate_name, without_record
+from orchestrator.site.choices import NEWEST, choices_of, figures, scripts_of
 from orchestrator.site.failures_page import Cause
 from orchestrator.site.matrix import BAR_MARGIN, BAR_WIDTH
 from orchestrator.site.series import Point, Series
@@ -48,10 +49,17 @@ def index_page(
     first; `newest`: when the newest result arrived.
     """
     rows = [_at(row, newest) for model in models for row in model.rows]
+    scripts = scripts_of(rows)
     return {
         "newest_at": newest,
         "rows": rows,
         "first_rows": _FIRST_ROWS,
+        "scripts": scripts,
+        "choices": {
+            "figures": figures(),
+            "baselines": sorted({name for row in rows for name in row.delegates}),
+            "versions": [(version, links.choice_name(version)) for version in scripts if version != NEWEST],
+        },
         "results": sum(model.results for model in models),
         "columns": sum(model.series for model in models),
         "spark_days": _SPARK_DAYS,
@@ -102,6 +110,8 @@ def _row(archive: Archive, level: str, own: Sequence[Series]) -> View:
         open=sum(found is not None and found.verdict == "open" for found in verdicts),
         at=utc(shown.finished_at),
         recent=[] if best is None else _recent(best.points),
+        choices=choices_of(archive, own),
+        delegates=sorted({delegate_name(one.newest.delegate) for one in counted}),
     )
 
 

@@ -13,6 +13,7 @@ ANY_CELL = "cell.html"
 ANY_COMPARISON = "compare.html"
 STYLE = "assets/style.css"
 SCRIPT = "assets/site.js"
+CHOICES_SCRIPT = "assets/choices.js"
 SHARDS_SCRIPT = "assets/shards.js"
 CELL_SCRIPT = "assets/cell.js"
 COMPARE_SCRIPT = "assets/compare.js"
@@ -87,6 +88,16 @@ def shard_name(campaign_id: str, number: int) -> str:
 def shard(name: str) -> str:
     """Return the file of a shard: a script, the one kind of data that a page opened from file:// may load."""
     return f"data/shards/{name}.js"
+
+
+def choice_name(version: str) -> str:
+    """Return the name of the script with the home page's choices of a version, else of the newest results."""
+    return digest(version) if version else "newest"
+
+
+def choice(version: str) -> str:
+    """Return the file of that script."""
+    return f"data/choices/{choice_name(version)}.js"
 
 
 def shard_page(name: str) -> str:

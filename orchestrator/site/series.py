@@ -19,8 +19,12 @@ from runtime.common.verdict import DIFFERENT, GOOD
 VERSION_LABELS: Final = ("release", "version", "commit")
 """The labels of a campaign that name the version which it measured; the first that it has is shown."""
 
+_VERSION_OPTION: Final = "version"
+"""The option of delegates that names the release or commit which runs: the axis of a series, no part of its
+key."""
+
 Key: TypeAlias = tuple[str, str, str, str, str]
-"""Model, level, delegate, its kind with options, device."""
+"""Model, level, delegate, its kind with the other options, device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +36,16 @@ class Point:
     at: datetime
 
     @property
-    def version(self) -> str:
-        """The version that was measured, by the campaign's label, else the day."""
+    def named_version(self) -> str:
+        """The version that was measured, by the campaign's label, else the delegate's option, else empty."""
         labels = self.campaign.labels
-        return next((labels[name] for name in VERSION_LABELS if labels.get(name)), f"{self.at:%Y-%m-%d}")
+        labelled = next((labels[name] for name in VERSION_LABELS if labels.get(name)), "")
+        return labelled or str(self.cell.delegate_options.get(_VERSION_OPTION, ""))
+
+    @property
+    def version(self) -> str:
+        """The same; the day where nothing names one."""
+        return self.named_version or f"{self.at:%Y-%m-%d}"
 
 
 @dataclass(slots=True)
@@ -66,7 +76,8 @@ def series_of(archive: Archive, model: str) -> list[Series]:
             # Cells with the same options share them; written for each, they would take half of this.
             given = options.get(id(cell.delegate_options))
             if given is None:
-                given = json.dumps(cell.delegate_options, sort_keys=True)
+                own = {k: v for k, v in cell.delegate_options.items() if k != _VERSION_OPTION}
+                given = json.dumps(own, sort_keys=True)
                 options[id(cell.delegate_options)] = given
             key = cell.model, cell.level, cell.delegate, f"{cell.delegate_kind} {given}", cell.device
             one = found.setdefault(key, Series(key, cell, cell))

@@ -31,18 +31,30 @@ def shards(
     """Yield name and content of each shard. `measurements`: the stored ones as JSON text, by cell id."""
     for number, begin in enumerate(range(0, len(cells), CELLS)):
         rows = (_row(campaign, cell, measurements.get(cell.cell_id)) for cell in cells[begin : begin + CELLS])
-        packed = base64.b64encode(zlib.compress(f"{{{','.join(rows)}}}".encode("utf-8", "backslashreplace")))
-        yield links.shard_name(campaign.campaign_id, number), packed.decode().join(_CALL)
+        yield links.shard_name(campaign.campaign_id, number), packed(f"{{{','.join(rows)}}}")
+
+
+def packed(written: str) -> str:
+    """Return the script that hands a JSON text to the page that asked for it."""
+    return base64.b64encode(zlib.compress(written.encode("utf-8", "backslashreplace"))).decode().join(_CALL)
+
+
+def unpacked(content: str) -> Any:
+    """Return what such a script holds. Raises `ValueError` for a damaged one."""
+    before, after = _CALL
+    try:
+        found = base64.b64decode(content.removeprefix(before).removesuffix(after), validate=True)
+        return json.loads(zlib.decompress(found))
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
 
 
 def read_shard(content: str) -> dict[str, Any]:
     """Return the rows of a shard by the ends of their addresses. Raises `ValueError` for a damaged one."""
-    before, after = _CALL
-    try:
-        packed = base64.b64decode(content.removeprefix(before).removesuffix(after), validate=True)
-        return dict(json.loads(zlib.decompress(packed)))
-    except (zlib.error, TypeError) as error:
-        raise ValueError(str(error)) from error
+    found = unpacked(content)
+    if not isinstance(found, dict):
+        raise ValueError("it holds no rows")
+    return found
 
 
 def _row(campaign: CampaignRecord, cell: ComparedCell, measurement: str | None) -> str:

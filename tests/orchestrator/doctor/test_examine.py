@@ -76,10 +76,11 @@ def test_what_lies_between_programs_and_a_driver_is_told(look):
 def test_devices_that_hang_on_the_host_are_listed_and_a_silent_one_is_a_fault(look):
     board = CPU.model_copy(update={"device_id": "board", "api": "ssh", "name": "Cortex-A76"})
     silent = MissingDelegate(kind="adb:phone", reason="device 'R5' not found")
-    found = look(lambda: hello(CPU, POCL, board, missing=(silent,)))
-    assert (found["attached"].ok, found["attached"].found) == (True, "board: Cortex-A76, over ssh")
-    assert (found["attached phone"].ok, found["attached phone"].found) == (False, "device 'R5' not found")
-    assert "see that adb reaches it" in found["attached phone"].fix
+    found = look(lambda: hello(CPU, POCL, board))["attached"]
+    assert (found.ok, found.found) == (True, "board: Cortex-A76, over ssh")
+    found = look(lambda: hello(CPU, POCL, missing=(silent,)))["attached"]
+    assert (found.ok, found.found) == (False, "phone: device 'R5' not found")
+    assert "see that adb reaches it" in found.fix
 
 
 def test_an_agent_that_cannot_be_had_is_a_bad_check_and_not_a_traceback(look):

@@ -30,10 +30,11 @@ FARM = demo_farm()
 OLDER, NEWEST = FARM.campaign_list
 ALL_CELLS = [cell for cells in FARM.cell_lists.values() for cell in cells]
 SCRIPTS = {
+    links.INDEX: (links.SHARDS_SCRIPT, links.CHOICES_SCRIPT, links.SCRIPT),
     links.ANY_CELL: (links.SHARDS_SCRIPT, links.CELL_SCRIPT),
     links.ANY_COMPARISON: (links.SHARDS_SCRIPT, links.SCRIPT, links.COMPARE_SCRIPT),
 }
-"""The scripts of the pages that are drawn from shards; every other page has one."""
+"""The scripts of the pages that read data beside them; every other page has one."""
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,10 @@ def test_every_file_is_reachable_from_the_home_page(site):
                     waiting.append((site / links.shard(anchor.partition("/")[0])).resolve())
                 if file and target != "data:,":
                     waiting.append((path.parent / file).resolve())
+    # What is read once something is chosen on the home page.
+    (choices,) = read_page(site / links.INDEX).values("data-choices")
+    seen |= {(site / links.choice(version)).resolve() for version, _ in json.loads(choices)["versions"]}
+    seen.add((site / links.choice("")).resolve())
     # What the next build takes over is for no reader.
     seen.add((site / links.SUMMARIES).resolve())
     assert seen == {p.resolve() for p in site.rglob("*") if p.is_file()}

@@ -162,6 +162,22 @@ def test_a_failure_since_the_newest_result_is_told_and_has_its_cause(site):
     assert "ran past 900 s" in causes
 
 
+def test_releases_that_an_option_names_are_one_series_with_the_release_as_its_axis():
+    releases = ("2.1.0", "2.2.0", "2.3.0")
+    campaigns, cells = [], {}
+    for night, release in enumerate(releases):
+        at = NIGHT + timedelta(days=night)
+        one = replace(campaign("releases", at, (MODEL,), ("litert",), None), campaign_id=f"release{night}")
+        made = cell("releases", MODEL, "litert", HOST, measurement=measurement(RAW, "litert", 42))
+        options = made.delegate_options | {"version": release}
+        made = replace(made, cell_id=f"litert-{night}", campaign_id=one.campaign_id, delegate_options=options)
+        campaigns.append(one)
+        cells[one.campaign_id] = (replace(made, finished_at=at),)
+    (series,) = series_of(Archive(HandMadeFarm(tuple(campaigns), cells)), MODEL)
+    assert tuple(point.version for point in series.points) == releases
+    assert "version" not in series.key[3]
+
+
 def test_a_campaign_is_set_against_the_one_before_it(site):
     page = read_page(site / links.comparison_page("night13"))
     assert "1 broken" in page.text
