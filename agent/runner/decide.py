@@ -20,7 +20,14 @@ from agent.machine.gate import WAITS, Gate
 from agent.machine.workload import Reading, as_facts
 from agent.runner.judge.accuracy import NONDETERMINISTIC
 from agent.runner.judge.block_size import next_rounds, sizes_fact
-from agent.runner.judge.blocks import allowance_of, paired_ratio, ratio_units, rounds_by_tuning, time_units
+from agent.runner.judge.blocks import (
+    allowance_of,
+    halved_units,
+    paired_ratio,
+    ratio_units,
+    rounds_by_tuning,
+    time_units,
+)
 from agent.runner.judge.references import References, find_references
 from agent.runner.judge.stopping import ArmState, Spent, is_repeated
 from agent.runner.judge.verdict import concluded, over_blocks, with_figures
@@ -80,8 +87,8 @@ def _find_references(arm: Arm, found: list[References | str], folder: Path) -> N
 @dataclass(slots=True)
 class _Blocks(Comparison[Arm]):
     """Measures the arms together. `references`: outputs, or why there are none. `runs`: what each
-    block said, those included that were measured once more; `rounds`: of the next block; `notes`: what was
-    seen in front of a block.
+    block said, those included that were measured once more; `rounds`: of the next block; `wrong`: whether the
+    outputs of an arm are, by its name, as far as it was asked; `notes`: what was seen in front of a block.
     """
 
     sensors: Telemetry
@@ -89,6 +96,7 @@ class _Blocks(Comparison[Arm]):
     runs: list[BlockRun] = field(default_factory=list)
     rounds: int = 0
     repeated: int = 0
+    wrong: dict[str, bool] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -189,12 +197,24 @@ class _Blocks(Comparison[Arm]):
     def _state(self, arm: Arm) -> ArmState:
         base = self.baseline
         until_decided = arm.job.refines is None or arm.job.refines.until_decided
+        halving = self.lead.job.plan.halving
+        if halving is not None:
+            blocks, figures = arm.blocks(), halved_units(arm.reports, halving)
+            times, allowance = time_units(blocks), allowance_of(blocks)
+            return ArmState(times, (), allowance, arm.stopped, until_decided, figures, self._is_wrong(arm))
         if base is None or base is arm or base.over:
             blocks = arm.blocks()
             return ArmState(time_units(blocks), (), allowance_of(blocks), arm.stopped, until_decided)
         blocks = arm.blocks(base)
         allowance = _joint_allowance(arm, base)
         return ArmState(time_units(blocks), ratio_units(blocks), allowance, arm.stopped, until_decided)
+
+    def _is_wrong(self, arm: Arm) -> bool:
+        """Whether its outputs are wrong: it must not put others behind, however fast it is."""
+        if arm.stopped is None and arm.name not in self.wrong:
+            result = concluded(arm.attempt, arm.reports, arm.folder, self.references, arm.took_s)
+            self.wrong[arm.name] = result.status is not Status.DONE
+        return self.wrong.get(arm.name, False)
 
     def ratio(self, arm: Arm, base: Arm) -> Ratio | None:
         """Return an arm's ratio over a baseline that was right."""

@@ -281,9 +281,10 @@ class Quality(Wire):
     `allowance`: the logarithm of the factor by which others can have slowed the kept rounds: of the share s
     that they took, -ln(1 - s). Of `rounds` in `blocks`, `repeated` were disturbed and measured once more; of
     the blocks, `repeated_blocks`. `alternating`: whether the arms of a block were alive together and took
-    turns by slices. `stopped`: why no further block was measured; `cancelled`: its attempt was, and it has
-    less than was asked for. `facts`: observations that change nothing. `seen`: the signals that were
-    watched; `unseen`: those that this machine does not have, each with the reason.
+    turns by slices. `stopped`: why no further block was measured; `behind`: others are better where only the
+    best was sought; `cancelled`: its attempt was, and it has less than was asked for. `facts`: observations
+    that change nothing. `seen`: the signals that were watched; `unseen`: those that this machine does not
+    have, each with the reason.
     """
 
     void: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
@@ -294,7 +295,7 @@ class Quality(Wire):
     repeated: Count = 0
     repeated_blocks: Count = 0
     alternating: bool = False
-    stopped: Literal["", "target", "decided", "blocks", "budget", "time", "cancelled"] = ""
+    stopped: Literal["", "target", "decided", "behind", "blocks", "budget", "time", "cancelled"] = ""
     facts: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     seen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)
     unseen: tuple[Text, ...] = Field(default=(), max_length=MAX_WARNINGS)

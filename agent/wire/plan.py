@@ -90,6 +90,7 @@ class MeasurePlan(AskedPasses):
     `rounds` by slices of at least `slice_runs` invokes and `slice_seconds`. Unless `rounds_fixed`, later
     blocks have as many rounds as the variances of the first ones make worthwhile.
     `tunings`: over how many of them the processes are spread, for a delegate that chooses by timing.
+    `halving`: only the arm with the least of this figure is sought, and those behind leave early.
     `outputs`: the kinds of outputs. `input_sets`: how many different sets of inputs the invokes take in turn.
     """
 
@@ -102,6 +103,7 @@ class MeasurePlan(AskedPasses):
     warmup_seconds: float = Field(default=0.2, ge=0)
     rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
     rounds_fixed: bool = False
+    halving: Literal["p50", "p99"] | None = None
     slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
     slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
@@ -140,6 +142,8 @@ class MeasurePlan(AskedPasses):
             del fields["tunings"]
         if not self.rounds_fixed:
             del fields["rounds_fixed"]
+        if self.halving is None:
+            del fields["halving"]
         if self.labelled is None:
             del fields["labelled"]
         for one in PASSES:

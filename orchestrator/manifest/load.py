@@ -238,12 +238,16 @@ class _Builder:
 
     def _plan(self, own: Measure | None, at: tuple[int | str, ...]) -> MeasurePlan:
         default = self._defaults.measure
+        place = (*at, "measure") if own else ("defaults", "measure") if default else ()
         try:
-            return plan(self._level, *(written(one) for one in (default, own) if one))
+            counts = plan(self._level, *(written(one) for one in (default, own) if one))
         except ValueError as error:
-            place = (*at, "measure") if own else ("defaults", "measure") if default else ()
             self._add(str(error), *place)
             return LEVELS[self._level]
+        if counts.halving is not None and not self._has_baseline:
+            text = "halving needs a baseline, with which all take turns: baseline: {delegate: NAME}"
+            self._add(text, *place)
+        return counts
 
     def _delegates(self) -> Iterable[DelegateEntry]:
         names: set[str] = set()

@@ -1,7 +1,7 @@
 """Keys of `measure:` in a `models.yaml`: how much is timed, and the passes beside it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
@@ -10,7 +10,7 @@ from agent.wire.bounded import MAX_BLOCKS, MAX_ROUNDS, MAX_SLICE_RUNS, MAX_SLICE
 from orchestrator.manifest.campaign import LEAST_TARGET
 from orchestrator.manifest.keys import LATER, Keys, key
 from orchestrator.manifest.pass_keys import MOST_SECONDS, PassKeys
-from orchestrator.manifest.values import JsonSchema, Number, Share, Whole
+from orchestrator.manifest.values import Choice, JsonSchema, Number, Share, Whole
 
 _MOST_WARMUP_RUNS: Final = 1_000_000
 """The largest count of warm-up runs. Chosen; each one's time is kept with the result."""
@@ -80,6 +80,9 @@ class Measure(PassKeys):
     )
     rounds: Annotated[int, Whole(1, MAX_ROUNDS)] | None = key(
         "Rounds of a block, in each of which every delegate is timed for a slice."
+    )
+    halving: Annotated[Literal["p50", "p99"], Choice(("p50", "p99"), "figure")] | None = key(
+        "Only the delegate with the least of this figure is sought: the others leave early, by halves."
     )
     slice: Slice | None = key("How long a delegate is timed before the next one takes its turn.")
     warmup: Warmup | None = key("How long a process runs the model before it is timed.")

@@ -118,6 +118,8 @@ def require_samples_fit(campaign: Campaign, lab: LabConfig) -> None:
             )
 
 
+_AS_THEY_ARE = ("target", "rounds", "tunings", "halving")
+
 _FIELDS = {
     ("blocks", "min"): "min_blocks",
     ("blocks", "max"): "max_blocks",
@@ -135,7 +137,7 @@ def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
     """
     values = {"tunings": 1} | LEVELS[level].model_dump()
     for measure in measures:
-        values |= {name: measure[name] for name in ("target", "rounds", "tunings") if name in measure}
+        values |= {name: measure[name] for name in _AS_THEY_ARE if name in measure}
         values |= asked_passes(measure)
         values["rounds_fixed"] = values.get("rounds_fixed", False) or "rounds" in measure
         for (block, key), field in _FIELDS.items():

@@ -114,13 +114,14 @@ class Refining:
     def plan(self, plan: MeasurePlan) -> MeasurePlan:
         """Its attempt's plan: at most as many blocks again as the plan has, until the target is reached.
 
-        One that continues gets as many as the plan has, and one at least.
+        One that continues gets as many as the plan has, and one at least. None leaves because others are
+        better.
         """
         count = len(self.earlier.blocks)
         most = max(plan.max_blocks, count + 1) if self.continues else count + plan.max_blocks
         most = min(MAX_BLOCKS, most)
         target = plan.target if self.target is None else self.target
-        return plan.model_copy(update={"max_blocks": most, "target": target})
+        return plan.model_copy(update={"max_blocks": most, "target": target, "halving": None})
 
 
 def ended_early(measurement: Measurement | None) -> bool:

@@ -37,6 +37,7 @@ _NEAR_KNOWN_TO = 0.01
 _STOPPED: Final = {
     "target": "the intervals are as narrow as asked for",
     "decided": "every verdict is decided",
+    "behind": "others are better",
     "blocks": "all blocks were measured",
     "budget": "the budget was spent",
     "time": "the time limit was reached",

@@ -133,7 +133,8 @@ class _Session(Comparison[ToolArm]):
         for arm in self.alive:
             times, ratios = arm.units(base)
             until_decided = arm.job.refines is None or arm.job.refines.until_decided
-            states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided)
+            figures = times if self.lead.job.plan.halving == "p50" else ()
+            states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided, figures)
         self.stop_known(number, states, base, self._spent())
 
     def _spent(self) -> Spent | None:

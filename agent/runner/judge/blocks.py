@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import Literal
 
 from agent.attempt.files import ProcessReport
 from agent.wire.measurement import BlockFigure, ProcessSamples, Ratio, baseline_id
@@ -114,6 +115,13 @@ def time_units(blocks: Sequence[BlockFigure]) -> list[float]:
     """Return the logarithms of the p50s in ms over which p50 is estimated: of blocks, or of tunings."""
     # Divided before the logarithm, as the summary of samples does: it then is the same to the last bit.
     return units([math.log(block.p50_ns / 1e6) for block in blocks], [block.tuning for block in blocks])
+
+
+def halved_units(reports: Sequence[ProcessReport], figure: Literal["p50", "p99"]) -> list[float]:
+    """Return the logarithms of what arms are halved by: of one figure in ns of each block that counts."""
+    timed = [samples for samples in _timed(reports) if samples.kept_ns]
+    found = [block_p50(one) if figure == "p50" else percentile(one.kept_ns, 0.99) for one in timed]
+    return [math.log(ns) for ns in found if ns]
 
 
 def ratio_units(blocks: Sequence[BlockFigure]) -> list[float]:

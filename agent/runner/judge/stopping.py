@@ -17,10 +17,10 @@ from runtime.common.verdict import FAIR, FAR, verdict
 Spent: TypeAlias = Literal["budget", "time"]
 """What has run out: the campaign's own budget, or the time that the agent grants the attempt."""
 
-Stopped: TypeAlias = Literal["decided", "target", "blocks", "budget", "time", "cancelled"]
+Stopped: TypeAlias = Literal["decided", "target", "behind", "blocks", "budget", "time", "cancelled"]
 """Why an arm needs no further block, in the words of `agent.wire.measurement.Quality`."""
 
-_ORDER: Final[tuple[Stopped, ...]] = ("decided", "target", "blocks", "budget", "time", "cancelled")
+_ORDER: Final[tuple[Stopped, ...]] = ("decided", "target", "behind", "blocks", "budget", "time", "cancelled")
 """From the best reason to stop to the worst."""
 
 DIFFERENT_FROM_BLOCK: Final = 4
@@ -37,6 +37,7 @@ class ArmState:
     for the baseline. Both come from `runtime.common.statistics.units`. `allowance`: as of
     `agent.wire.measurement.Quality`, for a ratio of the side that is worse off. `stopped`: why
     it stopped after an earlier block. `until_decided`: whether a verdict ends it; else its target alone does.
+    `figures`: of what the plan halves by, one of each block; `wrong`: its outputs are.
     """
 
     times: Sequence[float]
@@ -44,6 +45,8 @@ class ArmState:
     allowance: float = 0.0
     stopped: Stopped | None = None
     until_decided: bool = True
+    figures: Sequence[float] = ()
+    wrong: bool = False
 
 
 def after_block(

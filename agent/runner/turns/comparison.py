@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agent.attempt.files import CANCEL_SIGNAL, AttemptFile, is_cancelled, mark_ending
+from agent.runner.judge.halving import after_halving
 from agent.runner.judge.stopping import ArmState, Spent, Stopped, after_block
 from agent.wire.measurement import BlockFigure
 from agent.wire.messages import JobSpec
@@ -80,8 +81,11 @@ class Comparison(Generic[A]):
         self, blocks: int, states: Mapping[str, ArmState], base: A | None, spent: Spent | None
     ) -> None:
         """Stop the arms whose answer is known after so many blocks, by the states of those that are alive."""
-        name = None if base is None else base.name
-        stops = after_block(self.lead.job.plan, blocks, states, name, spent=spent)
+        name, plan = None if base is None else base.name, self.lead.job.plan
+        if plan.halving is None:
+            stops = after_block(plan, blocks, states, name, spent=spent)
+        else:
+            stops = after_halving(plan, blocks, states, spent=spent)
         for arm in self.alive:
             arm.stopped = stops[arm.name]
 

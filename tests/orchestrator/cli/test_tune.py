@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from orchestrator.cli.tune import Objective, product_of, ranked
+from agent.wire.measurement import BlockFigure, Quality
+from orchestrator.cli.tune import Objective, over_runner_up, product_of, ranked
 from orchestrator.errors import UsageError
+from orchestrator.results.records import CellRecord
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.cli.records import cell
@@ -26,8 +28,10 @@ def test_the_columns_are_the_product_of_what_each_delegate_has():
     ("kinds", "axes", "said"),
     [
         (["gpux"], {}, "unknown delegate kind 'gpux'; did you mean 'gpu'"),
-        (["gpu"], {"precision": ["fp33"]}, "--precision fp33: gpu takes fp32, fp16, bf16, int8"),
-        (["gpu"], {"threads": ["two"]}, "--threads two: gpu takes whole numbers"),
+        (["gpu"], {"precision": ["fp33"]}, "of delegate kind 'gpu': unknown precision 'fp33'"),
+        (["gpu"], {"threads": ["two"]}, "option 'threads' of delegate kind 'gpu': expected a whole number"),
+        (["cpu", "litert"], {"wait_typ": ["active"]}, "none of these delegates has an option 'wait_typ'"),
+        (["cpu"], {"threads": [str(n) for n in range(1, 301)]}, r"cpu: threads \(300\) make 300 columns"),
         (["cpu"], {}, "there is nothing to choose from"),
     ],
 )
@@ -39,9 +43,26 @@ def test_what_cannot_be_tuned_is_refused_before_anything_is_measured(kinds, axes
 def test_the_best_is_first_and_a_wrong_or_missing_figure_last():
     fast, slow, wrong = cell("m", "a", p50=1.0), cell("m", "b", p50=2.0), cell("m", "c", verdict="fail")
     none = replace(fast, delegate="d", measurement=None)
-    order = [one.delegate for one in ranked([wrong, slow, none, fast], Objective.P50)]
-    assert order[:2] == ["a", "b"]
-    assert set(order[2:]) == {"c", "d"}
+    left = _in_blocks(cell("m", "e", p50=0.5), 0.5, stopped="behind")
+    order = [one.delegate for one in ranked([wrong, left, slow, none, fast], Objective.P50)]
+    assert order[:3] == ["a", "b", "e"], "one that has left the race is behind those that stayed"
+    assert set(order[3:]) == {"c", "d"}
+
+
+def test_the_runner_up_is_compared_by_the_blocks_that_both_were_in():
+    first = _in_blocks(cell("m", "a"), 1.0, 2.0, 3.0, 9.0)
+    second = _in_blocks(cell("m", "b"), 1.1, 2.2, 3.3, stopped="behind")
+    assert over_runner_up([first, second], Objective.P50).startswith("a is 1.10")
+    assert over_runner_up([first, second], Objective.P50).endswith(" as fast as b")
+    assert over_runner_up([first, replace(second, status="failed")], Objective.P50) == ""
+
+
+def _in_blocks(record: CellRecord, *ms: float, stopped: str = "blocks") -> CellRecord:
+    blocks = tuple(BlockFigure(p50_ns=1e6 * one, rounds=7) for one in ms)
+    quality = Quality(blocks=len(blocks), alternating=True, stopped=stopped)
+    assert record.measurement is not None
+    update = {"blocks": blocks, "quality": quality}
+    return replace(record, measurement=record.measurement.model_copy(update=update))
 
 
 @pytest.mark.exhaustive

@@ -43,6 +43,15 @@ def test_tunings_are_at_most_the_least_blocks_and_follow_the_level(tmp_path: Pat
         plan_of("{blocks: {min: 3, max: 9}, tunings: 4}")
 
 
+def test_halving_needs_a_baseline_with_which_all_are_measured(tmp_path: Path) -> None:
+    text = MINIMAL.replace("models:", "defaults: {measure: {halving: p50}}\nmodels:")
+    with pytest.raises(ManifestError, match="halving needs a baseline"):
+        load(tmp_path, text)
+    plan = load(tmp_path, text + "baseline: {delegate: cpu}\n").models[0].plan
+    assert plan.halving == "p50"
+    assert "halving" not in LEVELS["quick"].model_dump(), "the series stays the same"
+
+
 def test_a_target_in_per_cent_is_the_same_number(tmp_path: Path) -> None:
     for text, number in (("1.1%", "0.011"), ("0.1 %", "0.001"), ("100%", "1"), ("5%", "0.050")):
         percent, share = (
