@@ -1,4 +1,4 @@
-"""Which arms go on where only the best is sought: cases of the pure rule, and arms of a real agent."""
+"""Arms that go on where only the best is sought: cases of the pure rule, and arms of a real agent."""
 
 from __future__ import annotations
 
