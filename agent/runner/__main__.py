@@ -15,6 +15,7 @@ python -m agent.runner --sensors JOB.json...           read the sensors of the j
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +34,8 @@ USAGE_EXIT_CODE = 2
 
 def main(arguments: list[str]) -> int:
     """Import only what the mode needs. Returns the exit code."""
+    # Pydantic would look through what all packages register, and let theirs take part in a measurement.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "true"
     match arguments:
         case ["--probe", *options] if len(options) % 2 == 0 and {*options[::2]} <= _PROBE_OPTIONS:
             given = dict(zip(options[::2], options[1::2], strict=True))

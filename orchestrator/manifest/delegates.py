@@ -4,10 +4,10 @@ An entry point of the group `delegate_farm.delegates` names a descriptor (`runti
 This floor does not import the runtime: it reads of a descriptor what the protocols below name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from itertools import product
 from math import prod
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -83,7 +83,13 @@ class UnusableKindError(Exception):
 @cache
 def known_kinds() -> tuple[str, ...]:
     """Every delegate that is installed as an entry point, sorted; nothing is imported."""
-    return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
+    return tuple(sorted({point.name for point in _points()}))
+
+
+@cache
+def _points() -> Sequence[EntryPoint]:
+    """Return what installed packages register: every one of them is looked through for it."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 @cache
@@ -95,7 +101,7 @@ def default_kinds() -> tuple[str, ...]:
 
 
 def _is_default(kind: str) -> bool:
-    points = list(entry_points(group=ENTRY_POINT_GROUP, name=kind))
+    points = [point for point in _points() if point.name == kind]
     own = [point for point in points if point.dist is not None and point.dist.name == _OWN]
     return own == points and all(getattr(point.load(), "is_default", True) for point in own)
 
@@ -113,7 +119,7 @@ def settled(kind: str, options: Mapping[str, OptionValue]) -> Mapping[str, Optio
 
 @cache
 def _descriptor(kind: str) -> tuple[Mapping[str, DeclaredOption], _Settled]:
-    (point, *others) = entry_points(group=ENTRY_POINT_GROUP, name=kind)
+    (point, *others) = (point for point in _points() if point.name == kind)
     if others:
         packages = ", ".join(sorted(p.value for p in (point, *others)))
         raise UnusableKindError(f"it is registered twice ({packages}); uninstall all but one")

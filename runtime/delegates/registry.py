@@ -6,6 +6,7 @@ module, and a delegate's implementation is imported where it is made.
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any, TypeAlias, cast
 
@@ -81,6 +82,7 @@ def _imported(point: EntryPoint) -> object:
     return found
 
 
+@cache  # A look at what all packages register takes as long as to import most delegates.
 def _entry_point(name: str) -> EntryPoint:
     found = list(entry_points(group=ENTRY_POINT_GROUP, name=name))
     if len(found) > 1:

@@ -32,12 +32,9 @@ def foreign_kind(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
     """Entry points `foreign` that name `values`, beside the installed ones."""
     points = [EntryPoint("foreign", value, ENTRY_POINT_GROUP) for value in values]
 
-    def found(*, group: str, name: str | None = None) -> list[EntryPoint]:
-        known = [*entry_points(group=group), *points]
-        return [point for point in known if name in (None, point.name)]
-
-    monkeypatch.setattr(delegates, "entry_points", found)
+    monkeypatch.setattr(delegates, "entry_points", lambda group: [*entry_points(group=group), *points])
     for cached in (
+        delegates._points,
         delegates.known_kinds,
         delegates.default_kinds,
         delegates.declared_options,

@@ -71,6 +71,7 @@ def test_cpu_is_described_but_is_nothing_to_load():
 def test_an_entry_point_that_names_no_usable_descriptor_says_what_is_wrong(values, said, monkeypatch):
     points = [EntryPoint("x", value, registry.ENTRY_POINT_GROUP) for value in values]
     monkeypatch.setattr(registry, "entry_points", lambda **_: points)
+    monkeypatch.setattr(registry, "_entry_point", registry._entry_point.__wrapped__)
     with pytest.raises(DelegateError) as caught:
         delegate_descriptor("x")
     assert said in str(caught.value)
