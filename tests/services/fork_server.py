@@ -22,10 +22,16 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, TypeAdapter
+from sqlalchemy.orm import configure_mappers
+
 import orchestrator.cli
+from agent.wire.bounded import Wire
 from orchestrator.config.home import FarmHome
 from orchestrator.dispatch import embedded
 from orchestrator.farm import opening
+from orchestrator.manifest.delegates import default_kinds
+from orchestrator.manifest.keys import Keys
 from tests.services import forks, known
 
 _MOST_DESCRIPTORS = 5
@@ -34,14 +40,32 @@ _PR_SET_PDEATHSIG = 1
 
 
 def import_programs() -> None:
-    """Import every module of the farm and of the agent, and nothing of the runtime but what these need; make
-    the parser of `farm`.
-    """
+    """Import every module of the farm and of the agent, and nothing of the runtime but what these need."""
     for name in ("orchestrator", "agent"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             if "__main__" not in module.name and not module.name.startswith("orchestrator.db.migrations"):
                 importlib.import_module(module.name)
-    orchestrator.cli.parser()
+    prepare()
+
+
+def prepare() -> None:
+    """Do once what each program does when it first needs it, and what would be most of a short one's time:
+    read the verbs' options, make the validators of messages and the mappers of tables, import Alembic.
+    """
+    groups = [orchestrator.cli.parser()]
+    for group in groups:
+        loaded = (getattr(verb, "load", lambda verb=verb: verb)() for verb in group.commands.values())
+        groups += (verb for verb in loaded if hasattr(verb, "commands"))
+    models: list[type[BaseModel]] = [Wire, Keys]
+    for model in models:
+        models += model.__subclasses__()
+        model.model_rebuild()
+    for adapter in gc.get_objects():
+        if type(adapter) is TypeAdapter:
+            adapter.rebuild()
+    configure_mappers()
+    importlib.import_module("alembic.command")
+    default_kinds()
 
 
 def serve(requests: socket.socket) -> None:
