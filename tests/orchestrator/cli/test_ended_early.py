@@ -19,43 +19,23 @@ from orchestrator.results.records import CellRecord
 from tests.orchestrator.cli.test_refine import OneFarm, farm  # noqa: F401  # a fixture
 
 RUNNER = """
-import math, os, signal, sys, time
-from pathlib import Path
-from agent.attempt.files import RESULT_FILE, AttemptFile, RunnerResult, is_cancelled
-from agent.wire.measurement import Accuracy, BlockFigure, Latency, Measurement, Quality
-from agent.wire.messages import Status
-from runtime.common.statistics import estimate
-here = Path(__file__).parent
-job, folder = AttemptFile.model_validate_json(Path(sys.argv[1]).read_bytes()).job, Path(sys.argv[2])
+import os, signal, time
+from tests.orchestrator.cli.claiming_runner import FOLDER, HERE, earlier_blocks, end
 
-def end(count, stopped):
-    earlier = () if job.refines is None else job.refines.blocks
+def claim(count, stopped):
     p50 = 1e6 if stopped == "target" else 1.25e6
-    blocks = (*earlier, *(BlockFigure(p50_ns=p50 * (1 + n / 100), rounds=7) for n in range(count)))
-    found = estimate([math.log(block.p50_ns / 1e6) for block in blocks])
-    latency = Latency(
-        init=1.0, init_warm=1.0, first=1.0, p50=found.value, p90=None, p99=None, mean=None,
-        ci95=found.interval,
-    )
-    right = Accuracy(reference="r", max_abs=0, rel_l2=0, cosine=1, verdict="pass")
-    measured = Measurement(
-        latency_ms=latency, samples=100, memory_peak_bytes=1, accuracy=right, delegation=None, settings={},
-        quality=Quality(blocks=len(blocks), stopped=stopped), blocks=blocks,
-    )
-    result = RunnerResult(status=Status.DONE, reason=None, measurement=measured)
-    (folder / "new").write_text(result.model_dump_json())
-    (folder / "new").rename(folder / RESULT_FILE)
+    end([p50 * (1 + n / 100) for n in range(count)], stopped)
 
 def stop(*_):
-    if is_cancelled(folder) and (count := int((here / "finished").read_text())):
-        end(count, "cancelled")
+    if (FOLDER / "cancelled").exists() and (count := int((HERE / "finished").read_text())):
+        claim(count, "cancelled")
     os._exit(0)
 
-if (here / "finished").exists():
+if (HERE / "finished").exists():
     signal.signal(signal.SIGTERM, stop)
-    (here / "started").touch()
+    (HERE / "started").touch()
     time.sleep(600)
-end(max(1, 4 - (0 if job.refines is None else len(job.refines.blocks))), "target")
+claim(max(1, 4 - len(earlier_blocks())), "target")
 """
 """Ends with four blocks, or, where it is stopped, with as many of its own as the file `finished` says."""
 

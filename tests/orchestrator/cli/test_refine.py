@@ -38,32 +38,13 @@ delegates: {cpu: {kind: cpu, threads: 1}}
 """
 
 RUNNER = """
-import math, sys, time
-from pathlib import Path
-from agent.attempt.files import RESULT_FILE, AttemptFile, RunnerResult
-from agent.wire.measurement import Accuracy, BlockFigure, Latency, Measurement, Quality
-from agent.wire.messages import Status
-from runtime.common.statistics import estimate
-here = Path(__file__).parent
-job, folder = AttemptFile.model_validate_json(Path(sys.argv[1]).read_bytes()).job, Path(sys.argv[2])
-(here / "started").touch()
-while (here / "slow").exists():
+import math, time
+from tests.orchestrator.cli.claiming_runner import HERE, earlier_blocks, end
+(HERE / "started").touch()
+while (HERE / "slow").exists():
     time.sleep(0.05)
-earlier = () if job.refines is None else job.refines.blocks
-spread = (0.3, 0.0, -0.3) if not earlier else [0.01 * (n % 3) for n in range(9)]
-blocks = (*earlier, *(BlockFigure(p50_ns=1e6 * math.exp(x), rounds=7) for x in spread))
-found = estimate([math.log(block.p50_ns / 1e6) for block in blocks])
-latency = Latency(
-    init=1.0, init_warm=1.0, first=1.0, p50=found.value, p90=None, p99=None, mean=None, ci95=found.interval
-)
-right = Accuracy(reference="r", max_abs=0, rel_l2=0, cosine=1, verdict="pass")
-measured = Measurement(
-    latency_ms=latency, samples=100, memory_peak_bytes=1, accuracy=right, delegation=None, settings={},
-    quality=Quality(blocks=len(blocks)), blocks=blocks,
-)
-result = RunnerResult(status=Status.DONE, reason=None, measurement=measured)
-(folder / "new").write_text(result.model_dump_json())
-(folder / "new").rename(folder / RESULT_FILE)
+spread = [0.01 * (n % 3) for n in range(9)] if earlier_blocks() else (0.3, 0.0, -0.3)
+end([1e6 * math.exp(x) for x in spread])
 """
 
 
