@@ -6,18 +6,14 @@ import contextlib
 import csv
 import io
 import json
-import re
-import shutil
 import signal
 import sqlite3
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.home import FarmHome
-from orchestrator.manifest.load import parse_manifest
 from orchestrator.scheduling.lock import lock_holder
 from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.cli.models import unary_model
@@ -294,74 +290,6 @@ def test_results_are_narrowed_and_show_another_figure(measured: Shell) -> None:
     assert {(cell["model"], cell["level"]) for cell in planned} == {("good", "standard")}
 
 
-def test_a_cell_is_reproduced_with_the_same_plan_and_ends_with_the_ratio(
-    measured: Shell, shell: Shell
-) -> None:
-    # A copy: the other tests look at the campaign that was submitted last.
-    shutil.copytree(measured.home, shell.home)
-    cells = shell.farm("results", "--format", "json").json()
-    there = next(c for c in cells if (c["model"], c["delegate"]) == ("good", "cpu"))
-    ran = shell.farm("repro", there["cell_id"], "--run", "--json", "--out", "again.yaml")
-    assert ran.code == 0, ran.err
-    told = ran.json()
-    here = told["run"]["cell"]
-    assert told["row"]["cell_id"] == there["cell_id"] != here["cell_id"]
-    assert (here["campaign"], here["status"]) == (f"repro-{there['cell_id']}", "done")
-    assert here["model_sha256"] == there["model_sha256"]
-    assert told["run"]["ratio"] == there["latency_ms"]["p50"] / here["latency_ms"]["p50"]
-    written = (shell.folder / "again.yaml").read_text()
-    assert written == told["document"]
-    campaign = parse_manifest(written.encode(), "again.yaml")
-    first = parse_manifest(CAMPAIGN.encode(), "models.yaml")
-    assert campaign.models[0].plan == first.models[0].plan
-    assert campaign.delegates == first.delegates[:1]
-    assert {one["what"] for one in told["unmatched"]} <= {"baseline", "condition"}, "the same machine"
-
-
-def test_a_bundle_is_measured_by_a_farm_that_knows_nothing_of_it(measured: Shell, shell: Shell) -> None:
-    shell.folder.mkdir(exist_ok=True)
-    bundle = shell.folder / "cell.zip"
-    there = next(
-        c for c in measured.farm("results", "small", "--format", "json").json() if c["model"] == "good"
-    )
-    written = measured.farm("repro", there["cell_id"], "--bundle", bundle)
-    assert (written.code, written.out) == (0, ""), written.err
-    with zipfile.ZipFile(bundle) as archive:
-        about = json.loads(archive.read("bundle.json"))
-    assert about["row"]["latency_ms"] == there["latency_ms"]
-    assert len(about["inputs_sha256"]) == 64
-    ran = shell.farm("repro", "cell.zip", "--run", "--json")
-    assert ran.code == 0, ran.err
-    here = ran.json()["run"]["cell"]
-    assert here["model_sha256"] == there["model_sha256"] == about["model_sha256"]
-    assert ran.json()["run"]["ratio"] == there["latency_ms"]["p50"] / here["latency_ms"]["p50"]
-    assert "measure it here with --run" in shell.farm("repro", "cell.zip").out
-    refused = measured.farm("repro", there["cell_id"], "--bundle", bundle)
-    assert (refused.code, "name a new file" in refused.err) == (2, True)
-
-
-@pytest.mark.exhaustive
-def test_a_reproduced_file_can_be_submitted_and_a_run_says_here_and_there(
-    measured: Shell, shell: Shell
-) -> None:
-    shutil.copytree(measured.home, shell.home)
-    cells = shell.farm("results", "--format", "json").json()
-    there = next(c for c in cells if (c["model"], c["delegate"]) == ("good", "litert"))["cell_id"]
-    assert shell.farm("repro", there).out.startswith(f"# Cell {there} of campaign small")
-    written = shell.farm("repro", there, "--out", "again.yaml")
-    assert "measure it: farm submit again.yaml" in written.out
-    refused = shell.farm("repro", there, "--out", "again.yaml")
-    assert (refused.code, "name a new file" in refused.err) == (2, True)
-    plan = shell.farm("submit", "again.yaml", "--dry-run", "--json").json()
-    assert [(cell["delegate"], cell["action"]) for cell in plan] == [("litert", "run")]
-    ran = shell.farm("repro", there[:10], "--run")
-    assert ran.code == 0, ran.err
-    assert re.fullmatch(
-        r"speed here over there: [\d.]+×; p50 [\d.]+ ms here, [\d.]+ ms there; unpaired, without a verdict",  # noqa: RUF001  # multiplication sign
-        ran.out.splitlines()[-1],
-    )
-
-
 def test_status_lists_campaigns_and_cells(measured: Shell) -> None:
     assert "small" in measured.farm("status").out
     (*_, newest) = sorted(
@@ -431,28 +359,6 @@ def test_a_source_that_cannot_be_reached_ends_its_own_cells_only(shell: Shell) -
     assert shell.farm("retry", found["away"]["campaign_id"], "--failed", "--json").json()["retried"] == 0
     assert shell.farm("site", "build").code == 0
     assert shell.farm("submit", "models.yaml", "--only", "away").code == 4
-
-
-def test_models_need_no_yaml(shell: Shell) -> None:
-    for name in ("my net.tflite", "in/a.tflite", "in/deep/b.tflite", "in/.hidden/c.tflite"):
-        shell.write(name, unary_model())
-    shell.write("in/notes.txt", b"")
-
-    words = ("in", "in/**/*.tflite", "in/a.tflite", "--model", "my*.tflite")
-    plan = shell.farm("submit", *words, "--dry-run", "--json").json()
-    assert [cell["model"] for cell in plan] == [name for name in ("a", "b", "my net") for _ in range(3)]
-    assert {cell["delegate"] for cell in plan} == {"cpu", "gpu", "litert"}
-
-
-def test_a_campaign_without_yaml_has_a_name_delegates_and_options(shell: Shell) -> None:
-    shell.write("a.tflite", unary_model())
-    asked = ("--delegate", "litert", "--threads", "1", "--option", "resolver=reference", "--name", "mine")
-    ran = shell.farm("submit", "a.tflite", *asked, "--json")
-    assert ran.code == 0, ran.err
-    assert shell.farm("status", "--json").json()["campaigns"][0]["name"] == "mine"
-    assert [cell["model"] for cell in ran.json()] == ["a"]
-    same = parse_manifest(shell.farm("show", "mine", "--manifest").out.encode(), "mine")
-    assert [dict(one.options) for one in same.delegates] == [{"threads": 1, "resolver": "reference"}]
 
 
 LONG = CAMPAIGN.replace("rounds: 3, slice: {seconds: 0.01}", "rounds: 10, slice: {seconds: 6}")
