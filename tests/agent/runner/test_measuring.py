@@ -12,26 +12,10 @@ import numpy as np
 import pytest
 
 from agent.attempt import runlog
-from agent.attempt.files import AttemptFile
-from agent.runner.failures import failure_of
 from agent.wire.measurement import ProcessSamples
-from agent.wire.messages import Device, JobResult, ReasonCode, Receipt, Status, artifact_path
+from agent.wire.messages import JobResult, ReasonCode, Receipt, Status, artifact_path
 from agent.wire.passes import PipelinePlan, ThroughputPlan
 from agent.wire.plan import InputData, InputSpec
-from runtime.delegates.gpu.settings.options import Options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
-from runtime.delegates.partition import DelegationReport, Fallback
-from runtime.errors import (
-    DataError,
-    DeadlineError,
-    DelegateMissingError,
-    DeviceLostError,
-    DeviceMemoryError,
-    MisfitError,
-    NoDeviceError,
-    UnsupportedOperatorError,
-    UnsupportedPrecisionError,
-)
 from runtime.measure.samples.summary import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
 from tests.needs import absent
@@ -212,69 +196,6 @@ def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_it
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
 
 
-DISTURBED = """
-import sys
-from dataclasses import replace
-import agent.runner.turns.block as block
-from agent.runner.__main__ import main
-between, rounds = block.Window.between, []
-def window(*arguments):
-    rounds.append(arguments)
-    clean = replace(between(*arguments), foreign_s=0.0, steal_s=0.0, throttled_s=0.0)
-    return replace(clean, throttled_s=0.1) if len(rounds) in ROUNDS else clean
-block.Window.between = window
-sys.exit(main(sys.argv[1:]))
-"""
-"""A runner that finds these rounds of its attempt disturbed, and no other."""
-
-
-@pytest.mark.parametrize(
-    ("rounds", "repeated", "kept"),
-    [
-        # Of the first three, the first block, two; it is measured once more, and then two blocks follow.
-        ({2, 3}, 1, [False, True, True, True]),
-        # The second block and its repetition: one of each is enough.
-        pytest.param({4, 6, 7, 8, 9}, 1, [True, False, True, True], marks=pytest.mark.exhaustive),
-        # A single round is repeated within its block.
-        ({2}, 0, [True, True, True]),
-    ],
-)
-def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
-    start_agent, stored, rounds, repeated, kept
-):
-    script = DISTURBED.replace("ROUNDS", str(rounds))
-    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False}, shares=True)
-    result = measured(agent, job(stored, plan=THREE))
-    found = result.measurement
-    assert (found.quality.blocks, found.quality.repeated_blocks) == (3, repeated)
-    assert [block.again for block in found.blocks].count(True) == repeated
-    assert found.settings["processes"] == "3"
-    cold, *timed = samples_of(agent, result)
-    assert cold.index == 0
-    assert [any(part.kept for part in p.slices) for p in timed] == kept
-    assert found.samples == sum(len(p.kept_ns) for p in timed)
-    if repeated:
-        again = timed[kept.index(False) + 1]
-        assert again.index == THREE.max_blocks + 1
-        assert any("block" in phase and ", once more" in phase for phase in agent.phases())
-        allowance = found.quality.allowance
-        assert (allowance > 0.0) == (len(rounds) > 2), "that of the blocks that count"
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("fixed", [False, True])
-def test_later_blocks_have_chosen_rounds_unless_the_plan_fixes_them(start_agent, stored, fixed):
-    script = DISTURBED.replace("ROUNDS", "()")
-    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False})
-    more = {"min_blocks": 5, "max_blocks": 5, "target": 1e-6, "rounds_fixed": fixed}
-    found = measured(agent, job(stored, plan=THREE.model_copy(update=more))).measurement
-    sizes = [block.rounds for block in found.blocks]
-    assert sizes[:3] == [THREE.rounds] * 3
-    assert sizes == [THREE.rounds] * 5 if fixed else all(5 <= size <= 15 for size in sizes[3:])
-    said = [fact for fact in found.quality.facts if fact.startswith("rounds of each block")]
-    assert len(said) == (not fixed)
-
-
 WITHOUT_LITERT = """
 import sys
 import runtime.delegates.litert
@@ -368,97 +289,6 @@ def test_own_inputs_are_what_every_process_is_fed(agent, stored, tmp_path):
         digest.update(f"{sample.dtype.str}{sample.shape}".encode() + sample.tobytes())
     assert {process.facts["pool_sha256"] for process in processes} == {digest.hexdigest()}
     assert {process.input_sets for process in processes if process.cache == "warm"} == {5}
-
-
-def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(stored):
-    device = Device(
-        device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
-    )
-    spec = job(stored, "gpu", "d", delegate_options={"precision": "fp16"})
-    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r")
-    lacking = Findings({Trial.FP16_STORAGE: "3 of 16 numbers are wrong"})
-    with pytest.raises(UnsupportedPrecisionError) as caught:
-        settled(Options(precision="fp16"), "A", lambda: lacking)
-    failure = failure_of(caught.value, attempt)
-    assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION)
-    assert "'fp16' cannot be used on A: fp16 storage: 3 of 16 numbers are wrong" in failure.reason.text
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (NoDeviceError("litert-gpu: LiteRT finds no GPU"), ReasonCode.NO_DEVICE),
-        (
-            DelegateMissingError("gpu delegate: no clang; apt-get install clang-15"),
-            ReasonCode.DELEGATE_MISSING,
-        ),
-    ],
-    ids=str,
-)
-def test_what_this_machine_lacks_is_unsupported_in_the_delegates_words(stored, error, code):
-    device = Device(
-        device_id="d", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d", environment={}
-    )
-    spec = job(stored, "litert-gpu", "d")
-    attempt = AttemptFile(job=spec, device=device, model_path="/model", references="r")
-    failure = failure_of(error, attempt)
-    assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, code)
-    assert failure.reason.text == str(error)
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (DeviceLostError("the device is lost"), ReasonCode.DEVICE_LOST),
-        (DeviceMemoryError("it needs 5 MiB"), ReasonCode.OUT_OF_MEMORY),
-        (DeadlineError("it took 6 ms"), ReasonCode.TIMEOUT),
-    ],
-    ids=str,
-)
-def test_faults_of_a_device_have_reasons_of_their_own(stored, error, code):
-    device = Device(
-        device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
-    )
-    attempt = AttemptFile(job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r")
-    failure = failure_of(error, attempt)
-    assert (failure.status, failure.reason.code) == (Status.FAILED, code)
-    assert failure.reason.text == str(error)
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [(DataError("/data: 5.png: damaged"), Status.FAILED), (MisfitError("no classifier"), Status.UNSUPPORTED)],
-)
-def test_labelled_data_that_is_bad_fails_and_a_model_that_it_does_not_judge_is_unsupported(
-    stored, error, status
-):
-    device = Device(
-        device_id="d", kind="cpu", api="host", name="A", delegates=(), exclusion_group="d", environment={}
-    )
-    attempt = AttemptFile(
-        job=job(stored), device=device, model_path="/model", data_path="/data", references="r"
-    )
-    failure = failure_of(error, attempt)
-    assert (failure.status, failure.reason.code) == (status, ReasonCode.LABELLED_DATA)
-    assert failure.reason.text == str(error).replace("/data", "labelled data")
-
-
-def test_many_operators_that_stay_on_the_cpu_are_a_count_in_the_reason_and_a_list_in_the_report(stored):
-    device = Device(
-        device_id="d", kind="gpu", api="opencl", name="A", delegates=(), exclusion_group="d", environment={}
-    )
-    attempt = AttemptFile(job=job(stored, "gpu", "d"), device=device, model_path="/model", references="r")
-    left = tuple(Fallback(i, f"Vendor{i}", "no OpenCL kernel for this operator") for i in range(24))
-    error = UnsupportedOperatorError("custom operator Vendor0; runtime.custom_operator registers a kernel")
-    error.delegation = DelegationReport("none", 0, 24, 0, left)
-    failure = failure_of(error, attempt)
-    assert failure.reason.code is ReasonCode.NOT_DELEGATED
-    assert failure.reason.text == (
-        "custom operator Vendor0; runtime.custom_operator registers a kernel; gpu leaves 24 of 24 operators "
-        "to the CPU"
-    )
-    assert failure.delegation is not None
-    assert [found.op for found in failure.delegation.fallbacks] == [f"Vendor{i}" for i in range(24)]
 
 
 def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent, stored):
