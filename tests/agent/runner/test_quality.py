@@ -13,7 +13,7 @@ from agent.attempt.files import ProcessReport, Seen
 from agent.machine.workload import FEWEST, Reading
 from agent.runner.turns.quality import quality_of
 from agent.wire.measurement import BlockFigure, ProcessSamples, TimedSlice
-from agent.wire.messages import ReasonCode, Status
+from agent.wire.messages import Heartbeat, JobResult, ReasonCode, Status
 from tests.agent.embedded_agent import BRIEF, job
 
 LONG = BRIEF.model_copy(update={"rounds": 5, "slice_seconds": 0.2})
@@ -22,9 +22,11 @@ LONG = BRIEF.model_copy(update={"rounds": 5, "slice_seconds": 0.2})
 def test_a_neighbour_that_computes_is_in_the_allowance_of_a_real_cell(start_agent, stored):
     agent = start_agent()
     cpus = os.sched_getaffinity(0)
+    agent.send(job(stored, "cpu", plan=LONG))
+    agent.expect(Heartbeat, lambda beat: beat.phase.startswith("block 1 of"))
     spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in cpus]
     try:
-        result = agent.run(job(stored, "cpu", plan=LONG))
+        result = agent.expect(JobResult)
     finally:
         for process in spinning:
             process.kill()

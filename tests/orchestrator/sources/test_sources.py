@@ -6,8 +6,11 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ import pytest
 from orchestrator.errors import FarmError, UnreachableError, UsageError
 from orchestrator.manifest import ModelEntry
 from orchestrator.sources import check_all, resolve, resolve_all
+from orchestrator.sources.pypi import Wheel
 from orchestrator.sources.store import Store
 from orchestrator.sources.zoo import zoo_folder, zoo_models
 from runtime.model.reader import load_model
@@ -63,6 +67,20 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     build_wheel(folder, "1.2", "py3-none-any", {MEMBER: MODEL, "tiny_models/other.tflite": OTHER})
     return folder
+
+
+@pytest.fixture
+def fetched(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of `wheels`, from which a wheel is copied: tests of what is done with one, once it is
+    there, need no start of pip for each.
+    """
+
+    def fetch(wheel: Wheel, folder: Path, _note: Callable[[str], None]) -> Path:
+        (found,) = wheels.glob(f"tiny_models-{wheel.version}-*.whl")
+        return Path(shutil.copy(found, folder))
+
+    monkeypatch.setattr(import_module("orchestrator.sources.resolve"), "download", fetch)
+    return wheels
 
 
 def test_a_local_file_is_hashed_and_stored(tmp_path: Path, store: Store) -> None:
@@ -216,12 +234,17 @@ def test_a_source_distribution_is_never_taken(tmp_path: Path, store: Store, whee
     assert not trap.exists()
 
 
-def test_a_missing_member_version_or_project_is_a_clear_error(
-    tmp_path: Path, store: Store, wheels: Path
-) -> None:
+def test_a_missing_member_is_a_clear_error(tmp_path: Path, store: Store, fetched: Path) -> None:
     for source, words in (
         (SOURCE.replace("detect", "detekt"), f"no such member in .*; did you mean '{MEMBER}'"),
         (SOURCE.replace("tiny_models/detect", "detect"), f"did you mean '{MEMBER}'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            resolve(ModelEntry("m", source), store, tmp_path)
+
+
+def test_a_missing_version_or_project_is_a_clear_error(tmp_path: Path, store: Store, wheels: Path) -> None:
+    for source, words in (
         (SOURCE.replace("1.2", "1.3"), r"no such version has a wheel for it; the newest that do: 1\.2"),
         (SOURCE.replace("tiny-models", "no-such-models"), "the package index has no wheel of that name"),
     ):
@@ -229,7 +252,7 @@ def test_a_missing_member_version_or_project_is_a_clear_error(
             resolve(ModelEntry("m", source), store, tmp_path)
 
 
-def test_a_member_with_another_hash_is_refused(tmp_path: Path, store: Store, wheels: Path) -> None:
+def test_a_member_with_another_hash_is_refused(tmp_path: Path, store: Store, fetched: Path) -> None:
     with pytest.raises(UsageError) as caught:
         resolve(ModelEntry("m", SOURCE, sha256=sha256(OTHER)), store, tmp_path)
     assert f"expected {sha256(OTHER)}" in str(caught.value)
@@ -237,9 +260,9 @@ def test_a_member_with_another_hash_is_refused(tmp_path: Path, store: Store, whe
     assert store.find(sha256(MODEL)) is None
 
 
-def test_a_member_that_inflates_beyond_the_limit_is_refused(tmp_path: Path, wheels: Path) -> None:
-    path = wheels / "tiny_models-3.0-py3-none-any.whl"
-    build_wheel(wheels, "3.0", "py3-none-any", {})
+def test_a_member_that_inflates_beyond_the_limit_is_refused(tmp_path: Path, fetched: Path) -> None:
+    path = fetched / "tiny_models-3.0-py3-none-any.whl"
+    build_wheel(fetched, "3.0", "py3-none-any", {})
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr(MEMBER, bytes(20_000_000))
     small = Store(tmp_path / "small", max_bytes=1_000_000)
@@ -247,8 +270,8 @@ def test_a_member_that_inflates_beyond_the_limit_is_refused(tmp_path: Path, whee
         resolve(ModelEntry("m", SOURCE.replace("1.2", "3.0")), small, tmp_path)
 
 
-def test_a_member_whose_bytes_are_damaged_is_refused(tmp_path: Path, store: Store, wheels: Path) -> None:
-    (path,) = wheels.glob("*.whl")
+def test_a_member_whose_bytes_are_damaged_is_refused(tmp_path: Path, store: Store, fetched: Path) -> None:
+    (path,) = fetched.glob("*.whl")
     content = path.read_bytes()
     path.write_bytes(content.replace(MODEL, MODEL[:-1] + b"!"))
     with pytest.raises(UsageError, match="cannot be read as a wheel"):
@@ -265,7 +288,7 @@ def test_an_index_that_cannot_be_reached_is_said_so(
         resolve(ModelEntry("m", SOURCE), store, tmp_path)
 
 
-def test_a_damaged_memory_of_sources_is_ignored(tmp_path: Path, store: Store, wheels: Path) -> None:
+def test_a_damaged_memory_of_sources_is_ignored(tmp_path: Path, store: Store, fetched: Path) -> None:
     model = resolve(ModelEntry("m", SOURCE), store, tmp_path)
     for content in ("", "{}", "[]", '{"sha256": "../x"}', json.dumps({"key": "other", "sha256": "0" * 64})):
         for path in (store.root / "sources").iterdir():
