@@ -8,14 +8,16 @@ import ssl
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+from sqlmodel import select
 
 from agent.wire.credentials import Applicant
+from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_file import farm_key
@@ -77,18 +79,18 @@ class HttpLab:
         self.agent = self.service(
             "agent", self.agent_environment, "farm-agent", "start", "--state", str(self.state)
         )
-        self.agent.until(
-            lambda: "rack-1" in self.run("farm", "lab", "agents", "list").stdout, "the agent's hello"
-        )
+        with self._database() as database:
+            self.agent.until(lambda: _has_agents(database), "the agent's hello")
         return self
+
+    def _database(self) -> closing[Database]:
+        return closing(Database.connect(self.database_url))
 
     def _enrol(self) -> None:
         """Enrol the agent as its machine does it; the broker of this test has one user for all."""
-        database = Database.connect(self.database_url)
-        with database.write() as session:
+        with self._database() as database, database.write() as session:
             key_id = farm_key(self.home / "keys").public.key_id
             invitation = enrolment.invite(session, "rack-1", key_id, datetime.now(UTC))
-        database.close()
         applicant = Applicant.new()
         trusting = ssl.create_default_context(cafile=self.authority.path)
         ask = applicant.request(invitation)
@@ -131,6 +133,11 @@ class HttpLab:
         made = Program(program, arguments, self.folder / f"{name}.log", environment)
         self.services.append(made)
         return made
+
+
+def _has_agents(database: Database) -> bool:
+    with database.read() as session:
+        return session.exec(select(tables.Agent)).first() is not None
 
 
 @contextmanager

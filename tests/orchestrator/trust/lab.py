@@ -72,11 +72,16 @@ class TrustedLab:
         self.serve.until(lambda: "the broker answers" in self.serve.tail(), "farm lab serve")
         self.farm("lab", "agents", "enrol", "rack-1", "--write", str(self.state))
         self.agent = self._service("agent", "farm-agent", "start", "--state", str(self.state))
-        self.until(lambda: self.standing() == "active", "the agent's hello")
+        self.until(self.is_active, "the agent's hello")
         return self
 
     def standing(self, name: str = "rack-1") -> str:
         return next((row["state"] for row in self.farm("lab", "agents", "list") if row["agent"] == name), "")
+
+    def is_active(self, name: str = "rack-1") -> bool:
+        """Whether an agent stands so in the database: `farm` takes longer than the time between two looks."""
+        heard = f"agent_id = '{name}' AND heard_at IS NOT NULL AND refused IS NULL"
+        return self.rows(f"SELECT state FROM agent WHERE {heard}") == [("active",)]
 
     def start_agent(self, state: Path, **environment: str) -> Server:
         """Start a further agent, with nothing of the farm's but these settings."""

@@ -22,7 +22,7 @@ def test_an_agent_enrols_itself_at_its_first_start_and_starts_again_with_what_it
     state, server = lab.folder / "second", lab.environment["FARM_ENDPOINT"]
     settings = {"FARM_ENROL_TOKEN": token, "FARM_SERVER": server}
     agent = lab.start_agent(state, **settings)
-    agent.until(lambda: lab.standing("rack-2") == "active", "the agent's hello")
+    agent.until(lambda: lab.is_active("rack-2"), "the agent's hello")
     credentials = state / "credentials.json"
     assert stat.S_IMODE(credentials.stat().st_mode) == 0o600
     first = credentials.read_bytes()

@@ -286,7 +286,7 @@ def test_a_lab_changes_its_key_while_it_measures_and_no_attempt_is_lost(lab: Tru
     second = lab.start_agent(
         lab.folder / "second", FARM_ENROL_TOKEN=token, FARM_SERVER=lab.environment["FARM_ENDPOINT"]
     )
-    second.until(lambda: lab.standing("rack-2") == "active", "a token of before enrols still")
+    second.until(lambda: lab.is_active("rack-2"), "a token of before enrols still")
     lab.farm("lab", "agents", "remove", "rack-2")
     assert second.end() == 0
 

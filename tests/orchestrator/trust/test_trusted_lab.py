@@ -218,7 +218,8 @@ def test_a_revoked_agent_is_shut_out_says_so_once_and_keeps_its_result_until_it_
     assert "farm lab agents enrol rack-1" in lab.agent.tail(20_000)
 
     lab.farm("lab", "agents", "enrol", "rack-1", "--write", str(lab.state))
-    lab.until(lambda: lab.standing() == "active", "the agent is back with new secrets")
+    lab.until(lab.is_active, "the agent is back with new secrets")
+    assert lab.standing() == "active"
     lab.until(lambda: lab.spooled() == 0, "what it kept is taken")
     submitting.end()
     # By a ping of the link's own, which may come back behind the farm's receipt.
