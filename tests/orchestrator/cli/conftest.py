@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
+from orchestrator import cli
 from tests.services.forks import Fork, run
 
 FARM = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
@@ -73,3 +75,21 @@ class Limited(Shell):
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
+
+
+Call = Callable[..., Ran]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], forked_agents: None) -> Call:
+    """Run `farm` of a shell in this process."""
+
+    def call(shell: Shell, *words: str) -> Ran:
+        monkeypatch.chdir(shell.folder)
+        for name, value in shell.environment.items():
+            monkeypatch.setenv(name, value)
+        code = cli.run([*words])
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return call

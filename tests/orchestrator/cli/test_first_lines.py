@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.conftest import Call, Shell
 from tests.orchestrator.cli.models import unary_model
 
 CAMPAIGN = """\
@@ -59,8 +59,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         "a_campaign_file": (["c.yaml"], ["good"]),
     }.values(),
 )
-def test_what_names_models_is_taken(files: Shell, words: list[str], models: list[str]) -> None:
-    ran = files.farm("submit", "--check", *words, "--json")
+def test_what_names_models_is_taken(call: Call, files: Shell, words: list[str], models: list[str]) -> None:
+    ran = call(files, "submit", "--check", *words, "--json")
     assert (ran.code, ran.json()["valid"]) == (0, True)
     assert ran.json()["campaign"]["models"] == models
 
@@ -89,9 +89,9 @@ def test_what_names_models_is_taken(files: Shell, words: list[str], models: list
     }.values(),
 )
 def test_what_names_no_model_is_one_line_and_nothing_is_stored(
-    files: Shell, words: list[str], said: str
+    call: Call, files: Shell, words: list[str], said: str
 ) -> None:
-    ran = files.farm("submit", *words)
+    ran = call(files, "submit", *words)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert len(ran.err.splitlines()) == 1
