@@ -205,10 +205,13 @@ def shortage(placement: Placement, device: Capabilities) -> str | None:
     """Describe what a device lacks to hold a placement, with sizes; None if it fits."""
     activations, constants = placement.arena.size, placement.constant_bytes
     largest = max(placement.constants.sizes)
-    for what, size in (("activations", activations), ("constants of one layer", largest)):
-        if size > device.max_allocation_bytes:
-            limit = _mebibytes(device.max_allocation_bytes)
-            return f"the {what} need {_mebibytes(size)} in one buffer, of which {device.name} gives {limit}"
+    one, more = device.max_allocation_bytes, device.max_constants_bytes
+    for what, size, most in (
+        ("activations", activations, one), ("constants of one layer", largest, max(one, more)),
+    ):  # fmt: skip
+        if size > most:
+            gives = f"of which {device.name} gives {_mebibytes(most)}"
+            return f"the {what} need {_mebibytes(size)} in one buffer, {gives}"
     if activations + constants <= device.memory_bytes:
         return None
     return (

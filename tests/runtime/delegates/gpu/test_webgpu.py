@@ -13,6 +13,7 @@ from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.api.tensor_buffer import TensorBuffer
 from runtime.common.installation import install_command
+from runtime.delegates.gpu.backends.webgpu import adapter
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import DelegateError, DeviceError, DeviceLostError, UnsupportedPrecisionError
 from runtime.model.graph import Model
@@ -126,6 +127,14 @@ def test_an_adapter_that_is_not_there_is_one_line_with_those_that_are(any_adapte
         assert str(wanted) in text
         assert f"0: {name}" in text or name in text
         assert "\n" not in text
+
+
+def test_constants_beyond_the_limit_of_a_binding_are_bound_in_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A kilobyte a binding: the product's weights of 6 KiB take seven.
+    monkeypatch.setattr(adapter, "_window_bytes", lambda _: 1024)
+    check(delegate_on(None), FEW)
 
 
 def test_a_buffer_beyond_the_limit_of_a_binding_is_one_line(any_adapter: GpuDelegate) -> None:

@@ -28,8 +28,16 @@ _LIMITS: Final = (
     "max-compute-workgroup-storage-size",
     "max-compute-workgroups-per-dimension",
     "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
 )
 """Limits that a device is opened with as its adapter has them; unasked, WebGPU gives those of any device."""
+
+ALIGNMENT: Final = 256
+"""Bytes to multiples of which the start of a binding is placed: the largest alignment that a device of WebGPU
+may ask for. Larger only takes memory."""
+
+_OTHER_BINDINGS: Final = 2
+"""Bindings of a kernel beside those of its constants: the arena and the table of rows."""
 
 _TIMESTAMPS: Final = "timestamp-query"
 """The feature that tells how long a kernel took on the device."""
@@ -98,6 +106,11 @@ def choose_adapter(interface: str, wanted: str | int | None) -> Any:
     return fitting[0]
 
 
+def _window_bytes(adapter: Any) -> int:
+    most = int(adapter.limits["max-storage-buffer-binding-size"])
+    return most - most % ALIGNMENT
+
+
 def _is_cpu(adapter: Any) -> bool:
     return bool(adapter.info["adapter_type"] == "CPU")
 
@@ -118,6 +131,11 @@ def described(adapter: Any) -> Capabilities:
         local_memory_bytes=limits["max-compute-workgroup-storage-size"],
         max_allocation_bytes=min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         - READ_AHEAD,
+        max_constants_bytes=min(
+            limits["max-buffer-size"],
+            (limits["max-storage-buffers-per-shader-stage"] - _OTHER_BINDINGS) * _window_bytes(adapter),
+        )
+        - READ_AHEAD,
         memory_bytes=_NO_LIMIT,
         alignment_bytes=limits["min-storage-buffer-offset-alignment"],
         device_class=DeviceClass.GPU,
@@ -136,13 +154,15 @@ class Loss:
 class OpenedAdapter:
     """An adapter with its device. `most_groups` is how many work-groups a dimension may have.
 
-    `loss` is that of the device, whatever else is known of it.
+    `window_bytes`: how much of a buffer one binding of it shows at most. `loss` is that of the device,
+    whatever else is known of it.
     """
 
     device: Any
     capabilities: Capabilities
     most_groups: int
     has_timestamps: bool
+    window_bytes: int
     loss: Loss = field(default_factory=Loss)
 
 
@@ -157,7 +177,7 @@ def open_adapter(interface: str, wanted: str | int | None) -> OpenedAdapter:
             required_limits={name: adapter.limits[name] for name in _LIMITS},
         )
     most_groups = adapter.limits["max-compute-workgroups-per-dimension"]
-    return OpenedAdapter(device, found, most_groups, has_timestamps)
+    return OpenedAdapter(device, found, most_groups, has_timestamps, _window_bytes(adapter))
 
 
 _PROBE_BYTES: Final = 64

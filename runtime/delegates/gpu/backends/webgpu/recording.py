@@ -11,8 +11,14 @@ import wgpu
 from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.base import Entry, Progress, Recording, unwatched
-from runtime.delegates.gpu.backends.webgpu.adapter import OpenedAdapter, answers, device_errors, in_one_line
-from runtime.delegates.gpu.backends.webgpu.wgsl.module import ENTRY, translate
+from runtime.delegates.gpu.backends.webgpu.adapter import (
+    ALIGNMENT,
+    OpenedAdapter,
+    answers,
+    device_errors,
+    in_one_line,
+)
+from runtime.delegates.gpu.backends.webgpu.wgsl.module import ENTRY, ONE, Windows, translate
 from runtime.delegates.gpu.graph.graph import round_up
 from runtime.delegates.gpu.layout.packed_file import Constants
 from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
@@ -22,9 +28,10 @@ from runtime.errors import DelegateError
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
-    """A pipeline for each function, by its number."""
+    """A pipeline for each function, by its number, and the kernels of which they are made."""
 
     pipelines: Sequence[Any]
+    kernels: Sequence[Kernel]
 
 
 def compiled(opened: OpenedAdapter, source: Source, progress: Progress = unwatched) -> Pipelines:
@@ -36,20 +43,20 @@ def compiled(opened: OpenedAdapter, source: Source, progress: Progress = unwatch
     for number, kernel in enumerate(source.kernels):
         progress(number, len(source.kernels))
         found.append(_pipeline(opened, kernel))
-    return Pipelines(found)
+    return Pipelines(found, source.kernels)
 
 
-def _pipeline(opened: OpenedAdapter, kernel: Kernel) -> Any:
-    module = translate(kernel.whole, kernel.name)
+def _pipeline(opened: OpenedAdapter, kernel: Kernel, constants: Windows = ONE) -> Any:
+    module = translate(kernel.whole, kernel.name, constants)
     device = opened.device
     size = (*kernel.group, 1, 1)[:3]
-    constants = dict(zip(("local_x", "local_y", "local_z"), size, strict=True))
+    overrides = dict(zip(("local_x", "local_y", "local_z"), size, strict=True))
     try:
         shader = device.create_shader_module(label=kernel.name, code=module.text)
         return device.create_compute_pipeline(
             label=kernel.name,
             layout=device.create_pipeline_layout(bind_group_layouts=[_layout(device, module.writable)]),
-            compute={"module": shader, "entry_point": ENTRY, "constants": constants},
+            compute={"module": shader, "entry_point": ENTRY, "constants": overrides},
         )
     except wgpu.GPUError as error:
         if not answers(device):
@@ -78,10 +85,6 @@ def _layout(device: Any, writable: Sequence[bool]) -> Any:
 _WORD: Final = 4
 """Bytes to multiples of which WebGPU copies."""
 
-_TABLE_ALIGNMENT: Final = 256
-"""Bytes to multiples of which a row of the table is placed: the largest alignment of a binding that a device
-of WebGPU may ask for. Larger only takes memory."""
-
 _TIMESTAMPS: Final = 2
 """Timestamps of a timed entry: its beginning and its end, in nanoseconds."""
 
@@ -99,12 +102,14 @@ class WebGpuRecording(Recording):
     ) -> None:
         super().__init__(opened.capabilities, plan, constants)
         self._opened = opened
-        self._pipelines = program.pipelines
+        self._program = program
+        self._wide: dict[tuple[int, int], Any] = {}
         self._refuse_many_groups()
         with device_errors("allocating memory", opened, plan.needs):
             self._arena = self._allocate(plan.arena_bytes + READ_AHEAD)
             self._constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
             self._table, self._offsets = self._tabulated()
+            self._pipelines = [self._pipeline_of(layer) for layer in range(len(self.rows))]
             self._groups = [self._bound(layer) for layer in range(len(self.rows))]
             allocated = (self._arena, *self._constants, self._table)
             self.device_bytes = sum(int(buffer.size) for buffer in allocated)
@@ -138,7 +143,7 @@ class WebGpuRecording(Recording):
         offsets, size = [], 0
         for row in self.rows:
             offsets.append(size)
-            size += round_up(_WORD * (len(row) + 1), _TABLE_ALIGNMENT)
+            size += round_up(_WORD * (len(row) + 1), ALIGNMENT)
         table = np.zeros(size // _WORD, np.int32)
         for row, offset in zip(self.rows, offsets, strict=True):
             start = offset // _WORD
@@ -149,24 +154,38 @@ class WebGpuRecording(Recording):
 
     def _bound(self, layer: int) -> Any:
         """Return the buffers of a layer's kernel, which sees a table of its own row alone, as layer 0."""
-        pipeline = self._pipelines[self.rows[layer][0]]
         constants = self._constants[self.buffers[layer]]
-        row_bytes = _WORD * (len(self.rows[layer]) + 1)
+        row_bytes, window = _WORD * (len(self.rows[layer]) + 1), self._opened.window_bytes
+        windows = [
+            {"buffer": constants, "offset": start, "size": min(window, constants.size - start)}
+            for start in range(0, constants.size, window)
+        ]
         resources = (
             {"buffer": self._arena, "offset": 0, "size": self._arena.size},
-            {"buffer": constants, "offset": 0, "size": constants.size},
+            *windows,
             {"buffer": self._table, "offset": self._offsets[layer], "size": row_bytes},
         )
         return self._opened.device.create_bind_group(
-            layout=pipeline.get_bind_group_layout(0),
+            layout=self._pipelines[layer].get_bind_group_layout(0),
             entries=[{"binding": place, "resource": one} for place, one in enumerate(resources)],
         )
+
+    def _pipeline_of(self, layer: int) -> Any:
+        """Return a layer's pipeline: one of its own where its constants need several bindings."""
+        number, window = self.rows[layer][0], self._opened.window_bytes
+        count = -(-self._constants[self.buffers[layer]].size // window)
+        if count == 1:
+            return self._program.pipelines[number]
+        if (number, count) not in self._wide:
+            windows = Windows(count, window // _WORD)
+            self._wide[number, count] = _pipeline(self._opened, self._program.kernels[number], windows)
+        return self._wide[number, count]
 
     def entry(self, layer: int) -> Entry:
         """Return the run of one layer."""
         launch = self.launches[layer]
         groups = (*launch.groups, 1, 1)[:3]
-        kernel = (self._pipelines[self.rows[layer][0]], self._groups[layer])
+        kernel = (self._pipelines[layer], self._groups[layer])
         size = launch.instance.work_group.size if launch.instance.work_group else (1,)
         return Entry(kernel, groups, (*size, 1, 1)[:3], layer, layer + 1)
 
@@ -244,5 +263,5 @@ class WebGpuRecording(Recording):
             self.finish()
         for buffer in (self._arena, *self._constants, self._table):
             buffer.destroy()
-        self._groups, self._pipelines = [], ()
+        self._groups, self._pipelines, self._wide = [], [], {}
         del self._arena, self._constants, self._table

@@ -33,6 +33,22 @@ ENTRY: Final = "run"
 """The name of the entry of every module."""
 
 
+CONSTANTS: Final = 1
+"""The place of the constants among a kernel's pointers, between the arena and the table of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The bindings of a kernel's constants: `count` of them, each of `words` words but for the last."""
+
+    count: int
+    words: int
+
+
+ONE: Final = Windows(1, 0)
+"""Constants that fit into one binding, whatever their size."""
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """The text of a module. `writable` says which bindings are, in the order of the kernel's pointers."""
@@ -42,7 +58,7 @@ class Module:
 
 
 @cache
-def translate(text: str, kernel: str) -> Module:
+def translate(text: str, kernel: str, constants: Windows = ONE) -> Module:
     """Translate the kernel of this name into a module; a text that was translated before is not again.
 
     Its pointers become bindings of group 0: a parameter that is const is only read. Its numbers are 0. The
@@ -51,14 +67,15 @@ def translate(text: str, kernel: str) -> Module:
     Raises:
         DelegateError: what the text has outside of the portable subset, with file and line.
     """
-    return _Translation(parse(text)).module(kernel)
+    return _Translation(parse(text), constants).module(kernel)
 
 
 class _Translation:
     """The functions and arrays that were needed so far; see `expressions.Functions`."""
 
-    def __init__(self, parsed: Parsed) -> None:
+    def __init__(self, parsed: Parsed, constants: Windows) -> None:
         self._parsed = parsed
+        self._constants = constants
         self.access = Accesses()
         self._made: dict[tuple[str, tuple[Pointer | None, ...]], tuple[str, Type]] = {}
         self._texts: list[str] = []
@@ -85,24 +102,24 @@ class _Translation:
             *self._texts,
             _entry(called.text),
         )
-        return Module("".join(parts), tuple(buffer.is_writable for buffer in buffers))
+        return Module("".join(parts), tuple(one.is_writable for one in buffers for _ in range(one.bindings)))
 
     def _bound(self, node: c_ast.FuncDef) -> tuple[list[Value], list[str]]:
         """Return the arguments of the kernel, and the declarations of its bindings."""
         arguments: list[Value] = []
-        bindings: list[str] = []
+        texts: list[str] = []
+        bound, pointers = 0, 0
         for parameter in _parameters(node):
             if not isinstance(parameter.type, c_ast.PtrDecl):
                 arguments.append(Value("0", Number("i32"), 0))
                 continue
             pointed = parameter.type.type
-            buffer = Buffer(f"{parameter.name}_words", "const" not in pointed.quals)
-            mode = "read_write" if buffer.is_writable else "read"
-            bindings.append(
-                f"@group(0) @binding({len(bindings)}) var<storage, {mode}> {buffer.name}: array<u32>;\n"
-            )
+            count = self._constants.count if pointers == CONSTANTS else 1
+            buffer = Buffer(f"{parameter.name}_words", "const" not in pointed.quals, bindings=count)
+            texts.append(_declared(buffer, bound, self._constants.words))
+            bound, pointers = bound + count, pointers + 1
             arguments.append(Value("0", Pointer(buffer, self.element(pointed)), 0))
-        return arguments, bindings
+        return arguments, texts
 
     def call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value | None:
         """Call a function of the text, translated for the buffers of its arguments."""
@@ -196,6 +213,26 @@ class _Translation:
         if name not in TYPES:
             raise OutsideSubsetError(node.coord, f"the type {name}")
         return TYPES[name]
+
+
+def _declared(buffer: Buffer, first: int, words: int) -> str:
+    """Declare the bindings of a buffer, from number `first` on, and the choice among several."""
+    mode = "read_write" if buffer.is_writable else "read"
+    names = [buffer.name if buffer.bindings == 1 else f"{buffer.name}_{k}" for k in range(buffer.bindings)]
+    text = "".join(
+        f"@group(0) @binding({place}) var<storage, {mode}> {name}: array<u32>;\n"
+        for place, name in enumerate(names, first)
+    )
+    if len(names) == 1:
+        return text
+    cases = "".join(
+        f"        case {k}u: {{ return {name}[at - {k * words}u]; }}\n" for k, name in enumerate(names[:-1])
+    )
+    return text + (
+        f"fn word_of_{buffer.name}(i: i32) -> u32 {{\n    let at = u32(i);\n"
+        f"    switch at / {words}u {{\n{cases}"
+        f"        default: {{ return {names[-1]}[at - {(len(names) - 1) * words}u]; }}\n    }}\n}}\n"
+    )
 
 
 def _comparisons() -> Iterator[str]:

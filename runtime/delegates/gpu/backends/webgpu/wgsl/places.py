@@ -154,7 +154,7 @@ def _widened(element: Number | Narrow | Void, width: int | None) -> Number:
 def _load(name: str, buffer: Buffer, loaded: Number, step: int) -> str:
     if buffer.element == loaded:
         return f"fn {name}(i: i32) -> {loaded.wgsl} {{\n    return {buffer.name}[i];\n}}\n"
-    words = [f"{buffer.name}[{_place(step, lane)}]" for lane in range(loaded.width)]
+    words = [buffer.word(_place(step, lane)) for lane in range(loaded.width)]
     held = buffer.element.kind if buffer.element else UINT
     joined = words[0] if loaded.width == 1 else f"{Number(held, loaded.width).wgsl}({', '.join(words)})"
     value = joined if held == loaded.kind else f"bitcast<{loaded.wgsl}>({joined})"
@@ -181,7 +181,7 @@ def _place(step: int, lane: int) -> str:
 def _narrow_load(name: str, buffer: Buffer, element: Narrow) -> str:
     each = WORD * 8 // element.bits
     shift = {2: 1, 4: 2}[each]
-    word = f"{buffer.name}[i >> {shift}u]"
+    word = buffer.word(f"i >> {shift}u")
     bits = f"{element.bits}u"
     at = f"u32(i & {each - 1}) * {bits}"
     if element.is_signed:

@@ -72,11 +72,19 @@ Element: TypeAlias = "Number | Narrow | Void"
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory that has a name in WGSL: a binding of words, or a workgroup's array of `element`."""
+    """Memory that has a name in WGSL: a binding of words, or a workgroup's array of `element`.
+
+    `bindings` are several where it is larger than one may be; `word` then chooses among them.
+    """
 
     name: str
     is_writable: bool = True
     element: Number | None = None
+    bindings: int = 1
+
+    def word(self, index: str) -> str:
+        """Return the expression of its word, or of its element, at an i32."""
+        return f"{self.name}[{index}]" if self.bindings == 1 else f"word_of_{self.name}({index})"
 
 
 @dataclass(frozen=True, slots=True)
