@@ -14,6 +14,9 @@
     }
 #define ADDED(a, b) ((a) + (b))
 
+// Byte i of a buffer of bytes: not every language of GPUs has pointers to less than a word.
+#define LOAD_BYTE(buffer, i) ((LOAD_WORD(buffer, (i) / 4) >> (uint)((i) % 4 * 8)) & 255u)
+
 // The block behind it runs for every vector of four results, of which there are TOTAL: each group of 256 work-items takes
 // 256 neighbours, and of them every GLOBAL_SIZE-th. `first` is the same for all of a group, as bounds of loops must be.
 #define FOR_EACH_VECTOR \

@@ -10,6 +10,7 @@
 #define LOAD_WORD(buffer, i) (((__global const uint *)(buffer))[i])
 #define LOAD_WORDS2(buffer, i) (*(__global const uint2 *)((__global const uint *)(buffer) + (i)))
 #define STORE(buffer, i, value) ((buffer)[i] = (value))
+#define STORE_WORD(buffer, i, value) (((__global uint *)(buffer))[i] = (value))
 #define STORE4(buffer, i, value) (*(__global float4 *)((buffer) + (i)) = (value))
 #define VEC4(a, b, c, d) ((float4)(a, b, c, d))
 #define SPLAT4(a) ((float4)(a))

@@ -8,9 +8,11 @@ from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.writer import write_model
 from tests.runtime.delegates.gpu.models import ModelBuilder
-from tests.runtime.models import Arg
+from tests.runtime.models import Arg, Out
 from tests.runtime.ops.cases import Case, case, constant, random
+from tests.runtime.ops.every_type import fed
 from tests.runtime.ops.matmul.test_conv import RELU6, conv
+from tests.runtime.ops.operands import flags, whole
 
 SPECIAL = np.float32([[np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, 1.5, 90.0, -90.0, 1e-6, 7.25, -3.5]])
 """Numbers at which formulas differ from each other."""
@@ -83,5 +85,18 @@ MANY = (
     unary("sin", Op.SIN, special=False),
     case("exp", Op.EXP, [Arg(SPECIAL)]),
     unary("log", Op.LOG, low=0.1, special=False),
+    case("cast_of_bool", Op.CAST, [flags(3, 17)], [Out(np.int32)]),
+    case("cast_to_bool", Op.CAST, [whole(3, 17)], [Out(np.bool_)]),
+    case("cast_of_float", Op.CAST, [Arg(SPECIAL * 1e9)], [Out(np.int32)]),
+    case("cast_to_float", Op.CAST, [whole(3, 17)]),
+    case("select", Op.SELECT_V2, [flags(3, 1), random(17), random(2, 1, 17, seed=1)]),
+    case("select_of_bool", Op.SELECT_V2, [flags(3, 17), flags(17), flags(3, 1)], [Out(np.bool_)]),
+    case("greater_equal", Op.GREATER_EQUAL, [Arg(SPECIAL), Arg(SPECIAL[:, ::-1].copy())], [Out(np.bool_)]),
+    case("logical_and", Op.LOGICAL_AND, [flags(3, 5, 7), flags(7)], [Out(np.bool_)]),
+    case("sum_of_integers", Op.ADD, [whole(3, 17), whole(17)], [Out(np.int32)]),
+    case("gather_rows", Op.GATHER, [random(7, 33), fed([6, 0, 3])]),
+    case("gather_nd_of_bool", Op.GATHER_ND, [flags(3, 5), fed([[2, 3], [0, 0]])], [Out(np.bool_)]),
+    case("gather_nd_of_int32", Op.GATHER_ND, [whole(3, 5, 7), fed([[2, 3], [0, 0]])], [Out(np.int32)]),
+    case("embedding", Op.EMBEDDING_LOOKUP, [fed([3, 0, 1, 1]), constant(random(5, 18))]),
 )
 """What `make test-exhaustive` runs besides."""

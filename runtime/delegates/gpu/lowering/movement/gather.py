@@ -10,9 +10,10 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import INDICES, MOVABLE, ElementType
-from runtime.delegates.gpu.graph.graph import LANES, Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.weights import WeightType, pairs_of_levels
+from runtime.delegates.gpu.graph.work_groups import strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.movement.copies import vector_lanes
 from runtime.model.schema import BuiltinOperator as Op
@@ -96,19 +97,27 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     count = after.elements // (form.outer * prod(form.inner))
     blocks = ceil_div(after.channels, _BLOCK)
     flag = () if indices.is_constant else (spec.Check.of(node, node.attributes["outside"]),)
-    instance = spec.function(
-        "movement/gather.cl",
-        f"f32_{'gather_rows' if rows else 'gather_elements'}",
-        {
+    names = [f"EXTENT{i}" for i in range(len(form.extents))]
+    how: dict[str, int | str]
+    units: int | tuple[int, ...]
+    if in_groups := suits_groups(context.device) and _is_grouped(before, indices, write):
+        group, units, places = strided_vectors(after)
+        chosen = "".join(f"(k) == {i} ? {name} : " for i, name in enumerate(names[:-1]))
+        how = {"WIDTH": before.type.size, "EXTENT(k)": f"({chosen}{names[-1]})"}
+    else:
+        group, units, places = None, after.pixels * blocks, divisor("BLOCKS", blocks)
+        how = {
             "T": before.type.word,
             "INDEX": indices.type.opencl,
-            "ROWS": rows,
-            "CHECKED": not indices.is_constant,
-            "DEPTH": len(form.extents),
-            "EXTENTS": ", ".join(f"EXTENT{i}" for i in range(len(form.extents))),
+            "EXTENTS": ", ".join(names),
             "BLOCK": _BLOCK,
             "VECTORS": rows and read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
-        },
+        }
+    instance = spec.function(
+        f"movement/{'gather_groups' if in_groups else 'gather'}.cl",
+        f"f32_{'groups_' if in_groups else ''}gather_{'rows' if rows else 'elements'}",
+        {"ROWS": rows, "CHECKED": not indices.is_constant, "DEPTH": len(form.extents), **how},
+        group,
         CHANNELS=after.channels,
         IN_STRIDE=read.pixel_stride,
         IN_CHANNEL_STRIDE=read.channel_stride,
@@ -117,7 +126,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         **context.strides(INDEX=chooser),
         SPAN=prod(form.extents),
         **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
-        **divisor("BLOCKS", blocks),
+        **places,
         **divisor("IN_CHANNELS", before.channels),
         **divisor("INDEX_CHANNELS", indices.channels),
         **divisor("COUNT_INNER", count * inner),
@@ -129,10 +138,16 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         node,
         instance,
         (context.pointer(source), context.pointer(chooser), target, *flag),
-        after.pixels * blocks,
+        units,
         moved=2 * after.type.size * after.elements,
     )
-    return [spec.Candidate("positions", (launch,))]
+    return [spec.Candidate("groups" if in_groups else "positions", (launch,))]
+
+
+def _is_grouped(before: Value, indices: Value, write: Layout) -> bool:
+    """Whether the kernel of work-groups takes these types: of bytes it stores whole words."""
+    has_words = before.type.word == "float" or (before.type.word == "uchar" and write.padded)
+    return has_words and indices.type is ElementType.I32 and write.channel_stride == 1
 
 
 def narrow_table(value: Value) -> spec.PackedConstant | None:

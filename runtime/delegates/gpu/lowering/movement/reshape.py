@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.graph.graph import Layout, Node, Value
+from runtime.delegates.gpu.graph.graph import Layout, Node, Value, ceil_div
 from runtime.delegates.gpu.graph.parameters import divisor, reciprocal
-from runtime.delegates.gpu.graph.work_groups import strided, suits_groups
+from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -67,14 +67,24 @@ def _launch(
         sources=sources,
         bytes=2 * value.type.size * value.elements,
     )
-    if not suits_groups(device) or value.type.word != "float":
+    if not suits_groups(device) or value.type.word not in ("float", "uchar"):
         return launch
-    given = dict(instance.parameters)
-    row = int(given["OUT_CHANNELS"] + given["TAIL"])
-    group, groups = strided(int(given["PIXELS"]) * row)
+    given = {name: int(number) for name, number in instance.parameters}
+    lanes = QUAD // value.type.size
+    if lanes > 1 and given["OUT_STRIDE"] == given["OUT_CHANNELS"] and not given["GROUP_STEP"]:
+        given |= {"PIXELS": 1, "OUT_CHANNELS": given["PIXELS"] * given["OUT_CHANNELS"], "OUT_STRIDE": 0}
+    pixels, row = given["PIXELS"], given["OUT_CHANNELS"] + given["TAIL"]
+    steps = (given["OUT_SHIFT"], given["GROUP_STEP"], given["OUT_STRIDE"], row if pixels > 1 else 0)
+    if any(step % lanes for step in steps):
+        # Two rows would share a word.
+        return launch
+    words = ceil_div(row, lanes)
+    group, groups = strided(pixels * words)
     kept = {name: number for name, number in given.items() if name not in _UNUSED_IN_GROUPS}
-    kept |= {"TOTAL": int(given["PIXELS"]) * row, **divisor("ROW", row)}
-    in_groups = spec.function("movement/reshape_groups.cl", "f32_groups_reshape_copy", {}, group, **kept)
+    kept |= {"TOTAL": pixels * words, **divisor("ROW", words)}
+    in_groups = spec.function(
+        "movement/reshape_groups.cl", "f32_groups_reshape_copy", {"LANES": lanes}, group, **kept
+    )
     return replace(launch, instance=in_groups, units=groups[0], groups=groups)
 
 

@@ -9,95 +9,29 @@ fused into other kernels.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import PLAIN, ElementType, ElementTypes, element_type
 from runtime.delegates.gpu.graph.epilogue import broadcast_shape
 from runtime.delegates.gpu.graph.graph import LANES, Kind, Node, Value, round_up
 from runtime.delegates.gpu.graph.parameters import Digit, offset
-from runtime.delegates.gpu.graph.work_groups import most_units
+from runtime.delegates.gpu.graph.work_groups import most_units, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering import spec
+from runtime.delegates.gpu.lowering.elementwise.pointwise.expressions import (
+    BOOL,
+    CLAMPS,
+    F32,
+    GROUPED,
+    I32,
+    I64,
+    expression_of,
+    grouped_expression_of,
+)
 from runtime.delegates.gpu.lowering.movement.copies import element_strides
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import quantize_multiplier
 
-F32, I32, I64, BOOL = ElementType.F32, ElementType.I32, ElementType.I64, ElementType.BOOL
-
-_SUM, _DIFFERENCE, _PRODUCT = (f"WRAPPING({{t}}, {{0}}, {operation}, {{1}})" for operation in "+-*")
-_AND, _OR, _XOR = ("({0} & {1})", "({0} | {1})", "({0} ^ {1})")
-_CHOICE = "(convert_{m}16({0}) != ({m}16)0 ? {1} : {2})"
-
-_INTEGERS: Mapping[Kind, str] = {
-    Op.ADD: _SUM,
-    Op.SUB: _DIFFERENCE,
-    Op.MUL: _PRODUCT,
-    Op.DIV: "quotient_{t}({0}, {1})",
-    Op.FLOOR_DIV: "floor_quotient_{t}({0}, {1})",
-    Op.FLOOR_MOD: "floor_rest_{t}({0}, {1})",
-    Op.POW: "power_{t}({0}, {1})",
-    Op.SQUARED_DIFFERENCE: "squared_difference_{t}({0}, {1})",
-    Op.MAXIMUM: "max({0}, {1})",
-    Op.MINIMUM: "min({0}, {1})",
-    Op.NEG: "WRAPPING({t}, ({t}16)0, -, {0})",
-    Op.ABS: "as_{t}16(abs({0}))",
-    # Comparisons give -1 where they hold.
-    Op.SIGN: "(({0} < ({t}16)0) - ({0} > ({t}16)0))",
-    Op.BITWISE_XOR: _XOR,
-    Op.RIGHT_SHIFT: "({0} >> clamp({1}, ({t}16)0, ({t}16)31))",
-    Op.STABLEHLO_ADD: _SUM,
-    Op.STABLEHLO_MULTIPLY: _PRODUCT,
-    Op.STABLEHLO_MAXIMUM: "max({0}, {1})",
-    Op.STABLEHLO_MINIMUM: "min({0}, {1})",
-    Op.STABLEHLO_AND: _AND,
-    Op.STABLEHLO_SHIFT_LEFT: "({0} << {1})",
-    Op.STABLEHLO_REMAINDER: "rest_{t}({0}, {1})",
-    Op.STABLEHLO_CLAMP: "min(max({1}, {0}), {2})",
-}
-"""Operator → its expression of int32 and int64; `{t}` is the type of an element, `{0}` the first operand."""
-
-_BOOLS: Mapping[Kind, str] = {
-    Op.LOGICAL_AND: _AND,
-    Op.LOGICAL_OR: _OR,
-    Op.LOGICAL_NOT: "({0} ^ (uchar16)1)",
-    Op.BITWISE_XOR: _XOR,
-    Op.STABLEHLO_ADD: _OR,
-    Op.STABLEHLO_MULTIPLY: _AND,
-    Op.STABLEHLO_MAXIMUM: _OR,
-    Op.STABLEHLO_MINIMUM: _AND,
-    Op.STABLEHLO_AND: _AND,
-}
-"""Operator → its expression of bools, each of which is 0 or 1."""
-
-_COMPARISONS: Mapping[Kind, str] = {
-    Op.EQUAL: "FLAGS({0} == {1})",
-    Op.NOT_EQUAL: "FLAGS({0} != {1})",
-    Op.LESS: "FLAGS({0} < {1})",
-    Op.LESS_EQUAL: "FLAGS({0} <= {1})",
-    Op.GREATER: "FLAGS({0} > {1})",
-    Op.GREATER_EQUAL: "FLAGS({0} >= {1})",
-}
-_CLAMPS = {
-    "NONE": "{0}",
-    "RELU": "max({0}, ({t}16)0)",
-    "RELU6": "clamp({0}, ({t}16)0, ({t}16)6)",
-    "RELU_N1_TO_1": "clamp({0}, ({t}16)-1, ({t}16)1)",
-}
-"""Fused activation → its expression of integers."""
-
-_FLOATS: Mapping[Kind, str] = {
-    Op.FLOOR_DIV: "floor_div16({0}, {1})",
-    Op.STABLEHLO_CBRT: "cbrt({0})",
-    Op.STABLEHLO_REMAINDER: "fmod({0}, {1})",
-    Op.STABLEHLO_CLAMP: "bounded16({0}, {1}, {2})",
-}
-"""Operator → its expression of float32."""
-
 _REQUANTISING = ("MULTIPLIER", "LEFT", "RIGHT", "ZERO_IN", "ZERO_OUT")
 """Parameters of QUANTIZE, in the order of the attribute `requantisation`."""
-
-_MASKS = {1: "char", 2: "short", 4: "int", 8: "long"}
-"""Bytes of an element → the type of the mask that selects among vectors of such elements."""
 
 _ALL: ElementTypes = (*PLAIN, ElementType.U8, ElementType.I8, ElementType.I16)
 _BOTH: ElementTypes = (I32, I64)
@@ -144,13 +78,20 @@ class _Forbidden:
     occurs: Callable[[spec.Array], bool]
 
 
-_NO_DIVISOR = _Forbidden("division by zero", "({1} == ({t}16)0)", lambda divisors: not divisors.all())
+_NO_DIVISOR = _Forbidden("division by zero", "({1} == ({v})0)", lambda divisors: not divisors.all())
 _FORBIDDEN: Mapping[Kind, _Forbidden] = {
     **dict.fromkeys((Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD, Op.STABLEHLO_REMAINDER), _NO_DIVISOR),
     Op.POW: _Forbidden(
-        "an integer to a negative power", "({1} < ({t}16)0)", lambda exponents: bool((exponents < 0).any())
+        "an integer to a negative power", "({1} < ({v})0)", lambda exponents: bool((exponents < 0).any())
     ),
 }
+
+_GROUPED_LOADS: Mapping[ElementType, str] = {
+    F32: "LOAD({0})",
+    I32: "((int)LOAD_WORD({0}))",
+    BOOL: "((int)LOAD_BYTE({0}))",
+}
+"""Type of an operand → the load of one of its elements in a kernel of work-groups."""
 
 _UNSAFE: frozenset[Kind] = frozenset({Op.FLOOR_DIV, Op.STABLEHLO_REMAINDER})
 """Operators of floats that make Inf or NaN of the zeros in padded lanes."""
@@ -169,7 +110,7 @@ def _forbidden(op: Kind, first: ElementType | None) -> _Forbidden | None:
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
-    if spec.activation_of(facts) not in _CLAMPS:
+    if spec.activation_of(facts) not in CLAMPS:
         return Unsupported(f"the fused activation {spec.activation_of(facts)} has no kernel")
     if facts.operator.opcode == Op.BITCAST:
         return _bitcast_refusal(facts)
@@ -224,52 +165,6 @@ def _selects_rows(facts: spec.OperatorFacts) -> bool:
     return len(condition) == 1 and len(values) > 1 and condition == values[:1]
 
 
-def _expression(node: Node, types: Sequence[ElementType], result: ElementType) -> str:
-    """Return the node's expression of its operands `{0}`, `{1}` and so on, which have these types."""
-    op, first = node.op, types[0]
-    if op == Op.CAST:
-        return _cast(first, result)
-    if op == Op.QUANTIZE:
-        return (
-            f"convert_{result.opencl}16_sat(requantised({{0}}, MULTIPLIER, LEFT, RIGHT, ZERO_IN, ZERO_OUT))"
-        )
-    if op in (Op.SELECT, Op.SELECT_V2):
-        return _CHOICE.replace("{m}", _MASKS[result.size])
-    if op in _COMPARISONS:
-        return _COMPARISONS[op]
-    if op == Op.BITCAST:
-        return f"as_{result.opencl}16({{0}})"
-    if first is F32:
-        return _FLOATS[op]
-    if first is BOOL:
-        return _BOOLS[op]
-    if op == Op.ADD_N:
-        value = _total(len(types))
-    else:
-        value = "power_alone_{t}({0}, {1})" if node.attributes["alone"] else _INTEGERS[op]
-    clamped = _CLAMPS[node.attributes["clamp"]].replace("{0}", value)
-    return clamped.replace("{t}", first.opencl)
-
-
-def _total(count: int) -> str:
-    """Write the sum of so many operands, from the first on."""
-    found = "{0}"
-    for i in range(1, count):
-        found = f"WRAPPING({{t}}, {found}, +, {{{i}}})"
-    return found
-
-
-def _cast(source: ElementType, target: ElementType) -> str:
-    if target is BOOL:
-        return f"FLAGS({{0}} != ({source.opencl}16)0)"
-    if source is F32 and target is not F32:
-        if target in (I32, I64):
-            return f"truncated_{target.opencl}({{0}})"
-        bounds = np.iinfo(target.dtype)
-        return f"convert_{target.opencl}16(clamp(truncated_int({{0}}), {bounds.min}, {bounds.max}))"
-    return f"convert_{target.opencl}16({{0}})"
-
-
 @dataclass(frozen=True, slots=True)
 class _Operand:
     """The load of 16 lanes of an operand from channel c of pixel p on, with the parameters of its place.
@@ -282,16 +177,24 @@ class _Operand:
     is_splat: bool
 
 
-def _operand(position: int, value: Value, strides: Sequence[int], output: Value) -> _Operand:
+def _operand(
+    position: int, value: Value, strides: Sequence[int], output: Value, *, is_grouped: bool
+) -> _Operand:
     digits = [Digit(extent, step) for extent, step in zip(output.shape[:-1], strides[:-1], strict=True)]
     row, kind = offset(f"X{position}", digits, "p"), value.type.opencl
     is_splat = output.channels > 1 and strides[-1] == 0
     place = f"x{position} + {row.expression}"
+    if is_grouped:
+        index = f"{row.expression}{'' if is_splat else ' + (c)'}"
+        load = _GROUPED_LOADS[value.type].format(f"x{position}, {index}")
+        return _Operand(load, row.parameters, is_splat)
     load = f"(({kind}16)(*({place})))" if is_splat else f"LOAD16({kind}, {place} + c)"
     return _Operand(load, row.parameters, is_splat)
 
 
-def _operands(node: Node, context: spec.Context, output: Value) -> list[_Operand]:
+def _operands(
+    node: Node, context: spec.Context, output: Value, *, is_grouped: bool = False
+) -> list[_Operand]:
     """Return the node's operands, each broadcast to the output's shape."""
     found = []
     for position, source in enumerate(node.reads[: len(node.inputs)]):
@@ -300,7 +203,7 @@ def _operands(node: Node, context: spec.Context, output: Value) -> list[_Operand
         if position == 0 and node.attributes["rows"]:
             ones = len(output.shape) - 1
             shape, steps = (*shape, *(1,) * ones), [*steps, *(0,) * ones]
-        found.append(_operand(position, value, _strides(shape, steps, output), output))
+        found.append(_operand(position, value, _strides(shape, steps, output), output, is_grouped=is_grouped))
     return found
 
 
@@ -316,8 +219,40 @@ def _check(node: Node, values: Sequence[Value], loads: Sequence[str]) -> tuple[t
     forbidden = _forbidden(node.op, values[0].type)
     if forbidden is None or values[1].is_constant:
         return (), "0"
-    expression = forbidden.expression.replace("{t}", values[1].type.opencl).format(*loads)
+    expression = forbidden.expression.replace("{v}", f"{values[1].type.opencl}16").format(*loads)
     return (spec.Check.of(node, forbidden.text),), expression
+
+
+def _grouped(node: Node, context: spec.Context, values: Sequence[Value]) -> spec.Launch:
+    """Return the launch of the kernel of work-groups."""
+    (target,) = node.outputs
+    output = context.value(target)
+    operands = _operands(node, context, output, is_grouped=True)
+    types = [value.type for value in values]
+    expression = grouped_expression_of(node, types, output.type).format(*(one.load for one in operands))
+    group, groups, vectors = strided_vectors(output)
+    valid = {}
+    if output.type is F32 and output.channels != round_up(output.channels):
+        expression, valid = f"((c) < VALID ? {expression} : 0.0f)", {"VALID": output.channels}
+    names = "_".join(one.name.lower() for one in (*types, output.type))
+    instance = spec.function(
+        "elementwise/pointwise/groups.cl",
+        f"f32_groups_pointwise_{node.op.name.lower()}_{names}",
+        {
+            "INPUTS": ", ".join(f"INPUT(x{i})" for i in range(len(values))),
+            "VALUE(p, c)": f"({expression})",
+            "IS_FLOAT": output.type is F32,
+            "WIDTH": output.type.size,
+        },
+        group,
+        **context.strides(OUT=target),
+        **vectors,
+        **valid,
+        **{name: n for operand in operands for name, n in operand.parameters.items()},
+    )
+    pointers = tuple(context.pointer(value.id) for value in values)
+    moved = sum(value.bytes for value in (*values, output))
+    return context.launch(node, instance, (*pointers, target), groups, flops=output.elements, moved=moved)
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
@@ -325,10 +260,13 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     (target,) = node.outputs
     output, channels = context.value(target), round_up(context.value(target).channels)
     values = [context.value(source) for source in node.reads[: len(node.inputs)]]
+    has_types = {output.type, *(value.type for value in values)} <= _GROUPED_LOADS.keys()
+    if suits_groups(context.device) and node.op in GROUPED and has_types:
+        return [spec.Candidate("groups", (_grouped(node, context, values),))]
     operands = _operands(node, context, output)
     shape = {"PIXELS": output.pixels, "CHANNELS": channels, "OUT_STRIDE": context.layout(target).pixel_stride}
     loads = [operand.load for operand in operands]
-    expression = _expression(node, [value.type for value in values], output.type).format(*loads)
+    expression = expression_of(node, [value.type for value in values], output.type).format(*loads)
     pointers = [f"__global const {value.type.opencl} *restrict x{i}" for i, value in enumerate(values)]
     check, forbidden = _check(node, values, loads)
     # One Inf or NaN in a padded lane would spread over real channels in the next product: 0 * Inf is NaN.
@@ -343,7 +281,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     types = "_".join(value.type.name.lower() for value in (*values, output))
     launch = spec.Launch(
         spec.function(
-            "elementwise/pointwise.cl",
+            "elementwise/pointwise/vectors.cl",
             f"f32_pointwise_{node.op.name.lower()}_{types}",
             {
                 "T": output.type.opencl,
