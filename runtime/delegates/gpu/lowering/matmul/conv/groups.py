@@ -229,16 +229,18 @@ def tiled_product(
     instance = spec.function(
         "matmul/conv/gemm_groups.cl",
         spec.instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
-        {
-            **left.defines,
-            "RIGHT_PACKED": 1,
-            "RIGHT_COLUMNS": 0,
-            "WEIGHT": weights.type.value,
-            "ROWS": tile.rows,
-            "VECTORS": tile.vectors,
-            "TILE_K": tile.depth,
-            "SPLIT": is_split,
-        },
+        spec.joined(
+            left.defines,
+            {
+                "RIGHT_PACKED": 1,
+                "RIGHT_COLUMNS": 0,
+                "WEIGHT": weights.type.value,
+                "ROWS": tile.rows,
+                "VECTORS": tile.vectors,
+                "TILE_K": tile.depth,
+                "SPLIT": is_split,
+            },
+        ),
         tile.work_group,
         **values,
     )
