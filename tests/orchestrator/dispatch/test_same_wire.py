@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 import agent.link.broker
-import agent.link.name_claim
 import agent.link.relay
 import agent.link.worker
 import agent.wire.envelope
@@ -22,7 +21,7 @@ from agent.wire import queue
 ROOT = Path(queue.__file__).parents[2]
 USERS = (
     agent.link.broker,
-    agent.link.name_claim,
+    agent.link.broker,
     agent.link.relay,
     agent.link.worker,
     agent.wire.envelope,
