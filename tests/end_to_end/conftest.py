@@ -21,6 +21,7 @@ from tests.end_to_end.odd_models import lacking_operator_model, partial_model, q
 from tests.needs import REPOSITORY
 from tests.needs import browser as chromium_path
 from tests.services.forks import run
+from tests.services.wheels import own_wheel
 
 SHORT = {
     "blocks": 1,
@@ -114,6 +115,12 @@ def campaign(tmp_path_factory) -> Campaign:
 def demo(tmp_path_factory) -> Campaign:
     models = yaml.safe_load((REPOSITORY / "examples/models.yaml").read_text(encoding="utf-8"))["models"]
     return measured(tmp_path_factory.mktemp("demo"), [entry["id"] for entry in models], spends_budget=True)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """Return the wheel of this tree."""
+    return own_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 QUIET = (

@@ -39,14 +39,14 @@ def another_setting(name: str, text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory) -> tuple[Path, str, dict[str, dict]]:
+def ran(tmp_path_factory, wheel) -> tuple[Path, str, dict[str, dict]]:
     folder: Path = tmp_path_factory.mktemp("commits")
     (folder / "conv.tflite").write_bytes(conv_model())
     (folder / "models.yaml").write_text(MANIFEST, encoding="utf-8")
     wheels = [
-        commit_wheel(folder, "0a1b2c3", another_setting),
-        commit_wheel(folder, "d4e5f60", other_protocol),
-        commit_wheel(folder, ""),
+        commit_wheel(wheel, folder, "0a1b2c3", another_setting),
+        commit_wheel(wheel, folder, "d4e5f60", other_protocol, parts=("agent/wire/",)),
+        commit_wheel(wheel, folder, "", parts=()),
     ]
     (folder / "wheels.txt").write_text("".join(map(listed, wheels)))
     home, file = folder / "home", str(folder / "models.yaml")

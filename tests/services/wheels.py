@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import build_backend
 from tests.needs import REPOSITORY
 
 AS_INSTALLED = "from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n"
@@ -33,33 +31,45 @@ def build_wheel(folder: Path, version: str, *, tags: str = "py3-none-any", **fil
     return path
 
 
-@cache
-def own_wheel() -> dict[str, str]:
-    """Return the text of each source in the wheel of this tree, and its metadata, by their names there."""
-    with TemporaryDirectory() as folder:
-        with contextlib.chdir(REPOSITORY):
-            name = build_backend.build_wheel(folder)
-        with zipfile.ZipFile(Path(folder, name)) as wheel:
-            wanted = (
-                n for n in wheel.namelist() if n.startswith(("delegate_farm/", "delegate_farm-0.1.0.dist"))
-            )
-            return {name: wheel.read(name).decode() for name in wanted}
+RUN = ("agent/", "runtime/")
+"""Folders of this project's wheel that a runner runs code of."""
+
+
+def own_wheel(folder: Path) -> Path:
+    """Build the wheel of this tree, as pip does for `pip install`."""
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet")
+    command = [sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", str(folder), str(REPOSITORY)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (made,) = folder.glob("delegate_farm-*.whl")
+    return made
 
 
 def commit_wheel(
-    folder: Path, commit: str, change: Callable[[str, str], str] = lambda _name, text: text
+    whole: Path,
+    folder: Path,
+    commit: str,
+    change: Callable[[str, str], str] = lambda _name, text: text,
+    parts: tuple[str, ...] = RUN,
 ) -> Path:
-    """Write a wheel of this tree that names a commit. `change` returns a source's text from its name in the
-    tree and its text in the wheel.
+    """Write a wheel of this tree that names a commit, with these folders of the `whole` one. `change` returns
+    a source's text from its name in the tree and its text in the wheel.
     """
     version = f"0.1.0+{commit}" if commit else "0.1.0"
     path = folder / f"delegate_farm-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, text in own_wheel().items():
-            of_metadata = text.replace("Version: 0.1.0\n", f"Version: {version}\n")
-            content = of_metadata if name.endswith("/METADATA") else text
-            place = name.replace("delegate_farm-0.1.0.dist", f"delegate_farm-{version}.dist")
-            archive.writestr(place, change(name.removeprefix("delegate_farm/"), content))
+    with (
+        zipfile.ZipFile(whole) as wheel,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        for member in wheel.namelist():
+            name = member.removeprefix("delegate_farm/")
+            if "/" in name and not name.startswith((*parts, "delegate_farm-0.1.0.dist-info/")):
+                continue
+            text = wheel.read(member).decode()
+            if name.endswith("/METADATA"):
+                text = text.replace("Version: 0.1.0\n", f"Version: {version}\n")
+            place = member.replace("delegate_farm-0.1.0.dist", f"delegate_farm-{version}.dist")
+            archive.writestr(place, change(name, text))
     return path
 
 
