@@ -80,7 +80,7 @@ def test_what_the_farm_refuses_the_schema_refuses(validator, case):
     assert list(validator.iter_errors(yaml.safe_load(BAD[case])))
 
 
-@pytest.mark.parametrize("name", ["models.yaml", "peers.yaml"])
+@pytest.mark.parametrize("name", ["models.yaml", "peers.yaml", "interfaces.yaml"])
 def test_the_examples_fit_the_schema(validator, name):
     content = yaml.safe_load((REPOSITORY / "examples" / name).read_text(encoding="utf-8"))
     assert list(validator.iter_errors(content)) == []
