@@ -79,7 +79,8 @@ def fma_shares(rows: Sequence[Figures], target: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for row in rows:
         # Its rows are in the order of work: the first of a family has most of it.
-        found.setdefault(row["family"], row["targets"][nearest]["fma_share"])
+        if nearest in row["targets"]:
+            found.setdefault(row["family"], row["targets"][nearest]["fma_share"])
     return found
 
 

@@ -62,6 +62,9 @@ processor."""
 
 TARGETS: Final = (*NVIDIA, *AMD)
 
+MATRIX_UNITS: Final = ("sm_80", "sm_90")
+"""Targets with matrix units that kernels use: PTX's mma.m16n8k16 of 16 bits is there from sm_80 on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -80,8 +83,8 @@ class Compiled:
     fma_share: float
 
 
-_MULTIPLY_ADD: Final = re.compile(r"fma\.|v_(?:pk_)?(?:fma|fmac|mad|mac)_f")
-"""Instructions of PTX and of AMD that multiply and add floats."""
+_MULTIPLY_ADD: Final = re.compile(r"fma\.|mma\.sync|v_(?:pk_)?(?:fma|fmac|mad|mac)_f")
+"""Instructions of PTX and of AMD that multiply and add floats, those of matrix units by 2048 at a time."""
 
 
 class ToolError(RuntimeError):
@@ -113,7 +116,7 @@ class Tools:
         found = {}
         nvidia = [target for target in targets if target in NVIDIA]
         if nvidia:
-            ptx = self._assembly(source, "ptx", *_NVIDIA)
+            ptx = self._assembly(source, "ptx", *_nvidia("sm_75" if "sm_75" in nvidia else "sm_80"))
             found = {target: self._assembled(ptx, target, threads) for target in nvidia}
         for target in targets:
             if target in AMD:
@@ -183,11 +186,12 @@ def _target(triple: str, functions: str) -> tuple[str, ...]:
     return "-target", triple, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(CLC / functions)
 
 
-_NVIDIA: Final = (
-    *_target("nvptx64-nvidia-nvcl", "nvptx64--nvidiacl.bc"),
-    *("-Xclang", "-target-cpu", "-Xclang", "sm_75", "-Xclang", "-target-feature", "-Xclang", "+ptx64"),
-)
-"""Options for the PTX of the oldest target, which the assembler takes for all of them."""
+def _nvidia(oldest: str) -> tuple[str, ...]:
+    """Return the options for the PTX of the oldest target, which the assembler takes for newer ones too."""
+    target = _target("nvptx64-nvidia-nvcl", "nvptx64--nvidiacl.bc")
+    feature = {"sm_75": "+ptx64", "sm_80": "+ptx70"}[oldest]
+    chosen = ("-target-cpu", oldest, "-target-feature", feature)
+    return (*target, *(word for one in chosen for word in ("-Xclang", one)))
 
 
 def assembler() -> str:

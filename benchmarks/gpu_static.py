@@ -3,10 +3,10 @@
     make check-gpu-static        (python -m benchmarks.gpu_static [--models …] [--targets …])
 
 The kernels are those that the networks of the zoo need on a GPU, in every precision; they are compiled for
-NVIDIA and AMD (`benchmarks.gpu_compilers`). Nothing is run or timed. A kernel that has memory of its own
-beside its registers (stack, scratch, spills), or more registers than leave room for two work-groups of 256,
-fails the check, unless `EXCEPTIONS` gives the reason. Intel's compiler is not in Debian 12: nothing is known
-of it here.
+NVIDIA and AMD (`benchmarks.gpu_compilers`), those for matrix units for NVIDIA from sm_80 on. Nothing is run
+or timed. A kernel that has memory of its own beside its registers (stack, scratch, spills), or more registers
+than leave room for two work-groups of 256, fails the check, unless `EXCEPTIONS` gives the reason. Intel's
+compiler is not in Debian 12: nothing is known of it here.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.gpu_compilers import AMD, NVIDIA, TARGETS, Compiled, ToolError, Tools
+from benchmarks.gpu_compilers import AMD, MATRIX_UNITS, NVIDIA, TARGETS, Compiled, ToolError, Tools
 from runtime.delegates.gpu.alternatives import lowered
 from runtime.delegates.gpu.layout.source import Function, Kernel, assemble_functions, function_of
 from runtime.delegates.gpu.planning.assumed import ASSUMED
@@ -34,6 +34,9 @@ from tests.tree import tree
 RESULT: Final = Path(__file__).with_name("results") / "gpu_static.json"
 
 PRECISIONS: Final = ("fp32", "fp16", "bf16")
+
+MATRICES: Final[Mapping[str, str]] = {"fp16": "F16", "bf16": "BF16"}
+"""Precisions that are planned once more, for a GPU whose matrix units multiply this type."""
 
 MOST_REGISTERS: Final = {**dict.fromkeys(NVIDIA, 128), **dict.fromkeys(AMD, 256)}
 """Registers of a work-item. NVIDIA: of 65,536, 128 leave room for two groups of 256, one of which computes
@@ -115,35 +118,45 @@ def checked(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Row]
         def row(function: Function) -> Row:
             kernel = kernels[function]
             threads = _threads(kernel)
-            found = tools.compile(kernel.name, kernel.whole, threads, targets)
+            in_matrices = ("MATRIX", 1) in function.defines
+            fitting = tuple(one for one in targets if one in MATRIX_UNITS) if in_matrices else targets
+            found = tools.compile(kernel.name, kernel.whole, threads, fitting)
             return Row(kernel.name, function.name, threads, flops[function], found)
 
         # The compilers are processes of their own: threads are enough to keep all CPUs busy.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             rows = list(pool.map(row, flops))
-    return sorted(rows, key=lambda row: (-max(row.flops.values()), row.name))
+    compiled = [row for row in rows if row.targets]
+    return sorted(compiled, key=lambda row: (-max(row.flops.values()), row.name))
 
 
 def functions_of(models: Sequence[str] | None) -> dict[Function, dict[str, float]]:
-    """Return the functions that a GPU runs of the zoo's networks, and their shares of the work."""
-    work: dict[str, Counter[Function]] = {precision: Counter() for precision in PRECISIONS}
+    """Return the functions that a GPU runs of the zoo's networks, and their shares of the work.
+
+    By precision, and as `fp16, matrices` with its matrix units.
+    """
+    work: dict[str, Counter[Function]] = {}
     files = [file for file in networks() if models is None or file.stem in models]
     if models is not None and len(files) < len(models):
         raise SystemExit(f"the zoo has no {', '.join(set(models) - {file.stem for file in files})}")
-    for precision, counted in work.items():
+    for precision in PRECISIONS:
         options = parse_options({"precision": precision})
         planner = GpuPlanner({"precision": precision}, "gpu")
+        devices = {precision: ASSUMED["gpu"]}
+        if precision in MATRICES:
+            device = replace(ASSUMED["gpu"], matrix_type=MATRICES[precision])
+            devices[f"{precision}, matrices"] = device
+        work |= {name: Counter() for name in devices}
         for partition in partitions_of(planner, files):
             way = planner.way_of_partition(partition)
-            _, alternatives = lowered(partition, ASSUMED["gpu"], options, way)
-            for candidates in alternatives:
-                for launch in candidates[0].launches:
-                    counted[function_of(launch)] += max(launch.flops, 1)
+            for name, device in devices.items():
+                _, alternatives = lowered(partition, device, options, way)
+                for candidates in alternatives:
+                    for launch in candidates[0].launches:
+                        work[name][function_of(launch)] += max(launch.flops, 1)
     totals = {precision: counted.total() or 1 for precision, counted in work.items()}
     functions = dict.fromkeys(function for counted in work.values() for function in counted)
-    return {
-        one: {p: round(work[p][one] / totals[p], 6) for p in PRECISIONS if work[p][one]} for one in functions
-    }
+    return {one: {p: round(work[p][one] / totals[p], 6) for p in work if work[p][one]} for one in functions}
 
 
 _HEAD: Final = """\
@@ -171,7 +184,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
         families.setdefault(row.family, []).append(row)
     lines = [_HEAD.format(kernels=len(rows), networks=len(networks()), precisions=", ".join(PRECISIONS))]
     for family, members in families.items():
-        share = {p: sum(row.flops.get(p, 0.0) for row in members) for p in PRECISIONS}
+        share = {p: sum(row.flops.get(p, 0.0) for row in members) for one in members for p in one.flops}
         lines.append(
             f"| {family} ({len(members)}) | {max(share.values()):.1%} | "
             f"{_worst(max, members, NVIDIA, 'registers')} | {_worst(min, members, ('sm_90',), 'groups')} | "

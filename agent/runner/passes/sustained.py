@@ -35,7 +35,8 @@ def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
         seconds=attempt.job.plan.sustained_s,
         on_slice=lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
-    return SustainedReport(slices=tuple(map(SlicedRuns.like, found)))
+    slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)
+    return SustainedReport(slices=tuple(slices))
 
 
 def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry) -> Sustained:

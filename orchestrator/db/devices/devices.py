@@ -31,8 +31,11 @@ def recorded_hello(session: Session) -> RecordedHello | None:
         .where(tables.Device.agent_id == agent.agent_id, col(tables.Device.present))
         .order_by(col(tables.Device.device_id))
     )
-    hello = AgentHello.like(
-        agent,
+    hello = AgentHello(
+        protocol=agent.protocol,
+        agent_id=agent.agent_id,
+        host=agent.host,
+        version=agent.version,
         devices=tuple(_device(device, environment) for device, environment in rows),
         missing=tuple(MissingDelegate.model_validate(entry) for entry in agent.missing),
     )
@@ -73,7 +76,21 @@ def lab_hello(session: Session) -> AgentHello:
 
 
 def _device(row: tables.Device, environment: tables.Environment) -> Device:
-    return Device.like(row, environment=environment.fields)
+    return Device.model_validate(
+        {
+            "device_id": row.device_id,
+            "kind": row.kind,
+            "api": row.api,
+            "name": row.name,
+            "vendor": row.vendor,
+            "delegates": tuple(row.delegates),
+            "exclusion_group": row.exclusion_group,
+            "environment": environment.fields,
+            "facts": row.facts,
+            "labels": row.labels,
+            "delegate_environments": row.delegate_environments,
+        }
+    )
 
 
 def groups(session: Session, device_ids: Sequence[str]) -> Mapping[str, str]:

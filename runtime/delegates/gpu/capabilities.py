@@ -27,8 +27,10 @@ class Capabilities:
     kernel, `run_layers`, runs all functions, which it calls by their addresses; a backend finds out by
     trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one instruction, which a probe has
     found and the precision allows; `multiplies_bytes`: likewise four bytes by four, which adds up their
-    products; `permutes_bytes`: likewise 64 bytes are looked up in a table at once. `max_constants_bytes`:
-    what the constants of one layer may take if that is more than `max_allocation_bytes`. Sizes are bytes.
+    products; `permutes_bytes`: likewise 64 bytes are looked up in a table at once. `matrix_type`: the type of
+    weights, F16 or BF16, that its matrix units are to multiply by inputs rounded to it, as the precision
+    allows; empty: none. `max_constants_bytes`: what the constants of one layer may take if that is more than
+    `max_allocation_bytes`. Sizes are bytes.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Capabilities:
     multiplies_bytes: bool = False
     permutes_bytes: bool = False
     max_constants_bytes: int = 0
+    matrix_type: str = ""
 
     @property
     def works_in_groups(self) -> bool:

@@ -31,7 +31,14 @@ from runtime.delegates.gpu.planning.planner import GpuPlanner
 from runtime.delegates.gpu.priming import prime
 from runtime.delegates.gpu.settings.choices import written
 from runtime.delegates.gpu.settings.options import parse_options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, knowing_bytes, meaning, settled
+from runtime.delegates.gpu.settings.precision import (
+    Findings,
+    Trial,
+    knowing_bytes,
+    knowing_products,
+    meaning,
+    settled,
+)
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -100,8 +107,7 @@ class GpuDelegate(Offer):
         known = self._backend.capabilities
         precision = settled(self.options, known.name, self._probe)
         self.options = replace(self.options, precision=precision)
-        if precision == "bf16" and self._probe().multiplies_bf16:
-            self._backend = self._backend.knowing(replace(known, multiplies_bf16=True))
+        self._backend = self._backend.knowing(knowing_products(known, precision, self._probe))
         if self.way is Quantised.LEVELS:
             self._backend = self._backend.knowing(knowing_bytes(known, self._probe()))
 

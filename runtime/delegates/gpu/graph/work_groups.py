@@ -27,9 +27,13 @@ MOST_ITEMS = 1 << 18
 time, 132 processors of 2048. More would only wait; fewer leave processors idle."""
 
 
+_SIZES = {"float": 4, "int": 4, "uint": 4, "uint2": 8, "float4": 16, "int4": 16}
+"""Bytes of an element in local memory, by its type in OpenCL C."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalArray:
-    """An array that the work-items of a group share; `type` is float, float4 or int."""
+    """An array that the work-items of a group share; `type` is one of `_SIZES`."""
 
     name: str
     type: str
@@ -38,7 +42,7 @@ class LocalArray:
     @property
     def bytes(self) -> int:
         """The size in local memory."""
-        return self.elements * (16 if self.type == "float4" else 4)
+        return self.elements * _SIZES[self.type]
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,8 @@ static inline int mirrored(int i, int before, int size, int skipped)
 // Scales and zero points of the columns from c on.
 #define SCALE4(weights, c) JOIN(scale4, WEIGHT)(weights, c)
 #define ZERO4(weights, c) JOIN(zero4, WEIGHT)(weights, c)
+// Of fp16 and bfloat16 as they are stored, in pairs.
+#define WEIGHTS_AS_STORED4(weights, i) LOAD_WORDS2(weights, JOIN(HEAD_ROWS, WEIGHT) * CHANNELS + (i) / 2)
 #define levels4_F32(weights, first, i) LOAD4(weights, (first) + (i))
 #define levels4_F16(weights, first, i) halves4(LOAD_WORDS2(weights, (first) + (i) / 2))
 #define levels4_BF16(weights, first, i) upper_halves4(LOAD_WORDS2(weights, (first) + (i) / 2))

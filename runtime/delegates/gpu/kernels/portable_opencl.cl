@@ -29,3 +29,104 @@ static inline int quotient(int i, int multiplier, int shift)
 {
     return shift > 31 ? (int)(mul_hi((uint)i, (uint)multiplier) >> (shift - 32)) : i;
 }
+
+// sum and the products of the four bytes of a, which have no sign, by those of b, which have one.
+static inline int add_bytes(int sum, int a, int b)
+{
+#if defined(__NVPTX__) && __CUDA_ARCH__ >= 610
+    int total;
+    __asm__("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(total) : "r"(a), "r"(b), "r"(sum));
+    return total;
+#elif defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+    return sum + dot_4x8packed_us_int((uint)a, (uint)b);
+#else
+    return sum + ((a & 255) * (b << 24 >> 24) + (a >> 8 & 255) * (b << 16 >> 24))
+        + ((a >> 16 & 255) * (b << 8 >> 24) + (a >> 24 & 255) * (b >> 24));
+#endif
+}
+// The same of four sums by four ints.
+static inline int4 add_bytes4(int4 sum, int a, int4 b)
+{
+    return (int4)(add_bytes(sum.x, a, b.x), add_bytes(sum.y, a, b.y), add_bytes(sum.z, a, b.z), add_bytes(sum.w, a, b.w));
+}
+
+// Products by a GPU's matrix units. A warp, 32 neighbouring work-items, adds the product of 16 x 16 and 16 x 8 numbers of 16
+// bits to 16 x 8 floats. Each work-item holds parts of all three, as PTX lays out the fragments of mma.m16n8k16 (PTX ISA, warp-level
+// matrix instructions), `lane` being its number in the warp. a: of the left side the pair along k of row lane / 4 from
+// k = lane % 4 * 2 on; in y and w of the row 8 further down, in z and w from 8 k further on. b: of the right side the pair of
+// column lane / 4 from the same k on; in y from 8 k further on. sum: row lane / 4, columns lane % 4 * 2 and the next; in z and
+// w 8 rows further down. The first of a pair is the low half.
+// `exchange`: 6 words for each work-item of the group, by which they give each other their parts where there is no instruction
+// for it: to prove the layout, not for speed. All work-items of the group take part; `item` is a work-item's number there.
+#ifdef __NVPTX__
+#define MATRIX_UNIT(TYPE, ptx) \
+    static inline uint pair_##TYPE(float first, float second) \
+    { \
+        uint pair; \
+        __asm__("cvt.rn." ptx "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first)); \
+        return pair; \
+    } \
+    static inline float4 multiply_##TYPE(uint4 a, uint2 b, float4 sum, int item, __local uint *exchange) \
+    { \
+        float x = sum.x, y = sum.y, z = sum.z, w = sum.w; \
+        __asm__("mma.sync.aligned.m16n8k16.row.col.f32." ptx "." ptx ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+                "{%0, %1, %2, %3};" \
+                : "+f"(x), "+f"(y), "+f"(z), "+f"(w) \
+                : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y)); \
+        return (float4)(x, y, z, w); \
+    }
+MATRIX_UNIT(F16, "f16")
+MATRIX_UNIT(BF16, "bf16")
+#else
+static inline float half_of(uint bits);
+#define wide_F16(bits) half_of(bits)
+// The bits of the nearest fp16, ties to even.
+static inline uint half_bits(float x)
+{
+    const uint magnitude = as_uint(x) & 0x7fffffffu;
+    const uint normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - 0x38000000u) >> 13;
+    // Behind 0.5 a float32 has no more digits than a denormal fp16.
+    const uint tiny = as_uint(as_float(magnitude) + 0.5f) - 0x3f000000u;
+    const uint finite = magnitude < 0x38800000u ? tiny : min(normal, 0x7c00u);
+    return (as_uint(x) >> 16 & 0x8000u) | (magnitude > 0x7f800000u ? 0x7e00u : finite);
+}
+static inline uint pair_F16(float first, float second) { return half_bits(first) | half_bits(second) << 16; }
+// The nearest, ties to even; of a NaN the bits that it keeps, and the quiet one.
+static inline uint pair_BF16(float first, float second)
+{
+    const uint2 bits = as_uint2((float2)(first, second)), nearest = bits + 0x7fffu + (bits >> 16 & 1u);
+    const uint low = first == first ? nearest.x : bits.x | 0x400000u;
+    const uint high = second == second ? nearest.y : bits.y | 0x400000u;
+    return low >> 16 | (high & 0xffff0000u);
+}
+static inline float wide_BF16(uint bits) { return as_float(bits << 16); }
+// Inlined by all means: as a function, it names `exchange` by itself, and PoCL gives each group only what its kernel names.
+#define MATRIX_UNIT(TYPE) \
+    static inline __attribute__((always_inline)) float4 multiply_##TYPE(uint4 a, uint2 b, float4 sum, int item, \
+        __local uint *exchange) \
+    { \
+        const int lane = item % 32; \
+        __local uint *warp = exchange + (item - lane) * 6; \
+        __local uint *own = warp + lane * 6; \
+        own[0] = a.x; \
+        own[1] = a.y; \
+        own[2] = a.z; \
+        own[3] = a.w; \
+        own[4] = b.x; \
+        own[5] = b.y; \
+        barrier(CLK_LOCAL_MEM_FENCE); \
+        float total[4] = {sum.x, sum.y, sum.z, sum.w}; \
+        for (int i = 0; i < 4; i++) { \
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2; \
+            for (int k = 0; k < 16; k++) { \
+                const uint left = warp[(row % 8 * 4 + k % 8 / 2) * 6 + row / 8 + k / 8 * 2] >> k % 2 * 16; \
+                const uint right = warp[(column * 4 + k % 8 / 2) * 6 + 4 + k / 8] >> k % 2 * 16; \
+                total[i] += wide_##TYPE(left & 0xffffu) * wide_##TYPE(right & 0xffffu); \
+            } \
+        } \
+        barrier(CLK_LOCAL_MEM_FENCE); \
+        return (float4)(total[0], total[1], total[2], total[3]); \
+    }
+MATRIX_UNIT(F16)
+MATRIX_UNIT(BF16)
+#endif

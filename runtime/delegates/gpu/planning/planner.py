@@ -19,7 +19,14 @@ from runtime.delegates.gpu.offer import Offer, defect
 from runtime.delegates.gpu.planning.assumed import ASSUMED, resident_threads
 from runtime.delegates.gpu.planning.partition import plan_partition
 from runtime.delegates.gpu.settings.options import Options, parse_options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, knowing_bytes, meaning, settled
+from runtime.delegates.gpu.settings.precision import (
+    Findings,
+    Trial,
+    knowing_bytes,
+    knowing_products,
+    meaning,
+    settled,
+)
 from runtime.delegates.plan import DeviceClass, PartitionPlan, PlannedDevice
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError
 from runtime.model.graph import Operator
@@ -60,8 +67,7 @@ class GpuPlanner(Offer):
         precision = settled(self.options, capabilities.name, lambda: found)
         self.options = replace(self.options, precision=precision)
         known = knowing_bytes(capabilities, found)
-        multiplies_bf16 = precision == "bf16" and found.multiplies_bf16
-        self._capabilities = replace(known, multiplies_bf16=multiplies_bf16)
+        self._capabilities = knowing_products(known, precision, lambda: found)
         self._kept = KeptChoices.of(self._capabilities, cache, self.options) if is_tuned else None
         self.device = PlannedDevice(
             name=capabilities.name,

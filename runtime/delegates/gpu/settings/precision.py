@@ -1,9 +1,10 @@
 """Numbers narrower than float32: a device's findings about them, and the delegate's choice.
 
 `fp16` and `bf16` store the weights of convolutions and matrix products in that type, rounded once; they are
-widened in registers, and activations, sums, softmax and normalisations stay float32. With `bf16` the
-activations of a product are rounded too where the device multiplies pairs of bfloat16 by one instruction, and
-gains time by it: some processors take four times as long for a pair as for a product of float32.
+widened in registers, and activations, sums, softmax and normalisations stay float32. The activations of a
+product are rounded too where the device has matrix units for the type; with `bf16` also where a processor
+multiplies pairs of bfloat16 by one instruction, and gains time by it: some take four times as long for a pair
+as for a product of float32.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,14 +38,21 @@ _NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
 
 
 _MULTIPLIED = {"fp16": (), "bf16": (Trial.BF16_PRODUCTS, Trial.BF16_PACE), "int8": (Trial.INT8_PRODUCTS,)}
-"""Precision → the trials behind which products are computed in it; there are none in fp16."""
+"""Precision → the trials behind which products are computed in it; in fp16 only matrix units do."""
+
+_MATRICES = {"fp16": "F16", "bf16": "BF16"}
+"""Precision → the type that matrix units multiply in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result of a probe: the fault of each trial, empty for one that passed."""
+    """The result of a probe: the fault of each trial, empty for one that passed.
+
+    `matrix_types`: the types, F16 and BF16, that the device's matrix units multiply.
+    """
 
     faults: Mapping[Trial, str] = field(default_factory=dict)
+    matrix_types: tuple[str, ...] = ()
 
     def passed(self, trial: Trial) -> bool:
         """Return True if the device passed the trial with right numbers."""
@@ -55,15 +63,22 @@ class Findings:
         """True if pairs of bfloat16 are multiplied by one instruction, rightly and faster than floats."""
         return all(map(self.passed, _MULTIPLIED["bf16"]))
 
+    def matrix_type(self, precision: str) -> str:
+        """Return the type that matrix units multiply in a precision; empty where they do not."""
+        wanted = _MATRICES.get(precision, "")
+        return wanted if wanted in self.matrix_types else ""
+
     @property
     def able(self) -> str:
         """The trials that passed, for people."""
         return ", ".join(trial.title for trial in self.faults if self.passed(trial)) or "no narrow numbers"
 
     def __str__(self) -> str:
-        return "; ".join(
+        told = [
             f"{trial.title}: {f'no ({fault})' if fault else 'yes'}" for trial, fault in self.faults.items()
-        )
+        ]
+        units = [f"matrix units: {', '.join(self.matrix_types)}"] if self.matrix_types else []
+        return "; ".join((*told, *units))
 
 
 def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:
@@ -75,13 +90,22 @@ def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:
     )
 
 
+def knowing_products(device: Capabilities, precision: str, findings: Callable[[], Findings]) -> Capabilities:
+    """Return the device with the products of narrow numbers that it is to compute in a precision."""
+    if precision not in _MATRICES:
+        return device
+    found = findings()
+    multiplies_bf16 = precision == "bf16" and found.multiplies_bf16
+    return replace(device, multiplies_bf16=multiplies_bf16, matrix_type=found.matrix_type(precision))
+
+
 def meaning(precision: str, device: Capabilities) -> str:
     """Describe the arithmetic of a precision, for reports."""
     if precision == "int8":
         return "integers of quantised tensors, float32 of others"
     if precision == "fp32":
         return "float32"
-    rounds_inputs = device.multiplies_bf16 and not device.works_in_groups
+    rounds_inputs = device.matrix_type or (device.multiplies_bf16 and not device.works_in_groups)
     rounded = "weights and the inputs of products" if rounds_inputs else "weights alone"
     return f"float32; {rounded} are rounded to {precision}"
 
@@ -113,6 +137,8 @@ def settled(options: Options, device: str, findings: Callable[[], Findings]) -> 
 
 def _require_products(precision: str, device: str, findings: Findings) -> None:
     """Raise `UnsupportedPrecisionError` where products would be those of another precision."""
+    if findings.matrix_type(precision):
+        return
     needed = _MULTIPLIED[precision]
     failed = next((trial for trial in needed if not findings.passed(trial)), None)
     if failed is None and needed:

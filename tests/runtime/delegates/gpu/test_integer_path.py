@@ -11,7 +11,9 @@ import pytest
 
 from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
+from runtime.delegates.gpu import preparing
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.layout.source import Source, assemble
 from runtime.delegates.gpu.settings.precision import Findings, Trial
 from runtime.errors import DeviceError
 from runtime.model.graph import Quantization
@@ -188,3 +190,23 @@ def test_products_can_have_the_bits_of_xnnpack(tmp_path_factory):
         # The reference rounds a dense layer's sums once, too; no sum here is its tie.
         is_dense = x.ndim == 2
         assert is_dense or (found != run_litert(model, [x])[0]).any()
+
+
+@pytest.mark.parametrize("more", [{}, {"rounding": "xnnpack"}], ids=["reference", "xnnpack"])
+def test_products_in_work_groups_have_the_bits_of_those_without(tmp_path_factory, monkeypatch, more):
+    """Those are compared with LiteRT above. Odd windows, depths and outputs, batches and deep sums."""
+    names: list[str] = []
+
+    def noted(*given: Any) -> Source:
+        source = assemble(*given)
+        names.extend(source.names.values())
+        return source
+
+    monkeypatch.setattr(preparing, "assemble", noted)
+    delegates = [opened(tmp_path_factory, device_class=one, **more) for one in ("gpu", "cpu")]
+    cases = [case for case in quantised((test_conv, test_fully_connected)) if not left(case, delegates[0])]
+    ours, others = (Family(one, [(case.model, case.inputs) for case in cases]) for one in delegates)
+    for place, case in enumerate(cases):
+        for found, expected in zip(ours.outputs(place) or (), others.outputs(place) or (), strict=True):
+            np.testing.assert_array_equal(found, expected, err_msg=str(case))
+    assert sum("i8_groups_integer_gemm_product" in name for name in names) >= 1

@@ -51,8 +51,14 @@ class CudaBackend:
         return KernelLibrary(self.opened, self.cache)
 
     def findings(self) -> Findings:
-        """Nothing is tried; weights that a file has narrow stay so all the same."""
-        return Findings(dict.fromkeys(Trial, "the backend cuda does not try it"))
+        """Return what follows from the compute capability; nothing is tried.
+
+        Kernels of work-groups widen stored numbers by arithmetic on their bits, which every device has. The
+        matrix units multiply both types from 8.0 on (PTX ISA, mma).
+        """
+        stored = dict.fromkeys((Trial.FP16_STORAGE, Trial.BF16_STORAGE), "")
+        faults = dict.fromkeys(Trial, "the backend cuda does not try it") | stored
+        return Findings(faults, ("F16", "BF16") if self.opened.device.target >= (8, 0) else ())
 
     def knowing(self, capabilities: Capabilities) -> "CudaBackend":
         """Return the same device with other capabilities."""

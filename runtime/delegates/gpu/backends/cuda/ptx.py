@@ -95,8 +95,10 @@ def options(target: tuple[int, int]) -> tuple[str, ...]:
             f"{target[0]}.{target[1]}"
         )
     cpu, feature = fitting
-    return (*_OPTIONS, "-Xclang", "-target-cpu", "-Xclang", cpu,
-            "-Xclang", "-target-feature", "-Xclang", f"+{feature}")  # fmt: skip
+    # As CUDA's compilers define it, so that kernels know which instructions there are.
+    architecture = f"-D__CUDA_ARCH__={cpu.removeprefix('sm_')}0"
+    chosen = ("-target-cpu", cpu, "-target-feature", f"+{feature}")
+    return (*_OPTIONS, architecture, *(word for one in chosen for word in ("-Xclang", one)))
 
 
 def with_room(text: str) -> Ptx:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from runtime.delegates.asynchrony import Completion
-from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.faults import code_of, device_error, refuse_lost
 from runtime.errors import DelegateError, DeviceError
+
+if TYPE_CHECKING:
+    import pyopencl
 
 _POLL_SECONDS = 0.0002
 """Pause between two looks at an event by a caller who waits for a limited time: OpenCL has no such wait.
@@ -26,10 +29,10 @@ class OpenClEvent:
     Errors name it by `what`; `needs` says in one about memory how much is needed.
     """
 
-    def __init__(self, event: cl.Event, what: str = "waiting for a run", needs: str = "") -> None:
+    def __init__(self, event: pyopencl.Event, what: str = "waiting for a run", needs: str = "") -> None:
         self._event = event
         # Kept: a driver that has lost its device need not tell it any more.
-        self._context: cl.Context = event.context  # type: ignore[attr-defined]  # not in its stubs
+        self._context: pyopencl.Context = event.context  # type: ignore[attr-defined]  # not in its stubs
         self._what = what
         self._needs = needs
         self.waits_actively = False
@@ -38,7 +41,7 @@ class OpenClEvent:
         self._was_waited_for = False
 
     @property
-    def opencl_event(self) -> cl.Event:
+    def opencl_event(self) -> pyopencl.Event:
         """The event itself."""
         return self._event
 
@@ -51,6 +54,8 @@ class OpenClEvent:
 
         A driver that cannot be asked is an error too: a lost device ends whatever runs there.
         """
+        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
         if self._ended is None:
             try:
                 status = int(self._event.command_execution_status)
@@ -80,6 +85,8 @@ class OpenClEvent:
 
     def _wait(self) -> None:
         """Return when the command has ended; of one that failed, its own status says how."""
+        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
         # Once, also for a command that has ended: its results are the host's only behind a wait.
         if self._was_waited_for:
             return
@@ -100,15 +107,19 @@ class OpenClEvent:
 
     def on_signal(self, callback: Callable[[], None]) -> None:
         """Call once, from a thread of the driver's, when the command has ended."""
+        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
         self._event.set_callback(cl.command_execution_status.COMPLETE, lambda _: callback())
 
 
 class CallersEvent(OpenClEvent):
-    """An event that a caller made. Raises `DelegateError` for anything but a `cl.Event`."""
+    """An event that a caller made. Raises `DelegateError` for anything but a `pyopencl.Event`."""
 
     def __init__(self, event: object) -> None:
+        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
         if not isinstance(event, cl.Event):
-            raise DelegateError(f"an event of OpenCL is a cl.Event, not {type(event).__name__}")
+            raise DelegateError(f"an event of OpenCL is a pyopencl.Event, not {type(event).__name__}")
         super().__init__(event, "waiting for a caller's event")
 
 
@@ -120,7 +131,7 @@ class OpenClRun(OpenClEvent):
 
     def __init__(
         self,
-        event: cl.Event,
+        event: pyopencl.Event,
         after: Sequence[Completion],
         check: Callable[[], BaseException | None],
         used: object,
@@ -171,13 +182,15 @@ def _failure(ended: Sequence[Completion]) -> BaseException | None:
     return None
 
 
-def events_of(after: Sequence[Completion], context: cl.Context) -> list[cl.Event]:
+def events_of(after: Sequence[Completion], context: pyopencl.Context) -> list[pyopencl.Event]:
     """Events of a context for which a queue waits on the device.
 
     Ends that the host knows of, and runs in other contexts, become events of the context that are set when
     they come. Raises `DelegateError` for an event of the caller's in another context.
     """
-    found: list[cl.Event] = []
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
+    found: list[pyopencl.Event] = []
     for completion in after:
         event = completion.opencl_event
         is_own = event is not None and event.context == context
@@ -196,6 +209,8 @@ def events_of(after: Sequence[Completion], context: cl.Context) -> list[cl.Event
     return found
 
 
-def _opening(gate: cl.UserEvent) -> Callable[[], None]:
+def _opening(gate: pyopencl.UserEvent) -> Callable[[], None]:
+    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
+
     # Also after an error: commands behind an event that failed would fail in ways that differ by driver.
     return lambda: gate.set_status(cl.command_execution_status.COMPLETE)

@@ -48,7 +48,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         return window_candidates(node, context, flat)
     (_, filter_id, _), (target,) = node.filtered, node.outputs
     if suits_groups(context.device):
-        return [_in_groups(node, context)]
+        return _in_groups(node, context)
     *taps, depth, _ = context.value(filter_id).shape
     after = context.value(target)
     tiles = best_tiles(after.pixels, after.channels, prod(taps) * depth, context.device)
@@ -160,7 +160,7 @@ def _direct(node: Node, context: spec.Context, tile: Tile) -> spec.Candidate:
     return spec.Candidate(f"direct_{tile.name}", (launch,))
 
 
-def _in_groups(node: Node, context: spec.Context) -> spec.Candidate:
+def _in_groups(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the product of windows in work-groups, whose pixels and taps lie in frames."""
     (source, filter_id, _), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))

@@ -104,7 +104,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         for axis, letter in ((1, "h"), (2, "w"))
     )
     if suits_groups(context.device):
-        return [_in_groups(node, context, rows, columns)]
+        return _in_groups(node, context, rows, columns)
     pixels = before.shape[0] * rows.steps * columns.steps
     depth = rows.most_taps * columns.most_taps * channels
     tiles = best_tiles(pixels, after.channels, depth, context.device)
@@ -151,7 +151,7 @@ def _gather(node: Node, context: spec.Context, rows: _Axis, columns: _Axis, tile
     return spec.Candidate(f"phases_{tile.name}", (launch,))
 
 
-def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -> spec.Candidate:
+def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -> list[spec.Candidate]:
     """Return a product in work-groups for each phase, whose left side are the inputs under its taps."""
     (source, filter_id, bias), (target,) = node.filtered, node.outputs
     before, after, weights = (context.value(v) for v in (source, target, filter_id))

@@ -16,11 +16,17 @@
 // RIGHT_PACKED: constant, K rows of CHANNELS columns of the type WEIGHT. RIGHT_ROWS: rows of matrices of a batch.
 // RIGHT_COLUMNS: their columns, RIGHT_ROW apart.
 // MEMBERS: windows and columns are those of groups of channels: the columns of member g, GROUP_OUT, see IN_CHANNELS of its own.
+// MATRIX: the matrix units multiply, by the functions of portable_opencl.cl, both sides as pairs along k of the type WEIGHT, F16
+// or BF16, to which the left side is rounded. A warp, of which there are 2 down and 4 across, has sums of ROWS / 2 by VECTORS
+// tiles of 16 x 16. A fragment holds in the order of its k what lies side by side: a work-item of a warp has four neighbours
+// along k, for both sides alike, so that the sum is the same. In the same way its four columns of a tile are neighbours. While
+// one part of K is multiplied, the next is on its way from memory.
 // SPLIT: sums of a range of SPLIT_K k go to scratch memory. The third dimension of the groups is the range, of MEMBERS the
 // member and in it one of PARTS ranges, of PHASES the phase and in it the range, and else the batch.
 // Defines: those, ROWS, VECTORS, TILE_K, for a constant right side WEIGHT, and for batches LEFT_START(b) and RIGHT_START(b),
 // where their matrices begin.
-// Local: tile_left [16 * ROWS * TILE_K / 4], tile_right [TILE_K * 16 * VECTORS], of float4.
+// Local: tile_left [16 * ROWS * TILE_K / 4], tile_right [TILE_K * 16 * VECTORS], of float4; of MATRIX of uint2, both by rows of
+// TILE_K / 4, and exchange [6 * 256] of uint.
 // Parameters: M, N, K, CHANNELS (N, padded), IN_CHANNELS, LEFT_ROW, LEFT_STEP, OUT_STRIDE; for a window its own; for batches
 // RIGHT_ROW; for a split SPLIT_K; for members and phases as a divisor PARTS; for members GROUP_OUT; for phases TAPS_H, TAPS_W
 // (of the whole filter), OUT_H, WIDTH and OUT_M (rows, columns and pixels of the output), CUT_H, CUT_W as in
@@ -30,6 +36,13 @@
 #define QUADS (TILE_K / 4)
 #define LEFT_LOADS ((TILE_M * QUADS + 255) / 256)
 #define RIGHT_LOADS (TILE_K * 16 * VECTORS / 256)
+#if MATRIX
+#define BETWEEN_ROWS 8
+#define BETWEEN_VECTORS 16
+#else
+#define BETWEEN_ROWS 16
+#define BETWEEN_VECTORS 64
+#endif
 static void FUNC(INPUT(left), INPUT(right),
 #if LEFT_SCALED
     INPUT(scale),
@@ -108,7 +121,7 @@ static void FUNC(INPUT(left), INPUT(right),
         base[i] = LEFT_START(batch) + m * LEFT_ROW;
 #endif
     }
-#if RIGHT_PACKED
+#if RIGHT_PACKED && !MATRIX
     // Each of its loads of the right side is of the same columns.
     const int own_n = min(first_n + item % (16 * VECTORS) * 4, CHANNELS - 4);
     const float4 own_scale = SCALE4(right, own_n);
@@ -119,7 +132,30 @@ static void FUNC(INPUT(left), INPUT(right),
     for (int i = 0; i < ROWS * VECTORS; i++) {
         sum[i] = SPLAT4(0.0f);
     }
-    for (int k0 = first_k; k0 < last_k; k0 += TILE_K) {
+#if MATRIX
+    const int quad = item % 4;
+    const int across = item / 32 % 4 * (16 * VECTORS);
+    const int sum_m = item / 128 * (8 * ROWS) + item % 32 / 4;
+    const int sum_n = across + quad * 4;
+    // The column of the first half of a tile in which this work-item's pairs of the right side are: that of its first two sums.
+    const int right_n = across + item % 32 / 8 * 4 + item / 4 % 2;
+    uint2 next_left[LEFT_LOADS];
+    uint2 next_right[4];
+    const int last_step = last_k + TILE_K;
+    // While the first part is on its way, nothing is multiplied.
+    for (int place = item; place < TILE_M * QUADS; place += 256) {
+        tile_left[place] = (uint2)(0u);
+    }
+    for (int place = item; place < TILE_N * QUADS; place += 256) {
+        tile_right[place] = (uint2)(0u);
+    }
+    BARRIER();
+#else
+    const int sum_m = ly;
+    const int sum_n = lx * 4;
+    const int last_step = last_k;
+#endif
+    for (int k0 = first_k; k0 < last_step; k0 += TILE_K) {
         #pragma unroll
         for (int i = 0; i < LEFT_LOADS; i++) {
             const int place = item + i * 256;
@@ -176,10 +212,69 @@ static void FUNC(INPUT(left), INPUT(right),
                 v = v * LOAD4(scale, k);
 #endif
             }
+#if MATRIX
+            next_left[i] = (uint2)(JOIN(pair, WEIGHT)(v.x, v.y), JOIN(pair, WEIGHT)(v.z, v.w));
+#else
             if (place < TILE_M * QUADS) {
                 tile_left[place] = v;
             }
+#endif
         }
+#if MATRIX
+        // Four columns of four k, and k are neighbours in a quarter of the work-items' group.
+        const int right_k = k0 + item % QUADS * 4;
+        const int right_column = first_n + item / QUADS * 4;
+        #pragma unroll
+        for (int r = 0; r < 4; r++) {
+            next_right[r] = (uint2)(0u);
+            if (item < QUADS * 16 * VECTORS && right_k + r < last_k && right_column < last_n) {
+#if PHASES
+                next_right[r] = WEIGHTS_AS_STORED4(right, (phase * K + right_k + r) * CHANNELS + right_column);
+#else
+                next_right[r] = WEIGHTS_AS_STORED4(right, (right_k + r) * CHANNELS + right_column);
+#endif
+            }
+        }
+        uint2 a[ROWS];
+        #pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            a[i] = tile_left[(sum_m + i * 8) * QUADS + quad];
+        }
+        #pragma unroll
+        for (int j = 0; j < VECTORS; j++) {
+            const uint2 b0 = tile_right[(right_n + j * 16) * QUADS + quad];
+            const uint2 b1 = tile_right[(right_n + j * 16 + 2) * QUADS + quad];
+            #pragma unroll
+            for (int i = 0; i < ROWS * VECTORS; i += 2 * VECTORS) {
+                const uint4 both = (uint4)(a[i / VECTORS].x, a[i / VECTORS + 1].x, a[i / VECTORS].y, a[i / VECTORS + 1].y);
+                const float4 top = sum[i + j];
+                const float4 low = sum[i + VECTORS + j];
+                const float4 x = JOIN(multiply, WEIGHT)(both, b0, VEC4(top.x, top.y, low.x, low.y), item, exchange);
+                const float4 y = JOIN(multiply, WEIGHT)(both, b1, VEC4(top.z, top.w, low.z, low.w), item, exchange);
+                sum[i + j] = VEC4(x.x, x.y, y.x, y.y);
+                sum[i + VECTORS + j] = VEC4(x.z, x.w, y.z, y.w);
+            }
+        }
+        BARRIER();
+        #pragma unroll
+        for (int i = 0; i < LEFT_LOADS; i++) {
+            if (item + i * 256 < TILE_M * QUADS) {
+                tile_left[item + i * 256] = next_left[i];
+            }
+        }
+        if (item < QUADS * 16 * VECTORS) {
+            const uint4 first = (uint4)(next_right[0].x, next_right[2].x, next_right[0].y, next_right[2].y);
+            const uint4 second = (uint4)(next_right[1].x, next_right[3].x, next_right[1].y, next_right[3].y);
+            const uint4 even = (first & 0xffffu) | second << 16;
+            const uint4 odd = first >> 16 | (second & 0xffff0000u);
+            const int place = item / QUADS * 4 * QUADS + item % QUADS;
+            tile_right[place] = even.xy;
+            tile_right[place + QUADS] = odd.xy;
+            tile_right[place + 2 * QUADS] = even.zw;
+            tile_right[place + 3 * QUADS] = odd.zw;
+        }
+        BARRIER();
+#else
         for (int i = 0; i < RIGHT_LOADS; i++) {
             const int place = item + i * 256;
             float4 v = SPLAT4(0.0f);
@@ -242,11 +337,12 @@ static void FUNC(INPUT(left), INPUT(right),
             }
         }
         BARRIER();
+#endif
     }
     // Behind the last column stands zero, or its product with an infinity.
     #pragma unroll
     for (int i = 0; i < ROWS; i++) {
-        const int m = first_m + ly + i * 16;
+        const int m = first_m + sum_m + i * BETWEEN_ROWS;
 #if PHASES
         PLACE_OF_PIXEL(m, image, step_y, step_x);
         const int out_y = step_y * STRIDE_H + phase_y;
@@ -265,7 +361,7 @@ static void FUNC(INPUT(left), INPUT(right),
 #endif
         #pragma unroll
         for (int j = 0; j < VECTORS; j++) {
-            const int c = first_n + (lx + j * 16) * 4;
+            const int c = first_n + sum_n + j * BETWEEN_VECTORS;
             if (is_stored && c < last_n) {
 #if SPLIT
                 STORE4(out, (part * pixels + p) * CHANNELS + c, sum[i * VECTORS + j]);
@@ -285,3 +381,5 @@ static void FUNC(INPUT(left), INPUT(right),
 #undef QUADS
 #undef LEFT_LOADS
 #undef RIGHT_LOADS
+#undef BETWEEN_ROWS
+#undef BETWEEN_VECTORS

@@ -1,6 +1,6 @@
 """Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
@@ -37,13 +37,24 @@ WIDE_MEMBER = 32
 of each tile would multiply zeros."""
 
 
+_FRAGMENT = 6
+"""Words of both factors of a matrix unit that a work-item holds: m16n8k16 of 16 bits by 32 work-items."""
+
+_FEWEST_MATRIX_ROWS = 2
+"""Rows of a work-item from which on the eight warps of a group have a tile of a matrix unit each."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupTile:
-    """The work of a group of 16 x 16 work-items: each has `rows` rows of `vectors` vectors of columns."""
+    """The work of a group of 16 x 16 work-items: each has `rows` rows of `vectors` vectors of columns.
+
+    `in_matrices`: matrix units multiply, numbers of 16 bits.
+    """
 
     rows: int
     vectors: int
     depth: int
+    in_matrices: bool = False
 
     @property
     def height(self) -> int:
@@ -67,12 +78,13 @@ class GroupTile:
     @property
     def work_group(self) -> WorkGroup:
         """The group with a tile of each side, `depth` k at a time."""
-        quads = self.depth // QUAD
+        quads, kind = self.depth // QUAD, "uint2" if self.in_matrices else "float4"
+        exchange = (LocalArray("exchange", "uint", _FRAGMENT * GROUP_ITEMS),) if self.in_matrices else ()
         arrays = (
-            LocalArray("tile_left", "float4", self.height * quads),
-            LocalArray("tile_right", "float4", self.depth * self.width // QUAD),
+            LocalArray("tile_left", kind, self.height * quads),
+            LocalArray("tile_right", kind, self.width * quads),
         )
-        return WorkGroup((SIDE, SIDE, 1), arrays)
+        return WorkGroup((SIDE, SIDE, 1), (*arrays, *exchange))
 
 
 TILES = (
@@ -161,7 +173,7 @@ def product_in_groups(
         return [_few_rows(node, context, product)]
     left = LeftSide("rows", product.row_stride, product.step, product.depth, aligned, scale)
     shape = (product.rows, product.depth, product.columns)
-    return [tiled_product(node, context, left, product.weights, shape, "x".join(map(str, shape)))]
+    return tiled_product(node, context, left, product.weights, shape, "x".join(map(str, shape)))
 
 
 def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
@@ -185,7 +197,7 @@ def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> lis
     }
     left = LeftSide("window", stride, step, s.group_in, aligned, members=s.groups, values=values)
     sizes_of_product = (s.pixels, depth, s.out_channels)
-    return [tiled_product(node, context, left, matrix, sizes_of_product, s.label, (s.flops, s.bytes))]
+    return tiled_product(node, context, left, matrix, sizes_of_product, s.label, (s.flops, s.bytes))
 
 
 def has_wide_members(shape: ConvShape) -> bool:
@@ -205,13 +217,31 @@ def tiled_product(
     shape: tuple[int, int, int],
     note: str,
     cost: tuple[int, int] | None = None,
+) -> list[spec.Candidate]:
+    """Return the product in tiles, first by matrix units where the device has them for these weights."""
+    rows, depth, columns = shape
+    width, count = columns // left.members, left.members * left.phases
+    tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
+    has_units = weights.type.value == context.device.matrix_type and tile.rows >= _FEWEST_MATRIX_ROWS
+    tiles = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
+    return [_tiled(node, context, left, weights, shape, one, note, cost) for one in tiles]
+
+
+def _tiled(
+    node: Node,
+    context: spec.Context,
+    left: LeftSide,
+    weights: Weights,
+    shape: tuple[int, int, int],
+    tile: GroupTile,
+    note: str,
+    cost: tuple[int, int] | None,
 ) -> spec.Candidate:
     """One launch in tiles, or, where there are too few, one of parts of the sums and one that joins them."""
     rows, depth, columns = shape
     source, target = node.first, node.outputs[0]
     right = weights.rows(f"weights{target}", left.phases * depth, columns)
     count, width, pixels = left.members * left.phases, columns // left.members, left.pixels or rows
-    tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
     across, down = tile.groups(rows, width)
     parts, size = parts_of(depth, across * down * count * GROUP_ITEMS, SPLIT_DEPTH, tile.depth)
     is_split = parts > 1
@@ -226,21 +256,21 @@ def tiled_product(
     scratch = spec.Scratch("parts", parts * pixels * round_up(columns))
     scales: tuple[spec.Argument, ...] = () if left.scale is None else (left.scale,)
     flops, traffic = cost or (2 * rows * depth * columns, 4 * rows * (depth + columns) + right.bytes)
+    kind = f"matrix_{left.kind}" if tile.in_matrices else left.kind
     instance = spec.function(
         "matmul/conv/gemm_groups.cl",
-        spec.instance_name(f"groups_gemm_{left.kind}", tile.name, weights.type),
-        spec.joined(
-            left.defines,
-            {
-                "RIGHT_PACKED": 1,
-                "RIGHT_COLUMNS": 0,
-                "WEIGHT": weights.type.value,
-                "ROWS": tile.rows,
-                "VECTORS": tile.vectors,
-                "TILE_K": tile.depth,
-                "SPLIT": is_split,
-            },
-        ),
+        spec.instance_name(f"groups_gemm_{kind}", tile.name, weights.type),
+        {
+            **left.defines,
+            "RIGHT_PACKED": 1,
+            "RIGHT_COLUMNS": 0,
+            "WEIGHT": weights.type.value,
+            "ROWS": tile.rows,
+            "VECTORS": tile.vectors,
+            "TILE_K": tile.depth,
+            "SPLIT": is_split,
+            "MATRIX": tile.in_matrices,
+        },
         tile.work_group,
         **values,
     )
@@ -253,7 +283,7 @@ def tiled_product(
         flops=flops,
         moved=traffic + (scratch.bytes if is_split else 0),
     )
-    name = f"groups_{tile.name}"
+    name = f"{'matrices' if tile.in_matrices else 'groups'}_{tile.name}"
     if not is_split:
         return spec.Candidate(name, (launch,))
     join = _joined(node, context, scratch, right, (parts, pixels, columns))

@@ -3,8 +3,10 @@
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.depthwise import depthwise
+from runtime.delegates.gpu.lowering.matmul.integer_gemm.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import product
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import stage_attributes, stage_refusal
 from runtime.model.schema import BuiltinOperator as Op
@@ -42,11 +44,14 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
-    """One kernel."""
+    """One kernel. That of work-groups is of int8 alone, and not in the portable subset: it has 64 bits."""
     source = node.inputs[0]
     is_of_one = source is not None and context.value(source).channels == 1
-    is_depthwise = node.op == Op.DEPTHWISE_CONV_2D and not is_of_one
-    return [depthwise(node, context) if is_depthwise else product(node, context)]
+    if node.op == Op.DEPTHWISE_CONV_2D and not is_of_one:
+        return [depthwise(node, context)]
+    device, is_signed = context.device, node.attributes["sign"] == 0
+    in_groups = is_signed and suits_groups(device) and device.runs_units
+    return [product_in_groups(node, context) if in_groups else product(node, context)]
 
 
 FAMILY = spec.Family(

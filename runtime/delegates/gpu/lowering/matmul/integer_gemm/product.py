@@ -12,6 +12,7 @@ from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import (
     ROWS,
     SIGN,
+    Stage,
     border_bytes,
     bounds,
     stage_of,
@@ -227,23 +228,18 @@ class Panels:
         return spec.PackedConstant(name, size, make, ElementType.I8, kind)
 
 
-def product(node: Node, context: spec.Context) -> spec.Candidate:
-    """One kernel; sums are rounded as LiteRT's kernel of the operator does, once or twice.
-
-    A depthwise convolution of one channel is one of all channels.
-    """
-    source, weights, bias = (*node.inputs, None)[:3]
+def constants_of(
+    node: Node, context: spec.Context, s: Shape, panels: Panels, rounding: Stage
+) -> tuple[spec.PackedConstant, spec.PackedConstant]:
+    """Return the weights of a node in panels, and the rows of its stage for each."""
+    _, weights, bias = (*node.inputs, None)[:3]
     (target,), a = node.outputs, node.attributes
-    if source is None or weights is None:
-        raise ValueError("a product has an input and weights")
-    s = Shape.of(node, context, source, weights)
-    panels = Panels.of(s.outputs, s.pixels, s.channels)
     # The input's bytes are of levels and this; weights of uint8 become int8.
     added = SIGN - a["sign"]
     weight_zero = a["filter_zero_point"] - a["sign"]
-    rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
 
     def filters() -> spec.Array:
+        assert weights is not None
         levels: spec.Array = (context.constant(weights) ^ a["sign"]).view(np.int8)
         if node.op == Op.DEPTHWISE_CONV_2D:
             levels = levels.reshape(s.taps, s.outputs).T
@@ -254,6 +250,24 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
         offsets = bias_of(bias, context, s.outputs) - (a["in_zero_point"] + added) * sums
         return np.concatenate([stage_rows(rounding, offsets, a, each) for each in panels.lanes()])
 
+    size = len(panels.starts) * panels.columns * ROWS[rounding]
+    rows = spec.PackedConstant(f"stage{target}", size, stage, ElementType.I32)
+    return panels.weights(f"weights{target}", filters, s.taps), rows
+
+
+def product(node: Node, context: spec.Context) -> spec.Candidate:
+    """One kernel; sums are rounded as LiteRT's kernel of the operator does, once or twice.
+
+    A depthwise convolution of one channel is one of all channels.
+    """
+    source, weights = node.inputs[:2]
+    (target,), a = node.outputs, node.attributes
+    if source is None or weights is None:
+        raise ValueError("a product has an input and weights")
+    s = Shape.of(node, context, source, weights)
+    panels = Panels.of(s.outputs, s.pixels, s.channels)
+    weight_zero = a["filter_zero_point"] - a["sign"]
+    rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
     size = round_up(panels.fours * BYTES_OF_INT)
     border, name = border_bytes(a["in_zero_point"], size), f"border{size}_{a['in_zero_point']}"
     if weight_zero:
@@ -263,17 +277,15 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
         spec.function(
             "matmul/integer_gemm/product.cl",
             f"i8_integer_gemm_product__m{panels.tile}n{panels.columns}",
-            spec.joined(
-                panels.defines,
-                {
-                    "INSTRUCTION": context.device.multiplies_bytes,
-                    "STAGE": rounding.value,
-                    "POINTS": s.is_of_points,
-                    "DIRECT": a["sign"] > 0 or panels.fours <= _FEW_FOURS,
-                    "SIGN": -a["sign"],
-                    "CENTRED": weight_zero != 0,
-                },
-            ),
+            {
+                **panels.defines,
+                "INSTRUCTION": context.device.multiplies_bytes,
+                "STAGE": rounding.value,
+                "POINTS": s.is_of_points,
+                "DIRECT": a["sign"] > 0 or panels.fours <= _FEW_FOURS,
+                "SIGN": -a["sign"],
+                "CENTRED": weight_zero != 0,
+            },
             **bounds(a),
             **{"WEIGHT_ZERO": weight_zero, "BORDER": size} if weight_zero else {},
             **s.parameters,
@@ -283,10 +295,7 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
         ),
         (
             source,
-            panels.weights(f"weights{target}", filters, s.taps),
-            spec.PackedConstant(
-                f"stage{target}", len(panels.starts) * panels.columns * ROWS[rounding], stage, ElementType.I32
-            ),
+            *constants_of(node, context, s, panels, rounding),
             spec.PackedConstant(name, len(border), lambda: border, ElementType.I8),
             target,
         ),
