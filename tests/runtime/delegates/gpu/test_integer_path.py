@@ -155,18 +155,20 @@ WINDOW = {
 }  # fmt: skip
 
 
-def layer(kind: BuiltinOperator, image: tuple[int, ...], filters: tuple[int, ...], axis: int) -> bytes:
+def layer(
+    kind: BuiltinOperator, image: tuple[int, ...], filters: tuple[int, ...], axis: int, dtype: type = np.int8
+) -> bytes:
     """Build a layer with the scales that XNNPACK asks for, with outputs whose roundings differ."""
-    random, builder = np.random.default_rng(sum(filters)), Builder()
-    scales = random.uniform(0.001, 0.01, filters[axis]).astype(np.float32).tolist()
-    x = builder.input(np.int8, image, per_tensor(IN_SCALE, 3))
+    random, builder, middle = np.random.default_rng(sum(filters)), Builder(), 128 if dtype is np.uint8 else 0
+    scales = random.uniform(0.001, 0.01, 1 if middle else filters[axis]).astype(np.float32).tolist()
+    x = builder.input(dtype, image, per_tensor(IN_SCALE, 3 + middle))
     w = builder.constant(
-        random.integers(-127, 127, filters).astype(np.int8),
-        Quantization(tuple(scales), (0,) * len(scales), axis),
+        (random.integers(-127, 127, filters) + middle).astype(dtype),
+        Quantization(tuple(scales), (middle and middle + 9,) * len(scales), 0 if middle else axis),
     )
     of_bias = Quantization(tuple(IN_SCALE * scale for scale in scales), (0,) * len(scales))
     b = builder.constant(random.integers(-1000, 1000, filters[axis]).astype(np.int32), of_bias)
-    y = builder.tensor(np.int8, (*image[:-1], filters[axis]), quantization=per_tensor(OUT_SCALE, -4))
+    y = builder.tensor(dtype, (*image[:-1], filters[axis]), quantization=per_tensor(OUT_SCALE, middle - 4))
     is_dense = kind is BuiltinOperator.FULLY_CONNECTED
     options = {"fused_activation_function": ActivationFunctionType.NONE} if is_dense else WINDOW
     more = {"depth_multiplier": 1} if kind is BuiltinOperator.DEPTHWISE_CONV_2D else {}
@@ -179,9 +181,12 @@ def test_products_can_have_the_bits_of_xnnpack(tmp_path_factory):
         layer(BuiltinOperator.CONV_2D, (1, 14, 14, 96), (576, 1, 1, 96), 0),
         layer(BuiltinOperator.DEPTHWISE_CONV_2D, (1, 28, 28, 192), (1, 3, 3, 192), 3),
         layer(BuiltinOperator.FULLY_CONNECTED, (64, 256), (1000, 256), 0),
+        layer(BuiltinOperator.CONV_2D, (1, 14, 14, 96), (72, 1, 1, 96), 0, np.uint8),
+        layer(BuiltinOperator.DEPTHWISE_CONV_2D, (1, 28, 28, 96), (1, 3, 3, 96), 3, np.uint8),
     ]
-    shapes = [(1, 14, 14, 96), (1, 28, 28, 192), (64, 256)]
-    given = [np.random.default_rng(1).integers(-128, 127, shape).astype(np.int8) for shape in shapes]
+    shapes = [(1, 14, 14, 96), (1, 28, 28, 192), (64, 256), (1, 14, 14, 96), (1, 28, 28, 96)]
+    bytes_ = [np.random.default_rng(1).integers(-128, 127, shape).astype(np.int8) for shape in shapes]
+    given = [x if place < 3 else x.view(np.uint8) for place, x in enumerate(bytes_)]
     delegate = opened(tmp_path_factory, rounding="xnnpack")
     family = Family(delegate, [(model, (x,)) for model, x in zip(models, given, strict=True)])
     for place, (model, x) in enumerate(zip(models, given, strict=True)):

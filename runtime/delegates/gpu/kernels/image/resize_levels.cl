@@ -6,11 +6,12 @@
 #define NUMBER float
 #define ONE 1.0f
 #define POSITION(i, scale, shift) (((i) + (shift)) * (scale) - (shift))
-#define BELOW(x) max((int)floor(x), 0)
-#define ABOVE(x) (int)ceil(x)
+// Positions are greater than -1.
+#define BELOW(x) (int)(x)
+#define ABOVE(x) ((int)(x) + ((x) > (int)(x)))
 #define LEVELS(pointer) CONVERT16(float16, LOAD_AS(uchar16, (__global const uchar *)(pointer)))
 #define CORNER(pointer, by_row, by_column) (LEVELS(pointer) * (by_row) * (by_column))
-#define ROUNDED(x) convert_int16((x) + 0.5f)
+#define ROUNDED(x) CONVERT16(int16, (x) + 0.5f)
 #else
 #define NUMBER int
 #define ONE 1024
@@ -36,8 +37,8 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
             const int left = min(BELOW(x), IN_W - 1) * IN_STRIDE, right = min(ABOVE(x), IN_W - 1) * IN_STRIDE;
             __global char *to = out + ((long)u * OUT_W + ox) * OUT_STRIDE;
             for (int c = 0; c < CHANNELS; c += 16)
-                vstore16(convert_char16(ROUNDED(CORNER(top + left + c, up, back) + CORNER(bottom + left + c, down, back)
-                    + CORNER(top + right + c, up, across) + CORNER(bottom + right + c, down, across))), 0, to + c);
+                STORE16(char, CONVERT16(char16, ROUNDED(CORNER(top + left + c, up, back) + CORNER(bottom + left + c, down, back)
+                    + CORNER(top + right + c, up, across) + CORNER(bottom + right + c, down, across))), to + c);
         }
     }
 }

@@ -1,8 +1,8 @@
 // Indices of the greatest (LARGEST 1) or least elements along one axis: the input is [outer][LENGTH][INNER], the output
 // [outer][INNER]; of equal elements the first counts, and a NaN counts as less, or as greater, than every number.
 // A unit is 16 output elements in a row. Defines: T, INDEX, the types of elements and indices, IS_FLOAT, LARGEST.
-// Parameters: LENGTH, ELEMENTS (of the output), IN_STRIDE, IN_CHANNEL_STRIDE, OUT_STRIDE, TAIL (lanes to fill with zeros), and
-// as divisors INNER, IN_CHANNELS, OUT_CHANNELS.
+// Parameters: LENGTH, ELEMENTS (of the output), IN_STRIDE, IN_CHANNEL_STRIDE, IN_STEP (along the axis), OUT_STRIDE, TAIL (lanes
+// to fill with zeros), and as divisors INNER, IN_CHANNELS, OUT_CHANNELS.
 #if LARGEST
 #define PRECEDES(a, b) ((a) > (b))
 #define LAST -INFINITY
@@ -22,11 +22,12 @@ static void FUNC(
     for (int e = FIRST_UNIT(t, nt) * 16; e < last; e++) {
         const int outer = QUOTIENT(e, INNER);
         const int first = outer * LENGTH * INNER + e - outer * INNER;
+        const int row = QUOTIENT(first, IN_CHANNELS);
+        __global const T *from = in + row * IN_STRIDE + (first - row * IN_CHANNELS) * IN_CHANNEL_STRIDE;
         T best = 0;
         int at = 0;
         for (int i = 0; i < LENGTH; i++) {
-            const int element = first + i * INNER, pixel = QUOTIENT(element, IN_CHANNELS);
-            const T read = in[pixel * IN_STRIDE + (element - pixel * IN_CHANNELS) * IN_CHANNEL_STRIDE];
+            const T read = from[i * IN_STEP];
             const T x = RANKED(read);
             const int precedes = i == 0 || PRECEDES(x, best);
             at = precedes ? i : at;

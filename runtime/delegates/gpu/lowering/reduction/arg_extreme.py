@@ -19,6 +19,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     (source,), (target,) = node.required, node.outputs
     value, found, axis = context.value(source), context.value(target), node.attributes["axis"]
     read, write = context.layout(source), context.layout(target)
+    is_last = axis == len(value.shape) - 1
     instance = spec.function(
         "reduction/arg_extreme.cl",
         f"f32_{node.op.name.lower()}_{value.type.value}",
@@ -32,6 +33,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         ELEMENTS=found.elements,
         IN_STRIDE=read.pixel_stride,
         IN_CHANNEL_STRIDE=read.channel_stride,
+        IN_STEP=read.channel_stride if is_last else prod(value.shape[axis + 1 : -1]) * read.pixel_stride,
         OUT_STRIDE=write.pixel_stride,
         TAIL=context.tail(target),
         **divisor("INNER", prod(value.shape[axis + 1 :])),
