@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.cli.conftest import Limited, Shell
+from tests.orchestrator.cli.conftest import Call, Limited, Shell
 from tests.orchestrator.cli.models import unary_model
 from tests.services import known
 
@@ -36,14 +36,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
-def test_a_measured_farm_is_well_and_is_copied(measured: Shell) -> None:
-    ran = measured.farm("db", "check", "--deep")
+def test_a_measured_farm_is_well_and_is_copied(call: Call, measured: Shell) -> None:
+    ran = call(measured, "db", "check", "--deep")
     assert ran.code == 0, ran.out
     assert "ok   artifacts: 5 files are there, and every hash is right" in ran.out
-    assert measured.farm("db", "check", "--json").json()["ok"]
-    copied = measured.farm("db", "backup", "copy.db", "--json")
+    assert call(measured, "db", "check", "--json").json()["ok"]
+    copied = call(measured, "db", "backup", "copy.db", "--json")
     assert copied.json()["bytes"] == (measured.folder / "copy.db").stat().st_size
-    again = measured.farm("db", "backup", "copy.db")
+    again = call(measured, "db", "backup", "copy.db")
     assert (again.code, "exists already" in again.err) == (1, True)
 
 
@@ -85,7 +85,7 @@ def test_a_newer_releases_backup_is_refused_by_every_verb_in_one_line_and_left_a
     assert {path.name for path in restored.home.glob("farm.db*")} == files
 
 
-def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
+def test_a_damaged_store_is_told_with_the_exit_code(call: Call, measured: Shell) -> None:
     (path,) = [
         path
         for path in (measured.home / "store" / "sha256").glob("*/*")
@@ -94,61 +94,63 @@ def test_a_damaged_store_is_told_with_the_exit_code(measured: Shell) -> None:
     kept = path.read_bytes()
     path.unlink()
     try:
-        ran = measured.farm("db", "check")
+        ran = call(measured, "db", "check")
         assert (ran.code, "BAD  artifacts: 1 of 5: model" in ran.out) == (1, True)
     finally:
         path.write_bytes(kept)
 
 
-def test_references_are_shown_and_forgotten_by_the_models_name(measured: Shell) -> None:
-    found = measured.farm("db", "references", "--json").json()["models"]
+def test_references_are_shown_and_forgotten_by_the_models_name(call: Call, measured: Shell) -> None:
+    found = call(measured, "db", "references", "--json").json()["models"]
     assert [(entry["names"], len(entry["references"])) for entry in found] == [(["good"], 3)]
     assert all(record["handed_on"] for record in found[0]["references"]), "this machine's own agent made them"
-    shown = measured.farm("db", "references", "good").out
+    shown = call(measured, "db", "references", "good").out
     assert "good  reference of LiteRT " in shown
     for arguments, words in (
         (("--forget",), "--forget needs a model"),
         (("bad",), "no campaign has a model"),
     ):
-        ran = measured.farm("db", "references", *arguments)
+        ran = call(measured, "db", "references", *arguments)
         assert (ran.code, words in ran.err) == (2, True), ran.err
-    assert "forgotten: 3 references of 1 models" in measured.farm("db", "references", "good", "--forget").out
-    assert "known: 0 references" in measured.farm("db", "references").out
+    assert "forgotten: 3 references of 1 models" in call(measured, "db", "references", "good", "--forget").out
+    assert "known: 0 references" in call(measured, "db", "references").out
 
 
-def test_pruning_says_what_it_wants_and_what_it_did(measured: Shell) -> None:
+def test_pruning_says_what_it_wants_and_what_it_did(call: Call, measured: Shell) -> None:
     for arguments, words in (
         ((), "an option is needed"),
         (("--keep", "soon"), "12h, 90d, 8w"),
         (("--keep", "0d"), "12h, 90d, 8w"),
         (("--keep-campaigns", "-1"), "greater than or equal to 0"),
     ):
-        ran = measured.farm("db", "prune", *arguments)
+        ran = call(measured, "db", "prune", *arguments)
         assert (ran.code, words in ran.err) == (2, True), ran.err
-    assert "deleted: 0 campaigns" in measured.farm("db", "prune", "--keep", "1h").out
-    dry = measured.farm("db", "prune", "--keep-campaigns", "0", "--dry-run")
+    assert "deleted: 0 campaigns" in call(measured, "db", "prune", "--keep", "1h").out
+    dry = call(measured, "db", "prune", "--keep-campaigns", "0", "--dry-run")
     assert "small, ended" in dry.out
     assert "would be deleted: 1 campaigns" in dry.out
     assert (
-        len(measured.farm("db", "prune", "--keep-campaigns", "0", "--dry-run", "--json").json()["campaigns"])
+        len(call(measured, "db", "prune", "--keep-campaigns", "0", "--dry-run", "--json").json()["campaigns"])
         == 1
     )
-    assert "good" in measured.farm("results").out
+    assert "good" in call(measured, "results").out
 
 
-def test_a_full_budget_refuses_a_submission_with_the_figure_and_keeps_what_is_there(measured: Shell) -> None:
+def test_a_full_budget_refuses_a_submission_with_the_figure_and_keeps_what_is_there(
+    call: Call, measured: Shell
+) -> None:
     small = Limited(measured.folder, (("FARM_STORE_BYTES", "100"),))
-    ran = small.farm("submit", "models.yaml", "--force")
+    ran = call(small, "submit", "models.yaml", "--force")
     assert ran.code == 1
     assert "its budget is 100 bytes: nothing new is accepted" in ran.err
-    assert len(small.farm("results", "--format", "json").json()) == 1
-    doctor = small.farm("doctor")
+    assert len(call(small, "results", "--format", "json").json()) == 1
+    doctor = call(small, "doctor")
     assert "BAD  store:" in doctor.out
     assert "farm db prune" in doctor.out
 
 
-def test_a_model_over_the_cap_is_refused(tmp_path: Path) -> None:
+def test_a_model_over_the_cap_is_refused(call: Call, tmp_path: Path) -> None:
     shell = Limited(tmp_path, (("FARM_ARTIFACT_BYTES", "50"),))
     shell.write("good.tflite", unary_model())
-    ran = shell.farm("submit", "good.tflite")
+    ran = call(shell, "submit", "good.tflite")
     assert (ran.code, "larger than 50 bytes" in ran.err) == (2, True), ran.err

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.cli import GROUPS, VERBS, Later, parser
 from orchestrator.cli.front import MOVED, SECTIONS, SYNONYMS
-from tests.orchestrator.cli.conftest import Shell
+from tests.orchestrator.cli.conftest import Call, Shell
 from tests.services.forks import run
 
 
@@ -46,8 +46,8 @@ A_FARM_S = {"sqlmodel", "sqlalchemy", "yaml", "pydantic"}
 """What the file of a verb that works with a farm imports; `farm --help` does without."""
 
 
-def test_help_lists_every_verb_once_under_its_heading(shell: Shell) -> None:
-    ran = shell.farm("--help")
+def test_help_lists_every_verb_once_under_its_heading(call: Call, shell: Shell) -> None:
+    ran = call(shell, "--help")
     assert ran.code == 0
     page = ran.out.split("Start here:")[1]
     listed = [line.split()[0] for line in page.splitlines() if line.startswith("  ")]
@@ -67,34 +67,38 @@ def test_the_front_page_says_of_a_verb_what_its_own_help_begins_with() -> None:
     }
 
 
-def test_the_version_is_one_line(shell: Shell) -> None:
-    ran = shell.farm("--version")
+def test_the_version_is_one_line(call: Call, shell: Shell) -> None:
+    ran = call(shell, "--version")
     assert (ran.code, ran.out) == (0, f"farm {installed('delegate-farm')}\n")
 
 
-def test_a_word_of_the_same_meaning_leads_to_the_verb(shell: Shell) -> None:
+def test_a_word_of_the_same_meaning_leads_to_the_verb(call: Call, shell: Shell) -> None:
     known = {*COMMANDS, *(f"model {name}" for name in parser().commands["model"].commands)}
     assert {verb.partition(" --")[0] for verb in SYNONYMS.values()} <= known
-    ran = shell.farm("measure", "my.tflite")
+    ran = call(shell, "measure", "my.tflite")
     assert (ran.code, ran.out) == (2, "")
     assert "No such command 'measure'. Did you mean 'farm submit'?" in ran.err
 
 
 @pytest.mark.parametrize("old", MOVED)
-def test_a_verb_of_former_days_answers_with_the_line_that_replaces_it(shell: Shell, old: str) -> None:
-    ran = shell.farm(old, "two words", "--json")
+def test_a_verb_of_former_days_answers_with_the_line_that_replaces_it(
+    call: Call, shell: Shell, old: str
+) -> None:
+    ran = call(shell, old, "two words", "--json")
     line = f"farm {old} 'two words' --json is now: farm {MOVED[old]} 'two words' --json"
     assert (ran.code, ran.err) == (2, f"error: {line}\n")
     assert ran.json() == {"error": {"text": line, "exit_code": 2}}
     verb, _, option = MOVED[old].partition(" --")
-    page = shell.farm(*verb.split(), "--help")
+    page = call(shell, *verb.split(), "--help")
     assert page.code == 0
     assert not option or f"--{option} " in page.out
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_every_verb_has_help_with_an_example_and_json(shell: Shell, command: tuple[str, ...]) -> None:
-    ran = shell.farm(*command, "--help")
+def test_every_verb_has_help_with_an_example_and_json(
+    call: Call, shell: Shell, command: tuple[str, ...]
+) -> None:
+    ran = call(shell, *command, "--help")
     assert ran.code == 0
     text, _, examples = ran.out.partition("Examples:")
     assert len(text.split("\n")[2].strip()) > 10
