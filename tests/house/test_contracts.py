@@ -93,6 +93,6 @@ def test_a_cycle_and_a_room_without_a_floor_are_refused(tree):
     for package in ROOMS:
         (tree / package / "cellar.py").write_text('"""A module that no layer names."""\n', encoding="utf-8")
     found = broken(tree)
-    assert ".daemon -> .attempt" in found[CYCLE]
+    assert "- .attempt -> .daemon" in found[CYCLE]
     for package in ROOMS:
         assert any(f"not listed as layers: - {package}.cellar" in text for text in found.values()), package

@@ -1,4 +1,4 @@
-"""What ends an attempt has a status and a reason of its own, in words that leave out the agent's paths."""
+"""An end of an attempt has a status and a reason of its own, in words without the paths of the agent."""
 
 from __future__ import annotations
 

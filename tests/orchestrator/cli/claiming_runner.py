@@ -1,4 +1,4 @@
-"""What a runner needs that only claims to measure (`claiming_agent`): its job, and an end with a result.
+"""The job and the end of a runner that only claims to measure (`claiming_agent`).
 
 It is JSON without the types of messages: to import these takes ten times as long as all that such a runner
 does, and the agent reads its result with them.
