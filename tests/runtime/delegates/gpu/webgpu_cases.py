@@ -8,7 +8,7 @@ from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.writer import write_model
 from tests.runtime.delegates.gpu.models import ModelBuilder
-from tests.runtime.models import Arg, Out
+from tests.runtime.models import Arg, Out, const
 from tests.runtime.ops.cases import Case, case, constant, random
 from tests.runtime.ops.every_type import fed
 from tests.runtime.ops.matmul.test_conv import RELU6, conv
@@ -97,6 +97,14 @@ MANY = (
     case("gather_rows", Op.GATHER, [random(7, 33), fed([6, 0, 3])]),
     case("gather_nd_of_bool", Op.GATHER_ND, [flags(3, 5), fed([[2, 3], [0, 0]])], [Out(np.bool_)]),
     case("gather_nd_of_int32", Op.GATHER_ND, [whole(3, 5, 7), fed([[2, 3], [0, 0]])], [Out(np.int32)]),
+    case("running_sum", Op.CUMSUM, [random(3, 18), const(1, np.int32)], options={"reverse": True}),
+    case(
+        "running_sum_of_integers",
+        Op.CUMSUM,
+        [whole(3, 5, 7), const(1, np.int32)],
+        [Out(np.int32)],
+        {"exclusive": True},
+    ),
     case("embedding", Op.EMBEDDING_LOOKUP, [fed([3, 0, 1, 1]), constant(random(5, 18))]),
 )
 """What `make test-exhaustive` runs besides."""

@@ -4,12 +4,17 @@ from math import prod
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
-from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.graph.work_groups import QUAD, strided, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
 _SUMMED = {ElementType.F32: "float", ElementType.I32: "uint", ElementType.I64: "ulong"}
 """Element → the type that sums it: integers without a sign, whose sums wrap around as LiteRT's do."""
+
+_GROUPED = {ElementType.F32: "LOAD(in, i)", ElementType.I32: "LOAD_WORD(in, i)"}
+"""Element → its load in the kernel of work-groups."""
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
@@ -31,6 +36,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel: a unit is a run of 16 channels along the axis, or one row of channels."""
     (source,), (target,) = node.required, node.outputs
     value, axis = context.value(target), node.attributes["axis"]
+    if suits_groups(context.device) and value.type in _GROUPED:
+        return [spec.Candidate("groups", (_grouped(node, context),))]
     flags = {
         "T": _SUMMED[value.type],
         "IS_FLOAT": value.type is ElementType.F32,
@@ -48,6 +55,36 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
     launch = context.launch(node, instance, (source, target), units, flops=value.elements)
     return [spec.Candidate("runs", (launch,))]
+
+
+def _grouped(node: Node, context: spec.Context) -> spec.Launch:
+    """Return the launch of the kernel of work-groups, whose work-items have a run each."""
+    (source,), (target,) = node.required, node.outputs
+    value, axis = context.value(target), node.attributes["axis"]
+    rows, vectors = axis == len(value.shape) - 1, round_up(value.channels) // QUAD
+    inner = prod(value.shape[axis + 1 : -1])
+    runs = value.pixels if rows else prod(value.shape[:axis]) * inner * vectors
+    group, groups = strided(runs)
+    instance = spec.function(
+        "reduction/cumsum_groups.cl",
+        f"f32_groups_cumsum_{'rows' if rows else 'lines'}",
+        {
+            "T": _SUMMED[value.type],
+            "IS_FLOAT": value.type is ElementType.F32,
+            "VALUE(i)": _GROUPED[value.type],
+            "ROWS": rows,
+            "EXCLUSIVE": node.attributes["exclusive"],
+            "PLACE(k, n)": "((n) - 1 - (k))" if node.attributes["reverse"] else "(k)",
+        },
+        group,
+        RUNS=runs,
+        CHANNELS=value.channels,
+        **context.strides(IN=source, OUT=target),
+        LENGTH=value.shape[axis],
+        **divisor("INNER", inner),
+        **divisor("VECTORS", vectors),
+    )
+    return context.launch(node, instance, (source, target), groups, flops=value.elements)
 
 
 FAMILY = spec.Family(
