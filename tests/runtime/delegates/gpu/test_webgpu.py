@@ -107,8 +107,8 @@ def test_operators_without_a_kernel_of_work_groups_stay_on_the_cpu(any_adapter: 
     assert reasons[1] is not None
     platform = any_adapter.describe()["platform"]
     assert reasons[1].reason == (
-        f"{platform} runs kernels of work-groups alone, of which none computes LOCAL_RESPONSE_NORMALIZATION of "
-        "float32 in this form"
+        f"{platform} runs kernels of work-groups alone, "
+        "of which none computes LOCAL_RESPONSE_NORMALIZATION of float32 in this form"
     )
     image = values(1, 4, 4, 16, seed=3)
     interpreter = Interpreter(model_content=write_model(model), experimental_delegates=[any_adapter])
