@@ -118,9 +118,9 @@ def row_of(cell: Mapping[str, Any]) -> Row:
     }
 
 
-def environment() -> dict[str, str]:
-    """Return what the farm found of this machine's devices."""
-    devices = _json_of("devices", "--json")["devices"]
+def environment(**more: Any) -> dict[str, str]:
+    """Return what the farm found of this machine's devices; `more`: as `farm` takes it."""
+    devices = _json_of("devices", "--json", **more)["devices"]
     return {f"{d['device_id']}.{key}": value for d in devices for key, value in d["environment"].items()}
 
 
@@ -136,8 +136,8 @@ def farm(
     return subprocess.run([*_FARM, *arguments], env=environment, text=True, check=False, stdout=stdout)
 
 
-def _json_of(*arguments: str) -> Any:
-    ran = farm(*arguments, stdout=PIPE)
+def _json_of(*arguments: str, **more: Any) -> Any:
+    ran = farm(*arguments, stdout=PIPE, **more)
     if ran.returncode:
         raise SystemExit(ran.returncode)
     return json.loads(ran.stdout)

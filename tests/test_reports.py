@@ -30,6 +30,7 @@ WRITERS = {
     "precisions": "benchmarks/campaign.py",
     "mutants": "tests/mutants/__main__.py",
     "plain_loop": "benchmarks/plain_loop.py",
+    "release_history": "benchmarks/release_history.py",
     "runtime_vs_peers": "benchmarks/campaign.py",
     "sandbox": "benchmarks/sandbox.py",
     "sizes": "benchmarks/campaign.py",
