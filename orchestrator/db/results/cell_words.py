@@ -31,11 +31,9 @@ class _Named:
     level: str
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that a word is compared with, in lower case."""
-        return tuple(
-            text.lower() for text in (self.model, self.delegate, self.device, self.level, self.campaign)
-        )
+    def own(self) -> tuple[str, ...]:
+        """The cell's own texts that a word is compared with, in lower case; its campaign's name is another."""
+        return tuple(text.lower() for text in (self.model, self.delegate, self.device, self.level))
 
     def __str__(self) -> str:
         return (
@@ -46,7 +44,8 @@ class _Named:
 def find_cell_by(session: Session, spoken: str) -> str:
     """Return the id of one cell, by the beginning of its id or by words that each occur in one of its names.
 
-    A word that is a whole name is not taken as a part of another. Of several campaigns the newest counts
+    A word that is a whole name is not taken as a part of another, and one that occurs in names of cells not as
+    a part of a campaign's, which may be called after its first model. Of several campaigns the newest counts
     that has such a cell. Raises `UsageError` where no cell fits, or several; it lists them.
     """
     words = spoken.split()
@@ -94,11 +93,14 @@ def _rows(session: Session, words: Sequence[str]) -> Iterable[_Named]:
 
 
 def _fitting(cells: Iterable[_Named], words: Sequence[str]) -> list[_Named]:
-    """Drop the cells in which a word is only part of a name, if it is another cell's whole name."""
+    """Drop the cells in which a word is only part of a name, if it is another cell's whole name, and those
+    whose campaign's name alone has it, if another's own name does.
+    """
     found = list(cells)
     for word in words:
-        whole = [cell for cell in found if word in cell.texts]
-        found = whole or found
+        whole = [cell for cell in found if word in (*cell.own, cell.campaign.lower())]
+        own = [cell for cell in found if any(word in text for text in cell.own)]
+        found = whole or own or found
     return found
 
 

@@ -37,6 +37,14 @@ def test_words_of_its_names_find_a_cell_of_the_newest_campaign_that_has_it(named
     assert named(first.cell_id[:8]) == (first.model, first.delegate, 1)
 
 
+def test_a_word_of_a_model_is_not_one_of_the_campaign_that_is_called_after_it(named, database):
+    stock(database, asked(("kws_ref", "vww"), DELEGATES, name="kws_ref+1"))
+    known = {cell.cell_id: cell.model for cell in cells(database)}
+    with database.read() as session:
+        assert known[find_cell_by(session, "kws gpu")] == "kws_ref"
+        assert known[find_cell_by(session, "vww kws_ref+1 gpu")] == "vww"
+
+
 def test_words_that_fit_several_cells_list_them(named):
     with pytest.raises(UsageError, match="'iris' fits 3 cells; add a word, or give an id:") as error:
         named("iris")
