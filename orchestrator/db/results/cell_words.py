@@ -32,7 +32,7 @@ class _Named:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The cell's own texts that a word is compared with, in lower case; its campaign's name is another."""
+        """The cell's own texts that a word is compared with, in lower case; without its campaign's."""
         return tuple(text.lower() for text in (self.model, self.delegate, self.device, self.level))
 
     def __str__(self) -> str:
@@ -44,9 +44,9 @@ class _Named:
 def find_cell_by(session: Session, spoken: str) -> str:
     """Return the id of one cell, by the beginning of its id or by words that each occur in one of its names.
 
-    A word that is a whole name is not taken as a part of another, and one that occurs in names of cells not as
-    a part of a campaign's, which may be called after its first model. Of several campaigns the newest counts
-    that has such a cell. Raises `UsageError` where no cell fits, or several; it lists them.
+    A word that is a whole name is not taken as a part of another, and one that occurs in names of cells not
+    as a part of a campaign's, which may be called after its first model. Of several campaigns the newest
+    counts that has such a cell. Raises `UsageError` where no cell fits, or several; it lists them.
     """
     words = spoken.split()
     if len(words) == 1:
