@@ -84,6 +84,11 @@ class StatusView:
     line: str
 
 
+_RATIO_DIGITS = 5
+"""Digits of a ratio from which a mean is formed, of which two or three are shown: all 17 would be a sixth of
+the home page of thousands of models."""
+
+
 def delegate_name(delegate: str) -> str:
     """Return a delegate's name, short enough for a heading."""
     return text.short_name(delegate, _DELEGATE_CHARACTERS)
@@ -179,7 +184,7 @@ def _speedup_view(found: SpeedUp | None) -> View | None:
         against=text.short_name(found.against),
         interval="" if found.ci95 is None else text.ratio_interval(found.ci95),
         blocks=text.counted(found.blocks, "block") if found.paired else "",
-        value=repr(found.ratio),
+        value=f"{found.ratio:.{_RATIO_DIGITS}g}",
     )
 
 

@@ -156,11 +156,12 @@ def _strip(cells: Sequence[ComparedCell], best: ComparedCell) -> View | None:
     values = [_p50(cell) for cell in cells] + list(times.ci95 or ())
     scale = log_scale(values, BAR_MARGIN, BAR_WIDTH - BAR_MARGIN)
     low, high = times.ci95 or (None, None)
+    # Whole px: the dot is five wide, and the page has thousands of these.
     return View(
-        p50=px(scale(times.p50)),
-        low=px(scale(low)) if low else None,
-        high=px(scale(high)) if high else None,
-        others="".join(sorted({f"M{px(scale(_p50(cell)))} 6h0" for cell in cells if cell is not best})),
+        p50=round(scale(times.p50)),
+        low=round(scale(low)) if low else None,
+        high=round(scale(high)) if high else None,
+        others="".join(sorted({f"M{round(scale(_p50(cell)))} 6h0" for cell in cells if cell is not best})),
         baseline=None,
     )
 
