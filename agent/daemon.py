@@ -23,26 +23,9 @@ from agent.devices import ProbeError, ProbeReport
 from agent.processes.descendants import strays
 from agent.processes.signals import WakingSignals
 from agent.processes.supervisor import become_subreaper, kill_strays
-from agent.transport.base import Transport, TransportError
-from agent.transport.socket import SocketLink
+from agent.transport.socket import SocketLink, Transport, TransportError
 from agent.wire import failpoint
-from agent.wire.messages import (
-    PROTOCOL_VERSION,
-    AgentAlive,
-    AgentHello,
-    CancelJob,
-    ForAgent,
-    JobRefused,
-    JobResult,
-    JobSpec,
-    Reason,
-    ReasonCode,
-    Receipt,
-    Shutdown,
-    Status,
-    Upgrade,
-    decode_for_agent,
-)
+from agent.wire import messages as wire
 from agent.wire.private_folder import ExposedError, private_folder
 from agent.wire.service_manager import ServiceManager
 from runtime.common.durable import open_lock
@@ -134,8 +117,8 @@ class Agent:
     def _greet(self) -> None:
         """Say which devices there are, with the newest epoch of each, and which attempts run."""
         self._link.send(
-            AgentHello(
-                protocol=PROTOCOL_VERSION,
+            wire.AgentHello(
+                protocol=wire.PROTOCOL_VERSION,
                 agent_id=self._config.agent_id,
                 host=socket.gethostname(),
                 version=version("delegate-farm"),
@@ -146,7 +129,7 @@ class Agent:
             )
         )
 
-    def _send_result(self, result: JobResult) -> None:
+    def _send_result(self, result: wire.JobResult) -> None:
         """Send a result and note when, so that it is sent again without a receipt."""
         self._sent_s[result.attempt_id] = time.monotonic()
         self._link.send(result)
@@ -157,7 +140,7 @@ class Agent:
         if self._config.resend_s is None or now_s < self._alive_due_s:
             return
         self._alive_due_s = now_s + self._config.heartbeat_s
-        self._link.send(AgentAlive(waiting=len(self._sent_s), clock_ns=time.time_ns()))
+        self._link.send(wire.AgentAlive(waiting=len(self._sent_s), clock_ns=time.time_ns()))
         late = {name for name, sent_s in self._sent_s.items() if now_s - sent_s >= self._config.resend_s}
         if late:
             for result in self._journal.spooled():
@@ -205,7 +188,7 @@ class Agent:
         """Act on the messages that have arrived; return False where no more will come."""
         try:
             lines = self._link.receive()
-            messages = None if lines is None else [decode_for_agent(line) for line in lines]
+            messages = None if lines is None else [wire.decode_for_agent(line) for line in lines]
         except (TransportError, ValueError) as error:
             log.warning("a message from the orchestrator is not understood: %s", error)
             self._exit_code = 1
@@ -217,28 +200,31 @@ class Agent:
             self._on_command(message)
         return True
 
-    def _on_command(self, message: ForAgent) -> None:
+    def _on_command(self, message: wire.ForAgent) -> None:
         match message:
-            case JobSpec():
+            case wire.JobSpec():
                 self._on_job(message)
-            case CancelJob(attempt_id=attempt_id):
+            case wire.CancelJob(attempt_id=attempt_id):
                 for attempt in self._running.values():
                     if attempt_id in attempt.live:
                         attempt.cancel(attempt_id)
-            case Receipt(attempt_id=attempt_id):
+            case wire.Receipt(attempt_id=attempt_id):
                 failpoint.reached("agent.before_receipt")
                 self._sent_s.pop(attempt_id, None)
                 self._journal.delivered(attempt_id)
-            case Shutdown():
+            case wire.Shutdown():
                 self._end("the farm was stopped")
-            case Upgrade(protocol=protocol, command=command):
+            case wire.Upgrade(protocol=protocol, command=command):
                 log.error(
-                    "this agent speaks protocol %d, the farm %d; run: %s", PROTOCOL_VERSION, protocol, command
+                    "this agent speaks protocol %d, the farm %d; run: %s",
+                    wire.PROTOCOL_VERSION,
+                    protocol,
+                    command,
                 )
                 self._end("the agent speaks another protocol than the farm")
                 self._exit_code = UPGRADE_EXIT
 
-    def _on_job(self, job: JobSpec) -> None:
+    def _on_job(self, job: wire.JobSpec) -> None:
         """Accept a job, or refuse it with the reason; a repeated job is answered and does not run again."""
         if job.attempt_id in self._running:
             self._running[job.attempt_id].report_again()
@@ -252,12 +238,12 @@ class Agent:
         for own in job.attempts:
             if states[own.attempt_id] == "delivered":
                 text = f"attempt {own.attempt_id} has already ended here"
-                self._refuse(own, RefusedError(ReasonCode.RUNNER_ERROR, text))
+                self._refuse(own, RefusedError(wire.ReasonCode.RUNNER_ERROR, text))
 
-    def _on_new_job(self, job: JobSpec) -> None:
+    def _on_new_job(self, job: wire.JobSpec) -> None:
         try:
             if self._ending_because is not None:
-                raise RefusedError(ReasonCode.INTERRUPTED, self._ending_because)
+                raise RefusedError(wire.ReasonCode.INTERRUPTED, self._ending_because)
             attempt = admit(job, self._config, self._devices, self._journal.epochs())
         except RefusedError as refusal:
             self._refuse(job, refusal)
@@ -267,13 +253,13 @@ class Agent:
         self._journal.accept(job)
         self._running[job.attempt_id] = attempt
 
-    def _refuse(self, job: JobSpec, refusal: RefusedError) -> None:
-        reason = Reason(code=refusal.code, text=str(refusal))
-        if refusal.code is ReasonCode.INTERRUPTED and self._ending_because is None:
+    def _refuse(self, job: wire.JobSpec, refusal: RefusedError) -> None:
+        reason = wire.Reason(code=refusal.code, text=str(refusal))
+        if refusal.code is wire.ReasonCode.INTERRUPTED and self._ending_because is None:
             # A farm whose database was restored hands out old epochs until it learns the newest ones.
             self._greet()
         for own in job.attempts:
-            self._link.send(JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
+            self._link.send(wire.JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
 
     def _advance(self) -> None:
         """Apply signals, elapsed time and exits to every attempt; send the resulting messages."""
@@ -309,12 +295,12 @@ class Agent:
         kill_strays(strays(marks, [pid for pid in children if pid is not None]))
         attempt.release()
 
-    def _compare(self, result: JobResult, job: JobSpec) -> None:
+    def _compare(self, result: wire.JobResult, job: wire.JobSpec) -> None:
         """Have the devices listed again where a finished measurement found one otherwise than its list has
         it: what a runner says counts for its own result alone.
         """
         device = self._devices.get(result.device_id)
-        if device is not None and result.status is Status.DONE and result.environment:
+        if device is not None and result.status is wire.Status.DONE and result.environment:
             expected = device.environment_of(job.delegate_kind, job.delegate_options)
             self._must_look |= result.environment != expected
 

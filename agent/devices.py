@@ -23,9 +23,9 @@ from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings, boundary_for
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
-from agent.wire.advice import Explained
 from agent.wire.bounded import MAX_DEVICES, MAX_KINDS, Count, Facts, Id, Text, Wire
 from agent.wire.messages import Device, MissingDelegate
+from agent.wire.profile import Explained
 from runtime.common.installation import WHEEL_PACKAGE
 
 RUNNER_COMMAND = (sys.executable, "-P", "-m", "agent.runner")

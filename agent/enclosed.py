@@ -26,7 +26,7 @@ from agent.processes.exit_reason import describe_exit
 from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, SandboxSettings
 from agent.processes.sandbox.survey import survey
 from agent.processes.supervisor import die_with
-from agent.wire.advice import Explained
+from agent.wire.profile import Explained
 from runtime.errors import FarmRuntimeError
 from runtime.tools.calls import refuse
 from runtime.tools.model_eval.verb import answers_folder

@@ -10,6 +10,7 @@ from typing import Any, Final
 import httpx
 
 from agent.wire.credentials import FILE, Applicant, Credentials, farm_of
+from agent.wire.logs import brief
 from agent.wire.service_urls import crosses_in_the_clear
 
 TOKEN_VARIABLE: Final = "FARM_ENROL_TOKEN"  # noqa: S105  # a name
@@ -39,7 +40,7 @@ def enrol(server: str, token: str, state: Path) -> Credentials:
     except (ValueError, httpx.InvalidURL) as error:
         raise EnrolmentError(str(error)) from error
     except httpx.HTTPError as error:
-        raise EnrolmentError(f"{server} cannot be reached: {_brief(error)}") from error
+        raise EnrolmentError(f"{server} cannot be reached: {brief(error)}") from error
     except OSError as error:
         raise EnrolmentError(f"{state} cannot store the credentials: {error.strerror}") from error
     return credentials
@@ -80,8 +81,3 @@ def _post(server: str, request: Mapping[str, str]) -> dict[str, Any]:
     if answer.status_code != 200:
         raise ValueError(f"{server} refuses: {granted.get('error', answer.reason_phrase)}"[:500])
     return granted
-
-
-def _brief(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

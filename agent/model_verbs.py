@@ -8,8 +8,8 @@ from functools import wraps
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from runtime.evaluation import verb as evaluation
 from runtime.tools import verbs
 
 
@@ -20,7 +20,9 @@ def model_verbs() -> typer.Typer:
         assert command.name is not None
         assert command.callback is not None
         command.callback = _enclosed(command.name, command.callback)
-    app.add_typer(bench_verb(), name="bench")
+    bench = typer.Typer(cls=_Bench, help="Benchmark a model as LiteRT's benchmark_model does.")
+    bench.callback(invoke_without_command=True)(lambda: None)
+    app.add_typer(bench, name="bench")
     return app
 
 
@@ -38,17 +40,21 @@ def _enclosed(name: str, verb: Callable[..., int]) -> Callable[..., int]:
     return run_verb
 
 
-class _EnclosedBench(evaluation.Bench):
-    """The runtime's, which runs in a process of its own."""
+class _Bench(TyperGroup):
+    """Takes LiteRT's words as they are: `farm model bench FILE --NAME=VALUE…`."""
 
-    def run(self, words: list[str]) -> int:
-        """Run the tool within the boundary; return its exit code."""
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep all words; the tool's own parser reads them."""
+        ctx.meta["words"] = [f"--graph={args[0]}", *args[1:]] if args and args[0][:1] != "-" else list(args)
+        return []
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the tool within the boundary and end with its exit code."""
         from agent.enclosed import run_bench  # noqa: PLC0415  # as above
 
-        code = run_bench(words)
-        return super().run(words) if code is None else code
+        code = run_bench(ctx.meta["words"])
+        if code is None:
+            from runtime.evaluation.benchmark_model import main  # noqa: PLC0415  # as above
 
-
-def bench_verb() -> typer.Typer:
-    """`farm model bench FILE`."""
-    return evaluation.bench_verb(_EnclosedBench)
+            code = main(ctx.meta["words"])
+        ctx.exit(code)

@@ -27,8 +27,7 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.judge.agreement import Expected, OutputFacts, judge
-from runtime.judge.arithmetic import arithmetic_of
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import arithmetic_of, rule_for
 from runtime.measure.memory import peak_bytes
 from runtime.model.reader import read_model
 from tests.models.collection import zoo, zoo_model

@@ -30,8 +30,7 @@ from benchmarks.judge_power_report import markdown, row_line
 from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser
 from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import AMPLIFIES, Expected, judge, judge_each, variation
-from runtime.judge.arithmetic import Arithmetic, arithmetic_of, keeps_state
-from runtime.judge.rules import REDUCED, Rule, rule_for
+from runtime.judge.rules import REDUCED, Arithmetic, Rule, arithmetic_of, keeps_state, rule_for
 from runtime.measure.inputs import POOL_SIZE, InputRule
 from runtime.measure.loading import Opener
 from runtime.measure.outputs import run_sets

@@ -13,8 +13,7 @@ import pytest
 from benchmarks import channel_counts, judge_power_report, kernels
 from benchmarks.corruptions import CORRUPTIONS, STRENGTH, corrupted
 from runtime.judge.agreement import Expected, OutputFacts, judge
-from runtime.judge.arithmetic import Arithmetic
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import Arithmetic, rule_for
 from tests import needs
 
 

@@ -26,19 +26,11 @@ from pydantic import Field
 from agent.attached.hosts import Attached
 from agent.devices import COMMIT_RUNNER_COMMAND
 from agent.processes.left_files import LOG_FILE, is_left, mark, open_left
-from agent.wire.advice import Advice
+from agent.wire import messages
 from agent.wire.bounded import MAX_INPUTS, MAX_KINDS, Count, Facts, Id, Integer, Key, Sha256, Text, Wire
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Delegation, Measurement, ProcessSamples
-from agent.wire.messages import (
-    MAX_MESSAGE_BYTES,
-    RELEASE_OPTION,
-    Device,
-    JobSpec,
-    Reason,
-    Status,
-    release_name,
-)
+from agent.wire.profile import Advice
 from runtime.common.durable import write_atomically
 from runtime.common.installation import DISTRIBUTION
 
@@ -61,7 +53,7 @@ CANCEL_SIGNAL: Final = signal.SIGUSR1
 _LOG_TAIL_BYTES: Final = 4000
 """Bytes of a log that go into a result: about the last 50 lines, which hold a traceback."""
 
-MAX_JOB_BYTES: Final = 2 * MAX_MESSAGE_BYTES
+MAX_JOB_BYTES: Final = 2 * messages.MAX_MESSAGE_BYTES
 """Bytes of a job file that are read: it holds a message, and what the agent adds."""
 
 _PROGRESS_BYTES: Final = 1000
@@ -96,10 +88,10 @@ class AttemptFile(Wire):
     `attached`: where the device is, if it is attached to this host.
     """
 
-    job: JobSpec
+    job: messages.JobSpec
     arms: tuple[str, ...] = ()
     reported: bool = True
-    device: Device
+    device: messages.Device
     model_path: str
     data_path: str | None = None
     input_paths: dict[Key, str] = Field(default_factory=dict, max_length=MAX_INPUTS)
@@ -111,7 +103,9 @@ class AttemptFile(Wire):
 
     def release_of(self, distribution: str) -> Path | None:
         """Return the folder of the release that the job asks for; None for what is installed."""
-        name = release_name(distribution, str(self.job.delegate_options.get(RELEASE_OPTION)))
+        name = messages.release_name(
+            distribution, str(self.job.delegate_options.get(messages.RELEASE_OPTION))
+        )
         return Path(self.wheels[name]) if name in self.wheels else None
 
     def runner_command(self, installed: Sequence[str]) -> Sequence[str]:
@@ -132,8 +126,8 @@ class Failure(Wire):
     operators would stay on the CPU.
     """
 
-    status: Status
-    reason: Reason
+    status: messages.Status
+    reason: messages.Reason
     delegation: Delegation | None = None
     advice: Advice | None = None
 
@@ -206,8 +200,8 @@ class RunnerResult(Wire):
     processes of an arm ran that took turns with others.
     """
 
-    status: Status
-    reason: Reason | None
+    status: messages.Status
+    reason: messages.Reason | None
     measurement: Measurement | None = None
     samples_sha256: Sha256 | None = None
     facts: Facts = Field(default_factory=dict)

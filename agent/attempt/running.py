@@ -14,27 +14,13 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import Final
 
-from agent.attempt import lifecycle, runlog
-from agent.attempt.files import (
-    CANCEL_SIGNAL,
-    JOB_FILE,
-    LEASE_VARIABLE,
-    TURN_TEXT,
-    AttemptFile,
-    has_left,
-    is_cancelled,
-    is_ending,
-    log_tail,
-    mark_cancelled,
-    mark_left,
-    read_progress,
-)
+from agent.attempt import files, lifecycle, runlog
 from agent.attempt.lease import Lease, holders, try_lease
 from agent.attempt.references import ReferenceFolder
 from agent.attempt.result import NoRoomError, Outcome, from_result_file, has_result, reported
 from agent.config import AgentConfig
 from agent.machine import workload
-from agent.processes import oom
+from agent.processes import cgroup
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import last_line
 from agent.processes.left_files import LOG_FILE, remove_left
@@ -43,25 +29,17 @@ from agent.processes.sandbox.boundary import TEMPORARY_FOLDER, Boundary, boundar
 from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.sandbox.reach import Reach
 from agent.processes.supervisor import Launch, Runner
+from agent.wire import messages
 from agent.wire.bounded import Wire
 from agent.wire.exclusion import joint_group
-from agent.wire.messages import (
-    Device,
-    Heartbeat,
-    JobResult,
-    JobSpec,
-    JobStarted,
-    Reason,
-    ReasonCode,
-    RunnerOutput,
-    Status,
-)
 from agent.wire.reference import ReferenceRecord
 from runtime.common.durable import write_atomically
 
 NO_ROOM_TEXT = "measured; waiting: no space left on the agent's disk for its samples"
 WAITING_TEXT = "waiting for the device: in use"
-_VANISHED: Final = Reason(code=ReasonCode.RUNNER_ERROR, text="the runner's result has vanished")
+_VANISHED: Final = messages.Reason(
+    code=messages.ReasonCode.RUNNER_ERROR, text="the runner's result has vanished"
+)
 
 _HEARTBEAT_MARGIN: Final = 0.9
 """Part of the heartbeat time after which the next one is due. The loop wakes once per heartbeat time: with a
@@ -74,8 +52,8 @@ log = logging.getLogger(__name__)
 class Member:
     """A job and its device. `reported` False: a baseline that is measured for the ratios of the others."""
 
-    job: JobSpec
-    device: Device
+    job: messages.JobSpec
+    device: messages.Device
     reported: bool = True
 
 
@@ -83,8 +61,8 @@ class Member:
 class _End:
     """Status and reason for attempts whose runner left no result."""
 
-    status: Status
-    reason: Reason
+    status: messages.Status
+    reason: messages.Reason
 
 
 @dataclass(slots=True)
@@ -97,14 +75,14 @@ class RunningAttempt:
     """
 
     config: AgentConfig
-    job: JobSpec
-    device: Device
+    job: messages.JobSpec
+    device: messages.Device
     model: Path
     data: Path | None = None
     arms: tuple[Member, ...] = ()
     inputs: Mapping[str, Path] = field(default_factory=dict)
     outbox: list[Wire] = field(default_factory=list)
-    results: list[JobResult] = field(default_factory=list)
+    results: list[messages.JobResult] = field(default_factory=list)
     _open: dict[str, Member] = field(init=False)
     _asked: set[str] = field(default_factory=set)
     _state: lifecycle.Attempt = field(init=False)
@@ -149,7 +127,7 @@ class RunningAttempt:
         """The ids of the attempts without a result."""
         return tuple(self._open)
 
-    def job_of(self, attempt_id: str) -> JobSpec:
+    def job_of(self, attempt_id: str) -> messages.JobSpec:
         """Return the job of one of its attempts."""
         return next(m.job for m in self._members if m.job.attempt_id == attempt_id)
 
@@ -184,12 +162,12 @@ class RunningAttempt:
         self._collect_cancelled()
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
-            oom_killed = oom.kills() > self._oom_kills
-            log_end = log_tail(self.folder)
+            oom_killed = cgroup.oom_kills() > self._oom_kills
+            log_end = files.log_tail(self.folder)
             complete = all(has_result(self._folder(member)) for member in self._open.values())
             self.apply(lifecycle.RunnerExited(returncode, complete, log_end, oom_killed))
         else:
-            self.apply(lifecycle.Tick(time.monotonic(), is_ending(self.folder)))
+            self.apply(lifecycle.Tick(time.monotonic(), files.is_ending(self.folder)))
         if not self.ended:
             self._send_heartbeat()
             self._send_output()
@@ -210,12 +188,12 @@ class RunningAttempt:
             self._asked.add(attempt_id)
             folder = self._folder(self._open[attempt_id])
             folder.mkdir(parents=True, exist_ok=True)
-            mark_cancelled(folder)
+            files.mark_cancelled(folder)
             if self._runner is None:
-                mark_left(folder)
+                files.mark_left(folder)
                 self._collect_cancelled()
             else:
-                self._runner.signal(CANCEL_SIGNAL)
+                self._runner.signal(files.CANCEL_SIGNAL)
 
     def report_again(self) -> None:
         """Send this attempt's state again: a new link, or a farm that repeats the job, may not know it."""
@@ -236,7 +214,7 @@ class RunningAttempt:
                 self._start(self._lease)
             case lifecycle.Conclude() if self._runner is not None:
                 for member in self._members:
-                    mark_cancelled(self._folder(member))
+                    files.mark_cancelled(self._folder(member))
                 self._runner.terminate()
             case lifecycle.Terminate() if self._runner is not None:
                 self._runner.terminate()
@@ -244,7 +222,7 @@ class RunningAttempt:
                 self._runner.kill()
             case lifecycle.ReportResultFile():
                 self._reap()
-                self._collect(_End(Status.FAILED, _VANISHED))
+                self._collect(_End(messages.Status.FAILED, _VANISHED))
             case lifecycle.Report(status, reason):
                 unkillable = self._reap()
                 self._collect(_End(status, _with(reason, unkillable)))
@@ -252,11 +230,13 @@ class RunningAttempt:
     def _start(self, lease: Lease) -> None:
         """Write the job files and start the runner; a failure to start it becomes the attempts' result."""
         self._references = self._reference_folder.prepare(self.job)
-        arms = tuple(str(self._write_job(arm)) for arm in self.arms if not is_cancelled(self._folder(arm)))
+        arms = tuple(
+            str(self._write_job(arm)) for arm in self.arms if not files.is_cancelled(self._folder(arm))
+        )
         job_file = self._write_job(Member(self.job, self.device), arms)
         temporary = self.folder / TEMPORARY_FOLDER
         temporary.mkdir()
-        leased = {LEASE_VARIABLE: ",".join(map(str, lease.held))}
+        leased = {files.LEASE_VARIABLE: ",".join(map(str, lease.held))}
         attached = self.config.attached_as(self.device) is not None
         command = [*self.config.runner_command, *(["--attached"] if attached else [])]
         launch = Launch(
@@ -267,7 +247,7 @@ class RunningAttempt:
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
         self._send_started()
-        self._oom_kills = oom.kills()
+        self._oom_kills = cgroup.oom_kills()
         try:
             if attached:
                 # It needs the network and the user's keys, and executes nothing of the model.
@@ -278,19 +258,21 @@ class RunningAttempt:
         except (OSError, SubprocessError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # the next attempt could not start either: the agent ends, and says so
-            why = last_line(log_tail(self.folder)) or str(error)
-            reason = Reason(code=ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {why}")
-            self._collect(_End(Status.FAILED, reason))
+            why = last_line(files.log_tail(self.folder)) or str(error)
+            reason = messages.Reason(
+                code=messages.ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {why}"
+            )
+            self._collect(_End(messages.Status.FAILED, reason))
 
     def _write_job(self, member: Member, arms: tuple[str, ...] = ()) -> Path:
         """Make a member's folder and write its job file. One that was cancelled before stays cancelled."""
         folder = self._folder(member)
-        cancelled = is_cancelled(folder)
+        cancelled = files.is_cancelled(folder)
         remove_left(folder)
         folder.mkdir(parents=True)
         if cancelled:
-            mark_cancelled(folder)
-        attempt = AttemptFile(
+            files.mark_cancelled(folder)
+        attempt = files.AttemptFile(
             job=member.job,
             arms=arms,
             reported=member.reported,
@@ -307,8 +289,8 @@ class RunningAttempt:
                 for past in workload.load(self.config.workloads, member.device.device_id)
             ),
         )
-        write_atomically(folder / JOB_FILE, attempt.model_dump_json().encode())
-        return folder / JOB_FILE
+        write_atomically(folder / files.JOB_FILE, attempt.model_dump_json().encode())
+        return folder / files.JOB_FILE
 
     def _folder(self, member: Member) -> Path:
         return self.config.folder(member.job.attempt_id)
@@ -359,10 +341,12 @@ class RunningAttempt:
         """Take the results of attempts that were cancelled while others go on, as soon as they have ended."""
         if self._state.phase not in (lifecycle.Phase.WAITING, lifecycle.Phase.RUNNING):
             return
-        end = _End(Status.CANCELLED, Reason(code=ReasonCode.CANCELLED, text="by the user"))
+        end = _End(
+            messages.Status.CANCELLED, messages.Reason(code=messages.ReasonCode.CANCELLED, text="by the user")
+        )
         for member in [self._open[name] for name in self._asked & self._open.keys()]:
             folder = self._folder(member)
-            if has_result(folder) or has_left(folder):
+            if has_result(folder) or files.has_left(folder):
                 # Without room for its samples, it is taken together with the others.
                 with contextlib.suppress(NoRoomError):
                     self._take_result(member, end)
@@ -397,7 +381,7 @@ class RunningAttempt:
         self._beats += 1
         self._phase, self._beat_due_s = phase, now_s + _HEARTBEAT_MARGIN * self.config.heartbeat_s
         self.outbox += [
-            Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=self._beats, phase=phase)
+            messages.Heartbeat(attempt_id=job.attempt_id, epoch=job.epoch, seq=self._beats, phase=phase)
             for job in (member.job for member in self._open.values())
         ]
 
@@ -410,12 +394,14 @@ class RunningAttempt:
             if piece is not None:
                 epoch = self._open[attempt_id].job.epoch
                 self.outbox.append(
-                    RunnerOutput(attempt_id=attempt_id, epoch=epoch, start=piece.start, text=piece.text)
+                    messages.RunnerOutput(
+                        attempt_id=attempt_id, epoch=epoch, start=piece.start, text=piece.text
+                    )
                 )
 
     def _send_started(self) -> None:
         self.outbox += [
-            JobStarted(attempt_id=member.job.attempt_id, epoch=member.job.epoch)
+            messages.JobStarted(attempt_id=member.job.attempt_id, epoch=member.job.epoch)
             for member in self._open.values()
         ]
 
@@ -431,13 +417,19 @@ class RunningAttempt:
         if self.waits_for_device:
             return WAITING_TEXT + holders(self.config.leases, self._group)
         if not self.arms:
-            return read_progress(self.folder) or "starting"
-        phases = ((member.job.delegate, read_progress(self._folder(member))) for member in self._members)
+            return files.read_progress(self.folder) or "starting"
+        phases = (
+            (member.job.delegate, files.read_progress(self._folder(member))) for member in self._members
+        )
         # One arm runs at a time; the others say that they wait, or nothing yet.
-        return next((f"{who}: {phase}" for who, phase in phases if phase not in ("", TURN_TEXT)), "starting")
+        return next(
+            (f"{who}: {phase}" for who, phase in phases if phase not in ("", files.TURN_TEXT)), "starting"
+        )
 
 
-def log_gone(config: AgentConfig, job: JobSpec, device: Device | None, left: set[int]) -> None:
+def log_gone(
+    config: AgentConfig, job: messages.JobSpec, device: messages.Device | None, left: set[int]
+) -> None:
     """Log which processes of an attempt ran, and that every one is dead, unless some are `left`."""
     group = "" if device is None else device.exclusion_group
     own = config.folder(job.attempt_id) / runlog.FILE
@@ -446,8 +438,8 @@ def log_gone(config: AgentConfig, job: JobSpec, device: Device | None, left: set
         runlog.append(config.runs_log, "gone", job.attempt_id, group, "attempt")
 
 
-def _with(reason: Reason, unkillable: set[int]) -> Reason:
+def _with(reason: messages.Reason, unkillable: set[int]) -> messages.Reason:
     if not unkillable:
         return reason
     text = f"{reason.text}; processes {sorted(unkillable)} could not be killed and still hold the device"
-    return Reason(code=ReasonCode.DEVICE_LOST, text=text)
+    return messages.Reason(code=messages.ReasonCode.DEVICE_LOST, text=text)

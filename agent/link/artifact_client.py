@@ -19,6 +19,7 @@ from agent.attempt.files import JOB_FILE, MAX_JOB_BYTES
 from agent.link.artifact_sync import Artifacts, NeverTakenError, SharedStore
 from agent.link.cache import Cache, budget_from
 from agent.processes.left_files import open_left
+from agent.wire.logs import brief
 from agent.wire.messages import artifact_path
 
 TRIES: Final = 5
@@ -279,8 +280,7 @@ def _error_text(answer: httpx.Response) -> str:
 
 
 def _brief(error: Exception) -> str:
-    text = str(error)
-    found = f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]
+    found = brief(error)
     # OpenSSL judges by this machine's clock, which is as often wrong as a certificate is old.
     of_another_time = any(words in found for words in ("not yet valid", "has expired"))
     return f"{found}; is this machine's clock right?" if of_another_time else found

@@ -8,20 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
+from agent.wire import messages
 from agent.wire.bounded import MAX_WARNINGS, Wire
-from agent.wire.messages import (
-    CancelJob,
-    Heartbeat,
-    JobRefused,
-    JobResult,
-    JobSpec,
-    Reason,
-    ReasonCode,
-    Status,
-    decode_for_agent,
-    decode_for_orchestrator,
-    encode,
-)
 
 FETCHING: Final = "fetching the model"
 NO_SAMPLES: Final = "its raw samples are missing:"
@@ -87,7 +75,7 @@ class SharedStore:
 class _Waiting:
     """A job that waits for its model or for room on the disk; `phase` says which."""
 
-    job: JobSpec
+    job: messages.JobSpec
     over: threading.Event = field(default_factory=threading.Event)
     phase: str = FETCHING
 
@@ -110,11 +98,13 @@ class ArtifactSync:
         """Pass a message `down` to the daemon, a job once its model is here; heartbeats of a job that waits,
         and its refusal, go `up`. Raises `ValueError` for what is not a message.
         """
-        message = decode_for_agent(line)
-        if isinstance(message, CancelJob) and (waiting := self._end(message.attempt_id)):
-            self._refuse(waiting.job, ReasonCode.CANCELLED, "cancelled while its model was fetched", up)
+        message = messages.decode_for_agent(line)
+        if isinstance(message, messages.CancelJob) and (waiting := self._end(message.attempt_id)):
+            self._refuse(
+                waiting.job, messages.ReasonCode.CANCELLED, "cancelled while its model was fetched", up
+            )
             return
-        if isinstance(message, JobSpec):
+        if isinstance(message, messages.JobSpec):
             # Before the check: a file that is here must not be evicted while its job waits for another one.
             for own in message.attempts:
                 self.artifacts.hold(own.attempt_id, message.files | message.reference_files)
@@ -131,16 +121,16 @@ class ArtifactSync:
         Returns the line to send: where the server will never take a file, the result without it. Raises
         `ValueError` or `OSError` while the files cannot be uploaded.
         """
-        message = decode_for_orchestrator(line)
-        if isinstance(message, JobResult):
+        message = messages.decode_for_orchestrator(line)
+        if isinstance(message, messages.JobResult):
             sent = self._with_files(message)
             line = line if sent is message else to_line(sent)
-        if isinstance(message, JobResult | JobRefused):
-            damaged = message.reason is not None and message.reason.code is ReasonCode.ARTIFACT
+        if isinstance(message, messages.JobResult | messages.JobRefused):
+            damaged = message.reason is not None and message.reason.code is messages.ReasonCode.ARTIFACT
             self.artifacts.release(message.attempt_id, damaged=damaged)
         return line
 
-    def _with_files(self, result: JobResult) -> JobResult:
+    def _with_files(self, result: messages.JobResult) -> messages.JobResult:
         """Upload the files of a result; return it without those that the server will never take."""
         measured = result.measurement
         for sha256 in () if measured is None else measured.artifacts:
@@ -163,7 +153,7 @@ class ArtifactSync:
         return result
 
     def _begin(
-        self, job: JobSpec, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]
+        self, job: messages.JobSpec, line: bytes, down: Callable[[bytes], None], up: Callable[[Wire], None]
     ) -> None:
         waiting = _Waiting(job)
         with self._guard:
@@ -186,7 +176,7 @@ class ArtifactSync:
         if why is None:
             down(line)
         else:
-            self._refuse(job, ReasonCode.ARTIFACT, why, up)
+            self._refuse(job, messages.ReasonCode.ARTIFACT, why, up)
 
     def _wait_for_files(self, waiting: _Waiting) -> str | None:
         """Fetch what a job needs, as soon as there is room for it. Return None, or the reason why not."""
@@ -208,7 +198,7 @@ class ArtifactSync:
             if waiting.over.wait(self.heartbeat_s):
                 return NO_ROOM
 
-    def _fetch_references(self, job: JobSpec) -> None:
+    def _fetch_references(self, job: messages.JobSpec) -> None:
         """Fetch the references that the farm named. One that does not come is made anew."""
         for name, size in job.reference_files.items():
             try:
@@ -221,7 +211,11 @@ class ArtifactSync:
         job = waiting.job
         for seq in count():
             for own in job.attempts:
-                up(Heartbeat(attempt_id=own.attempt_id, epoch=own.epoch, seq=seq, phase=waiting.phase))
+                up(
+                    messages.Heartbeat(
+                        attempt_id=own.attempt_id, epoch=own.epoch, seq=seq, phase=waiting.phase
+                    )
+                )
             if waiting.over.wait(self.heartbeat_s):
                 return
 
@@ -233,27 +227,31 @@ class ArtifactSync:
             waiting.over.set()
         return waiting
 
-    def _refuse(self, job: JobSpec, code: ReasonCode, why: str, up: Callable[[Wire], None]) -> None:
+    def _refuse(
+        self, job: messages.JobSpec, code: messages.ReasonCode, why: str, up: Callable[[Wire], None]
+    ) -> None:
         for own in job.attempts:
             self.artifacts.release(own.attempt_id, damaged=False)
-            reason = Reason(code=code, text=why)
-            if code is ReasonCode.CANCELLED and own.attempt_id != job.attempt_id:
-                reason = Reason(code=ReasonCode.INTERRUPTED, text="the attempt that carried it was cancelled")
-            up(JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
+            reason = messages.Reason(code=code, text=why)
+            if code is messages.ReasonCode.CANCELLED and own.attempt_id != job.attempt_id:
+                reason = messages.Reason(
+                    code=messages.ReasonCode.INTERRUPTED, text="the attempt that carried it was cancelled"
+                )
+            up(messages.JobRefused(attempt_id=own.attempt_id, epoch=own.epoch, reason=reason))
 
 
-def _without_artifact(result: JobResult, sha256: str, why: str) -> JobResult:
+def _without_artifact(result: messages.JobResult, sha256: str, why: str) -> messages.JobResult:
     """Return the result with all its figures, and the reason why raw samples or answers are missing."""
     assert result.measurement is not None
     said, measured = f"{NO_SAMPLES} {why}", result.measurement.without_artifact(sha256)
     kept = measured.model_copy(update={"warnings": (*measured.warnings[: MAX_WARNINGS - 1], said)})
     # A result that is not complete has a reason of its own, which counts for more.
     reason = result.reason
-    if result.status is Status.DONE:
-        reason = Reason(code=ReasonCode.COMPLETED, text=said)
+    if result.status is messages.Status.DONE:
+        reason = messages.Reason(code=messages.ReasonCode.COMPLETED, text=said)
     return result.model_copy(update={"measurement": kept, "reason": reason})
 
 
 def to_line(message: Wire) -> bytes:
     """Encode a message as a line without its newline."""
-    return encode(message).rstrip(b"\n")
+    return messages.encode(message).rstrip(b"\n")

@@ -14,12 +14,11 @@ from kombu import Connection, Producer
 from redis.exceptions import AuthenticationError
 
 from agent.link.artifact_sync import ArtifactSync, to_line
-from agent.link.broker import AgentBroker
-from agent.link.name_claim import NameClaim, NameTakenError
+from agent.link.broker import AgentBroker, NameClaim, NameTakenError
 from agent.link.signing import AgentSeal
 from agent.transport.process import ALIVE, NAME_TAKEN_EXIT, REFUSED_EXIT
 from agent.wire.bounded import Wire
-from agent.wire.logs import RareLog
+from agent.wire.logs import RareLog, brief
 from agent.wire.messages import MAX_MESSAGE_BYTES, JobRefused, JobResult, type_of
 from agent.wire.queue import INGEST_TASK, MESSAGE_TASK, PINGS_PER_WATCHDOG, new_ping, publish
 
@@ -177,9 +176,3 @@ def _give_up(what: str, error: Exception) -> None:
     codes = {AuthenticationError: REFUSED_EXIT, NameTakenError: NAME_TAKEN_EXIT}
     found = [code for kind, code in codes.items() if isinstance(error, kind)]
     leave(f"{what}: {brief(error)}", *found)
-
-
-def brief(error: BaseException) -> str:
-    """Format an error as one line of at most 300 characters."""
-    text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

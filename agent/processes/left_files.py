@@ -1,4 +1,4 @@
-"""Opens, marks and removes what a runner leaves in its folder: it may put anything under any name there.
+"""Opens, marks, counts and removes what a runner leaves in its folder, where it may put anything.
 
 No other module of the agent touches what lies below an attempt's folder (`tests/house/test_left_files.py`).
 """
@@ -18,6 +18,10 @@ LOG_FILE: Final = "log"
 MOST_REMOVED: Final = 200_000
 """Files and folders that one removal takes away. Chosen: a runner leaves tens, and these take a second or
 two, in which the agent sends no heartbeat. What is left then goes at the agent's next start."""
+
+MOST_COUNTED: Final = 100_000
+"""Files and folders of program caches that are counted. Chosen: a thousand times what the largest model's
+starts leave; a delegate that makes more must not hold up the verdict."""
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -45,6 +49,27 @@ def mark(path: Path) -> None:
     """Make an empty file, unless something has its name already: a link there is not followed."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+
+
+def bytes_left(folder: Path) -> int | None:
+    """Return the bytes of all files below; None where a delegate left something unreadable, or too much."""
+    total, seen, pending = 0, 0, [str(folder)]
+    try:
+        while pending:
+            # What is removed meanwhile has no bytes.
+            with contextlib.suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > MOST_COUNTED:
+                        return None
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        total += entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        return None
+    return total
 
 
 def remove_left(folder: Path, most: int = MOST_REMOVED) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from agent.processes import cgroup, oom
+from agent.processes import cgroup
 from agent.processes.descendants import ATTEMPT_VARIABLE, new_mark, processes, processes_of
 from agent.processes.left_files import LOG_FILE
 from agent.processes.sandbox import kernel
@@ -76,7 +76,7 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             with kernel.failure_in_log():
                 cgroup.enter(launch.counted_group)
         if launch.expendable:
-            oom.raise_own_score()
+            cgroup.raise_oom_score()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if launch.memory_limit_bytes is not None:
             resource.setrlimit(resource.RLIMIT_AS, (launch.memory_limit_bytes, launch.memory_limit_bytes))

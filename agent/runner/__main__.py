@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent.devices import CheckReport, ProbeReport
-    from agent.wire.advice import Explained
+    from agent.wire.profile import Explained
 
 _PROBE_OPTIONS = frozenset({"--releases", "--without-webgpu", "--without-opencl"})
 

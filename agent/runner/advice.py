@@ -6,10 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agent.wire.advice import MAX_ADVICE, MAX_ADVISED, Advice, AdvicePiece, Explained
-from agent.wire.profile import Profile
+from agent.wire.profile import MAX_ADVICE, MAX_ADVISED, Advice, AdvicePiece, Explained, Profile
+from runtime.delegates.descriptor import without_commit
 from runtime.delegates.registry import delegate_descriptor, delegate_factory
-from runtime.delegates.release import without_commit
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.reader import load_model
 
@@ -30,14 +29,7 @@ def advice_of(path: str, kind: str, options: Mapping[str, Any]) -> Advice | None
         to_change=len(found.operators),
         cpu_macs_share=found.cpu_share,
         pieces=tuple(
-            AdvicePiece(
-                rule=piece.rule,
-                operators=piece.operators[:MAX_ADVISED],
-                finding=piece.finding,
-                gain=piece.gain,
-                source=piece.source,
-                bytes=piece.bytes,
-            )
+            AdvicePiece.like(piece, operators=piece.operators[:MAX_ADVISED])
             for piece in found.pieces[:MAX_ADVICE]
         ),
     )

@@ -19,7 +19,6 @@ from agent.attempt.files import SAMPLES_FILE, AttemptFile, ProcessReport, is_can
 from agent.machine.gate import WAITS, Gate
 from agent.machine.workload import Reading, as_facts
 from agent.runner.judge.accuracy import NONDETERMINISTIC
-from agent.runner.judge.block_size import next_rounds, sizes_fact
 from agent.runner.judge.blocks import (
     allowance_of,
     halved_units,
@@ -29,7 +28,7 @@ from agent.runner.judge.blocks import (
     time_units,
 )
 from agent.runner.judge.references import References, find_references
-from agent.runner.judge.stopping import ArmState, Spent, is_repeated
+from agent.runner.judge.stopping import ArmState, Spent, is_repeated, next_rounds, sizes_fact
 from agent.runner.judge.verdict import concluded, over_blocks, with_figures
 from agent.runner.passes.telemetry import Telemetry, sensors_read
 from agent.runner.probe.host import host_tuning

@@ -6,22 +6,8 @@ from agent.attempt.files import AttemptFile, Failure
 from agent.wire.bounded import MAX_FALLBACKS
 from agent.wire.measurement import Delegation, Fallback
 from agent.wire.messages import Reason, ReasonCode, Status
+from runtime import errors
 from runtime.common.litert_errors import cause_of
-from runtime.errors import (
-    DataError,
-    DeadlineError,
-    DelegateError,
-    DelegateMissingError,
-    DeviceError,
-    DeviceMemoryError,
-    FallbackForbiddenError,
-    MisfitError,
-    ModelFormatError,
-    NoDeviceError,
-    OutOfMemoryError,
-    UnsupportedOperatorError,
-    UnsupportedPrecisionError,
-)
 from runtime.measure.inputs import InputSpecNeededError
 from runtime.model.schema import BuiltinOperator
 
@@ -45,14 +31,14 @@ def failure_of(error: Exception, attempt: AttemptFile) -> Failure:
 def _with_fallbacks(error: Exception, text: str, kind: str, delegation: Delegation) -> str:
     """Return the cause, then how many operators stay on the CPU: the report has all."""
     left = f"{delegation.total_ops - delegation.delegated_ops} of {delegation.total_ops} operators"
-    if isinstance(error, UnsupportedOperatorError):
+    if isinstance(error, errors.UnsupportedOperatorError):
         return f"{text}; {kind} leaves {left} to the CPU"
     # What nobody but its vendor knows is the cause; other operators often stay for its sake.
     fallbacks = delegation.fallbacks
     cause = next((one for one in fallbacks if one.op not in BuiltinOperator.__members__), fallbacks[0])
     named = f"{cause.op} (operator {cause.index}): {cause.reason}; {kind} leaves {left} to the CPU"
     # Its own text is LiteRT's report of every operator.
-    if isinstance(error, FallbackForbiddenError):
+    if isinstance(error, errors.FallbackForbiddenError):
         return f"{named}, which require_full_delegation forbids"
     return named if delegation.delegated_ops == 0 else f"{named}; {text}"
 
@@ -60,7 +46,7 @@ def _with_fallbacks(error: Exception, text: str, kind: str, delegation: Delegati
 def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, ReasonCode]:
     if delegation is not None and delegation.delegated_ops == 0:
         return Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED
-    if isinstance(error, DelegateError) and isinstance(error.__cause__, ImportError):
+    if isinstance(error, errors.DelegateError) and isinstance(error.__cause__, ImportError):
         return Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING
     for kind, status, code in _MEANINGS:
         if isinstance(error, kind):
@@ -70,19 +56,19 @@ def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, R
 
 _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
-    (OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
-    (UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
-    (DelegateMissingError, Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING),
-    (FallbackForbiddenError, Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED),
-    (UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
+    (errors.OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (errors.UnsupportedOperatorError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_OPERATOR),
+    (errors.DelegateMissingError, Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING),
+    (errors.FallbackForbiddenError, Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED),
+    (errors.UnsupportedPrecisionError, Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION),
     (InputSpecNeededError, Status.UNSUPPORTED, ReasonCode.NEEDS_INPUT_SPEC),
-    (MisfitError, Status.UNSUPPORTED, ReasonCode.LABELLED_DATA),
-    (DataError, Status.FAILED, ReasonCode.LABELLED_DATA),
-    (ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
-    (DeadlineError, Status.FAILED, ReasonCode.TIMEOUT),
-    (NoDeviceError, Status.UNSUPPORTED, ReasonCode.NO_DEVICE),
-    (DeviceMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
-    (DeviceError, Status.FAILED, ReasonCode.DEVICE_LOST),
+    (errors.MisfitError, Status.UNSUPPORTED, ReasonCode.LABELLED_DATA),
+    (errors.DataError, Status.FAILED, ReasonCode.LABELLED_DATA),
+    (errors.ModelFormatError, Status.FAILED, ReasonCode.MODEL_FORMAT),
+    (errors.DeadlineError, Status.FAILED, ReasonCode.TIMEOUT),
+    (errors.NoDeviceError, Status.UNSUPPORTED, ReasonCode.NO_DEVICE),
+    (errors.DeviceMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
+    (errors.DeviceError, Status.FAILED, ReasonCode.DEVICE_LOST),
 )
 
 
@@ -90,12 +76,4 @@ def delegation_of(report: Any | None) -> Delegation | None:
     """Convert the interpreter's delegation report to its form on the wire."""
     if report is None:
         return None
-    return Delegation(
-        status=report.status,
-        delegated_ops=report.delegated_ops,
-        total_ops=report.total_ops,
-        partitions=report.partitions,
-        fallbacks=tuple(
-            Fallback(index=f.index, op=f.op, reason=f.reason) for f in report.fallbacks[:MAX_FALLBACKS]
-        ),
-    )
+    return Delegation.like(report, fallbacks=tuple(map(Fallback.like, report.fallbacks[:MAX_FALLBACKS])))

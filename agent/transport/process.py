@@ -19,8 +19,7 @@ from typing import Final
 from agent.processes.environment import for_link
 from agent.processes.left_files import LOG_FILE
 from agent.processes.supervisor import Launch, start
-from agent.transport.base import TransportError
-from agent.transport.socket import SocketLink
+from agent.transport.socket import SocketLink, TransportError
 from agent.wire.bounded import Wire
 
 ALIVE: Final = b'{"type":"link-alive"}'

@@ -6,7 +6,7 @@ to. A text that people read is shortened; an id or a count outside its bound mak
 """
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
@@ -147,3 +147,9 @@ class Wire(BaseModel):
 
     # A process builds the validators of what it reads and writes alone: all of them take a fifth of a second.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def like(cls, source: object, **others: Any) -> Self:
+        """Return one with the fields that `source` has by the same names, and `others`."""
+        alike = {name: getattr(source, name) for name in cls.model_fields if hasattr(source, name)}
+        return cls(**{**alike, **others})

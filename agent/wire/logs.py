@@ -49,6 +49,12 @@ def log_to_stderr(form: LogFormat, *, prefix: str, loggers: Sequence[str]) -> No
         logging.getLogger(name).setLevel(logging.INFO)
 
 
+def brief(error: BaseException) -> str:
+    """Format an error as one line of at most 300 characters."""
+    lines = str(error).splitlines() or ["no reason given"]
+    return f"{type(error).__name__}: {lines[0]}"[:_LONGEST]
+
+
 _FIRST: Final = 5
 """Events that are logged in full per interval. Chosen: enough to see whether they are of one kind; an event
 that is not an attack happens less often."""

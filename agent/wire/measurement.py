@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from agent.wire.advice import Advice
 from agent.wire.bounded import (
     MAX_BLOCKS,
     MAX_COUNT,
@@ -31,6 +30,7 @@ from agent.wire.bounded import (
 )
 from agent.wire.labelled import LabelledScore
 from agent.wire.passes import PassFigures
+from agent.wire.profile import Advice
 
 
 class Fallback(Wire):

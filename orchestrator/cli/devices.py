@@ -19,10 +19,9 @@ from orchestrator.errors import UsageError
 from orchestrator.farm import Farm
 from orchestrator.farm.conducting import submit_campaign
 from orchestrator.farm.remote.farm import AnyFarm, RemoteFarm
-from orchestrator.manifest.noise_series import FIRST, noise_series
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.format import NOTHING
-from orchestrator.results.noise import FEWEST_SESSIONS, noise_of
+from orchestrator.results.noise import FEWEST_SESSIONS, FIRST, noise_of, noise_series
 from orchestrator.sources import health_model
 
 DEFAULT_SESSIONS = 5

@@ -10,20 +10,20 @@ from agent.wire.measurement import Measurement, ProcessSamples
 from orchestrator.cli import output
 from orchestrator.cli.logs import show_logs
 from orchestrator.cli.verb import OK, CellWords, Json, open_farm
-from orchestrator.cli.why import sentences
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
+from orchestrator.policy.why import sentences
 from orchestrator.results import format as text
 from orchestrator.results import wording
-from orchestrator.results.advice import advice_lines
 from orchestrator.results.answer.entries import missing
 from orchestrator.results.comparison import accuracy_text
+from orchestrator.results.cost_figures import PEAK_MEMORY
 from orchestrator.results.detail_lines import init_lines, spread_lines
 from orchestrator.results.export import cell_document, manifest_json
 from orchestrator.results.grading import grade_of, p50_grade
-from orchestrator.results.metrics import PEAK_MEMORY, in_section, leading
+from orchestrator.results.metrics import in_section, leading
 from orchestrator.results.passes import PASS_RESULTS
-from orchestrator.results.profiles import profile_heading, profile_of
+from orchestrator.results.profiles import advice_lines, profile_heading, profile_of
 from orchestrator.results.records import WRONG_OUTPUT, CellRecord
 from orchestrator.results.speedups import paired_speedup, stored_ratio
 from orchestrator.results.wording import first_line, grouped

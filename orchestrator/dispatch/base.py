@@ -7,15 +7,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from agent.wire import messages
 from agent.wire.bounded import MAX_SMALL, Id, Small, clean
-from agent.wire.messages import (
-    PROTOCOL_VERSION,
-    AgentHello,
-    ForAgent,
-    ForOrchestrator,
-    JobResult,
-    decode_for_orchestrator,
-)
 from orchestrator.errors import UnreachableError
 
 
@@ -24,7 +17,7 @@ class MessageReceived:
     """A message from an agent. The link has checked that it is this agent's."""
 
     agent_id: str
-    message: ForOrchestrator
+    message: messages.ForOrchestrator
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,7 @@ class Dispatcher(Protocol):
     def fault(self) -> str:
         """Why nothing can be sent now; empty while messages can be sent."""
 
-    def send(self, agent_id: str, message: ForAgent) -> None:
+    def send(self, agent_id: str, message: messages.ForAgent) -> None:
         """Send a message to an agent. A link to a child that breaks shows as `AgentLost` among the events.
 
         Raises `BrokerDownError`.
@@ -97,8 +90,8 @@ _QUOTED_BYTES: Final = 100
 """Bytes of an unreadable message that its error quotes: its type is among the first."""
 _WHY_CHARACTERS: Final = 500
 """Characters of the reason that go into a result: about the first three fields that are wrong."""
-_RESULT: Final = JobResult.model_fields["type"].default
-_HELLO: Final = AgentHello.model_fields["type"].default
+_RESULT: Final = messages.JobResult.model_fields["type"].default
+_HELLO: Final = messages.AgentHello.model_fields["type"].default
 
 
 class _Head(BaseModel):
@@ -117,13 +110,13 @@ def read(agent_id: str, payload: bytes) -> DispatchEvent:
     `UnusableResult`, because its agent would otherwise send it for ever.
     """
     try:
-        message = decode_for_orchestrator(payload)
+        message = messages.decode_for_orchestrator(payload)
     except ValueError as error:
         return _unreadable(agent_id, payload, str(error))
-    if isinstance(message, AgentHello):
+    if isinstance(message, messages.AgentHello):
         if message.agent_id != agent_id:
             raise ValueError(f"agent {agent_id} calls itself {message.agent_id}")
-        if message.protocol != PROTOCOL_VERSION:
+        if message.protocol != messages.PROTOCOL_VERSION:
             return IncompatibleHello(agent_id, message.protocol)
     return MessageReceived(agent_id, message)
 
@@ -133,7 +126,7 @@ def _unreadable(agent_id: str, payload: bytes, why: str) -> DispatchEvent:
     kind = fields.get("type") if isinstance(fields, dict) else None
     if kind == _HELLO:
         protocol = fields.get("protocol")
-        if type(protocol) is int and 0 <= protocol <= MAX_SMALL and protocol != PROTOCOL_VERSION:
+        if type(protocol) is int and 0 <= protocol <= MAX_SMALL and protocol != messages.PROTOCOL_VERSION:
             return IncompatibleHello(agent_id, protocol)
     if kind == _RESULT:
         return unusable_result(agent_id, payload, why)

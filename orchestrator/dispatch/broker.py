@@ -10,21 +10,8 @@ from kombu.message import Message
 from kombu.transport import virtual
 from redis import Redis
 
+from agent.wire import queue as queues
 from agent.wire.bounded_transport import BoundedConnection
-from agent.wire.queue import (
-    INGEST_QUEUE,
-    INGEST_TASK,
-    MAX_CALL_BYTES,
-    MAX_ENVELOPE_BYTES,
-    MESSAGE_TASK,
-    PING_QUEUE,
-    agent_queue,
-    client_url,
-    farm_options,
-    ingest_queue,
-    publish,
-    tls_options,
-)
 
 _PREFETCH: Final = 500
 """Messages that Kombu delivers before the first acknowledgement; it must exceed `lab.BATCH` (200), or a
@@ -60,7 +47,9 @@ class FarmBroker:
         `authority`: CA certificates as PEM, None: the system's. Raises the errors of Redis' client.
         """
         self._connection = BoundedConnection(
-            url, ssl=tls_options(url, authority) or False, transport_options=farm_options(key_prefix)
+            url,
+            ssl=queues.tls_options(url, authority) or False,
+            transport_options=queues.farm_options(key_prefix),
         )
         self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         self._producer = Producer(self._connection.channel())
@@ -68,7 +57,7 @@ class FarmBroker:
         channel.Message = _UncompressedMessage  # type: ignore[attr-defined]  # of every virtual transport
         self._consumer = Consumer(
             channel,
-            queues=[_queue(name) for name in (INGEST_QUEUE, PING_QUEUE)],
+            queues=[_queue(name) for name in (queues.INGEST_QUEUE, queues.PING_QUEUE)],
             on_message=on_message,
             accept=["json"],
             prefetch_count=_PREFETCH,
@@ -79,20 +68,20 @@ class FarmBroker:
     def listen_to(self, agents: frozenset[str]) -> None:
         """Receive from the lists of these agents, in turn with the lists that belong to none."""
         for agent_id in self._agents - agents:
-            self._consumer.cancel_by_queue(ingest_queue(agent_id))
+            self._consumer.cancel_by_queue(queues.ingest_queue(agent_id))
         for agent_id in sorted(agents - self._agents):
-            self._consumer.add_queue(_queue(ingest_queue(agent_id)))
+            self._consumer.add_queue(_queue(queues.ingest_queue(agent_id)))
         if agents - self._agents:
             self._consumer.consume()
         self._agents = agents
 
     def send(self, agent_id: str, envelope: str) -> None:
         """Put an envelope into an agent's queue."""
-        publish(self._producer, MESSAGE_TASK, agent_queue(agent_id), envelope)
+        queues.publish(self._producer, queues.MESSAGE_TASK, queues.agent_queue(agent_id), envelope)
 
     def ping(self, word: str) -> None:
         """Send a word to this process itself."""
-        publish(self._producer, INGEST_TASK, PING_QUEUE, word)
+        queues.publish(self._producer, queues.INGEST_TASK, queues.PING_QUEUE, word)
 
     def drain(self, timeout_s: float) -> bool:
         """Receive a message, which may be one that is dropped; False where none arrived in time."""
@@ -115,26 +104,28 @@ def _queue(name: str) -> Queue:
 def redis_client(url: str, authority: Path | None = None) -> Redis:
     """Return a plain client for checking the broker; it gives up within seconds. `authority`: CA as PEM."""
     return Redis.from_url(
-        client_url(url),
+        queues.client_url(url),
         socket_connect_timeout=_LOOK_TIMEOUT_S,
         socket_timeout=_LOOK_TIMEOUT_S,
-        **tls_options(url, authority),
+        **queues.tls_options(url, authority),
     )
 
 
 def envelope_of(message: Message) -> str:
     """Return the argument of a `farm.ingest` message. Raises `ValueError` for any other message."""
-    if message.headers.get("task") != INGEST_TASK:
-        raise ValueError(f"a message for {message.headers.get('task')!r} in the queue of {INGEST_TASK}")
+    if message.headers.get("task") != queues.INGEST_TASK:
+        raise ValueError(
+            f"a message for {message.headers.get('task')!r} in the queue of {queues.INGEST_TASK}"
+        )
     body: str | bytes = message.body or ""
     # Before the JSON is parsed: parsing costs many times the size in memory, and anybody may have written it.
-    if len(body) > MAX_CALL_BYTES:
-        raise ValueError(f"a message of {len(body)} bytes; the limit is {MAX_CALL_BYTES}")
+    if len(body) > queues.MAX_CALL_BYTES:
+        raise ValueError(f"a message of {len(body)} bytes; the limit is {queues.MAX_CALL_BYTES}")
     text = body.decode() if isinstance(body, bytes) else body
     # Only the first argument is parsed, which is a text: lists in lists would take thirty times their size.
     if message.content_type != "application/json" or not text.startswith(_CALL):
         raise ValueError("a message that is not a call with a text as its first argument")
     envelope, end = JSONDecoder().raw_decode(text, len(_CALL) - 1)
-    if not text.startswith("]", end) or len(envelope) > MAX_ENVELOPE_BYTES:
+    if not text.startswith("]", end) or len(envelope) > queues.MAX_ENVELOPE_BYTES:
         raise ValueError("a message with more than one argument, or an envelope that is too long")
     return str(envelope)

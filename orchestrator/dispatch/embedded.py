@@ -11,22 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.wire import messages
 from agent.wire.bounded import Wire
 from agent.wire.environment import for_agent
-from agent.wire.messages import (
-    MAX_MESSAGE_BYTES,
-    PROTOCOL_VERSION,
-    AgentHello,
-    ForAgent,
-    ForOrchestrator,
-    JobRefused,
-    JobResult,
-    JobSpec,
-    JobStarted,
-    Shutdown,
-    decode_for_orchestrator,
-    encode,
-)
 from orchestrator.config.home import FarmHome
 from orchestrator.dispatch.base import AgentLost, DispatchEvent, MessageReceived, unusable_result
 from orchestrator.errors import UnreachableError
@@ -86,9 +73,9 @@ class EmbeddedDispatcher:
         """Empty: there is no broker that could be down."""
         return ""
 
-    def send(self, agent_id: str, message: ForAgent) -> None:  # noqa: ARG002  # there is one agent
+    def send(self, agent_id: str, message: messages.ForAgent) -> None:  # noqa: ARG002  # there is one agent
         """Send a message to the agent."""
-        if isinstance(message, JobSpec):
+        if isinstance(message, messages.JobSpec):
             self._jobs |= {own.attempt_id for own in message.attempts}
             self._last_message_s = time.monotonic()
         self._send(message)
@@ -109,7 +96,7 @@ class EmbeddedDispatcher:
     def close(self, grace_s: float = 20.0) -> Sequence[DispatchEvent]:
         """Send `Shutdown`, receive until the agent has ended or `grace_s` has passed, then kill it."""
         try:
-            self._send(Shutdown())
+            self._send(messages.Shutdown())
             until = time.monotonic() + grace_s
             while not self._lost() and time.monotonic() < until:
                 self._receive(min(_CLOSE_POLL_S, max(0.0, until - time.monotonic())))
@@ -159,7 +146,7 @@ class EmbeddedDispatcher:
 
     def _send(self, message: Wire) -> None:
         try:
-            self._link.sendall(encode(message))
+            self._link.sendall(messages.encode(message))
         except OSError as error:
             self._mark_lost(f"it does not receive messages: {error}")
 
@@ -182,26 +169,26 @@ class EmbeddedDispatcher:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             self._on_message(line)
-        if len(self._buffer) > MAX_MESSAGE_BYTES:
-            self._mark_lost(f"it sent more than {MAX_MESSAGE_BYTES} bytes without a line end")
+        if len(self._buffer) > messages.MAX_MESSAGE_BYTES:
+            self._mark_lost(f"it sent more than {messages.MAX_MESSAGE_BYTES} bytes without a line end")
 
     def _on_message(self, line: bytes) -> None:
         try:
-            message: ForOrchestrator = decode_for_orchestrator(line)
+            message: messages.ForOrchestrator = messages.decode_for_orchestrator(line)
         except ValueError as error:
             self._on_unreadable(line, error)
             return
-        if isinstance(message, AgentHello):
-            if message.protocol != PROTOCOL_VERSION:
+        if isinstance(message, messages.AgentHello):
+            if message.protocol != messages.PROTOCOL_VERSION:
                 raise UnreachableError(
-                    f"the agent speaks protocol {message.protocol}, this farm speaks {PROTOCOL_VERSION}; "
-                    "install the same version of both"
+                    f"the agent speaks protocol {message.protocol}, this farm speaks "
+                    f"{messages.PROTOCOL_VERSION}; install the same version of both"
                 )
             self._hello_received = True
             self._agent_id = message.agent_id
-        elif isinstance(message, JobStarted | JobResult | JobRefused):
+        elif isinstance(message, messages.JobStarted | messages.JobResult | messages.JobRefused):
             self._starts = 1
-        if isinstance(message, JobResult | JobRefused):
+        if isinstance(message, messages.JobResult | messages.JobRefused):
             self._jobs.discard(message.attempt_id)
         self._pending.append(MessageReceived(self._agent_id, message))
 

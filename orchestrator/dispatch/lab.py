@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from kombu.message import Message
 
-from agent.wire.logs import RareLog
+from agent.wire.logs import RareLog, brief
 from agent.wire.messages import ForAgent, encode
 from agent.wire.queue import PINGS_PER_WATCHDOG, is_ping, new_ping
 from orchestrator.config.lab import LabTimes
@@ -147,13 +147,13 @@ class LabDispatcher:
                 self._acknowledge()
                 self._broker.close()
             except Exception as error:  # noqa: BLE001  # what is not acknowledged is delivered again
-                log.warning("the broker went away at the end: %s", _brief(error))
+                log.warning("the broker went away at the end: %s", brief(error))
             self._broker = None
         return ()
 
     def _drop(self, error: Exception) -> None:
         """Log a message that cannot be used, at a bounded rate: it must not stop the others."""
-        self._dropped.warning(f"a message from the broker is dropped: {_brief(error)}")
+        self._dropped.warning(f"a message from the broker is dropped: {brief(error)}")
 
     def _take_received(self) -> Sequence[DispatchEvent]:
         received, self._received = self._received, []
@@ -186,8 +186,8 @@ class LabDispatcher:
     def _disconnect(self, error: Exception) -> None:
         """Drop a connection that failed, and log it once per outage."""
         if not self._fault or self._fault == _NOT_YET:
-            log.warning("the broker is down: %s", _brief(error))
-        self._fault = _brief(error)
+            log.warning("the broker is down: %s", brief(error))
+        self._fault = brief(error)
         # The broker delivers these again, over the next connection.
         self._unacknowledged.clear()
         self._batch_bytes = 0
@@ -198,7 +198,7 @@ class LabDispatcher:
             try:
                 broker.close()
             except Exception as closing:  # noqa: BLE001  # it is gone either way
-                log.debug("closing the lost connection: %s", _brief(closing))
+                log.debug("closing the lost connection: %s", brief(closing))
 
     def _acknowledge(self) -> None:
         for message in self._unacknowledged:
@@ -236,8 +236,3 @@ class LabDispatcher:
             return
         self._unacknowledged.append(message)
         self._batch_bytes += len(envelope)
-
-
-def _brief(error: BaseException) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no reason given'}"[:300]

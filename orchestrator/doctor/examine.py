@@ -1,37 +1,120 @@
 """Checks every part of this machine's farm, each with the fix where it has a fault."""
 
+import http.client
+import json
 import os
 import shutil
+import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
 
-from agent.wire.messages import (
-    CONFORMANCE_FACT,
-    FIRST_KERNEL_FACT,
-    HOST_TUNING_FACT,
-    IN_THE_WAY_FACT,
-    NARROW_NUMBERS_FACT,
-    AgentHello,
-    Device,
-)
+from agent.wire import messages
 from agent.wire.private_folder import exposure_of
+from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import NETWORK_FILESYSTEMS, FarmHome, filesystem_of
 from orchestrator.config.lab import LabConfig
+from orchestrator.config.limits import StoreLimits, require_budget, size_text, used_bytes
 from orchestrator.db.devices import states
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import revision
 from orchestrator.doctor.check import Check, attached_checks, sandbox_checks
-from orchestrator.doctor.store import endpoint_check, store_check, upload_check
+from orchestrator.endpoint.client import host_of_files, open_connection
 from orchestrator.errors import FarmError
 from orchestrator.scheduling.lock import lock_holder
+from orchestrator.sources.store import Store
+
+ANSWER_LIMIT_S: Final = 5.0
+"""Seconds that the endpoint has to answer. Chosen: `/health` does no work, so a slower answer is a fault."""
+
+SOON: Final = timedelta(days=14)
+"""A certificate that expires within this time is a fault. Chosen: enough time to renew it by hand."""
+
+
+def store_check(root: Path, limits: StoreLimits) -> Check:
+    """Whether the store takes new models. Raises nothing."""
+    try:
+        require_budget(root, limits)
+    except FarmError as error:
+        why, _, fix = str(error).rpartition("; ")
+        return Check("store", False, why, fix)
+    except OSError as error:
+        return Check("store", False, f"{root} cannot be read: {error.strerror}", "see the check of the home")
+    budget = "no budget" if limits.store_bytes is None else f"budget {size_text(limits.store_bytes)}"
+    return Check("store", True, f"{size_text(used_bytes(root))}, {budget}")
+
+
+def upload_check(root: Path, lab: LabConfig, database: Database) -> Check | None:
+    """Return whether models submitted here reach the farm's store; None: it is here. Raises `FarmError`."""
+    host = host_of_files(Store(root), database)
+    if host is None:
+        return None
+    found = f"the farm's files are on {host}; this machine"
+    if lab.address is None or lab.address.submit_token is None:
+        fix = "set FARM_ENDPOINT and FARM_SUBMIT_TOKEN as the server has them, or submit there"
+        return Check("upload", False, f"{found} has no way to send models there", fix)
+    return Check("upload", True, f"{found} sends models to {lab.address.url}")
+
+
+def endpoint_check(address: Address) -> Check:
+    """Check that the endpoint answers as for an agent, and that its certificate stays valid."""
+    try:
+        answer, ends_at = _ask(address)
+    except ssl.SSLError as error:
+        fix = "correct FARM_TLS_CERT, FARM_TLS_KEY and FARM_TLS_CA"
+        return Check("endpoint", False, f"{address.url}: TLS fails: {error}", fix)
+    except (OSError, http.client.HTTPException, FarmError) as error:
+        fix = "start it: farm lab serve; it listens where FARM_ENDPOINT leads"
+        return Check("endpoint", False, f"{address.url} does not answer: {error}", fix)
+    if answer.get("farm") != "well":
+        return Check("endpoint", False, f"{address.url} is not a farm endpoint", "correct FARM_ENDPOINT")
+    if ends_at is not None and ends_at < utc_now() + SOON:
+        found = f"the certificate of {address.url} ends {ends_at:%Y-%m-%d}"
+        return Check("endpoint", False, found, "renew it, and restart farm lab serve")
+    if address.is_open:
+        found = f"{address.url}: tokens cross the network in the clear"
+        return Check(
+            "endpoint",
+            False,
+            found,
+            "set FARM_TLS_CERT and FARM_TLS_KEY, and let FARM_ENDPOINT begin with https",
+        )
+    return Check("endpoint", True, f"answers at {address.url}; for Prometheus: {address.url}/metrics")
+
+
+def _ask(address: Address) -> tuple[dict[str, Any], datetime | None]:
+    ends_at = None
+    connection = open_connection(address, ANSWER_LIMIT_S)
+    try:
+        connection.connect()
+        if isinstance(connection.sock, ssl.SSLSocket):
+            ends_at = _end_of(connection.sock)
+        connection.request("GET", "/health")
+        body = connection.getresponse().read(10_000)
+    finally:
+        connection.close()
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}, ends_at
+
+
+def _end_of(connection: ssl.SSLSocket) -> datetime | None:
+    certificate = connection.getpeercert() or {}
+    text = certificate.get("notAfter")
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(text), UTC) if isinstance(text, str) else None
+
 
 MIN_FREE_BYTES = 1024**3
 """Free space below which the disk is a fault: 1 GiB, the floor that `config.limits` keeps on a large disk."""
 
 
 def examine(
-    home: FarmHome, database: Database, hello: Callable[[], AgentHello], lab: LabConfig | None = None
+    home: FarmHome, database: Database, hello: Callable[[], messages.AgentHello], lab: LabConfig | None = None
 ) -> list[Check]:
     """Check every part. Raises nothing: a failure is a check that is not ok."""
     # The parts on which all others depend come first: the first fault is the one to fix first.
@@ -128,7 +211,7 @@ def _scheduler(home: FarmHome) -> Check:
     return Check("scheduler", True, f"running, process {holder.pid}")
 
 
-def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
+def _agent(hello: Callable[[], messages.AgentHello]) -> list[Check]:
     try:
         report = hello()
     except FarmError as error:
@@ -144,7 +227,8 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
     ]
     checks += [*sandbox_checks(report.devices), *attached_checks(report)]
     checks += [
-        Check("tuning", True, device.facts.get(HOST_TUNING_FACT, "unknown")) for device in report.devices[:1]
+        Check("tuning", True, device.facts.get(messages.HOST_TUNING_FACT, "unknown"))
+        for device in report.devices[:1]
     ]
     drivers = {api: [one for one in report.devices if one.api == api] for api in ("opencl", "cuda")}
     checks += [
@@ -159,20 +243,23 @@ def _agent(hello: Callable[[], AgentHello]) -> list[Check]:
     return [*checks, _peer(report)]
 
 
-def _compiling(device: Device) -> str:
+def _compiling(device: messages.Device) -> str:
     """Describe the device, its driver's time for the smallest kernel, and the findings of the probe."""
-    seconds, narrow = device.facts.get(FIRST_KERNEL_FACT), device.facts.get(NARROW_NUMBERS_FACT)
+    seconds, narrow = (
+        device.facts.get(messages.FIRST_KERNEL_FACT),
+        device.facts.get(messages.NARROW_NUMBERS_FACT),
+    )
     known = [f"its first kernel took {seconds} s"] if seconds else []
     known += [f"it has {narrow}"] if narrow else []
-    checked = device.facts.get(CONFORMANCE_FACT)
+    checked = device.facts.get(messages.CONFORMANCE_FACT)
     known += [checked] if checked else []
-    between = device.facts.get(IN_THE_WAY_FACT)
+    between = device.facts.get(messages.IN_THE_WAY_FACT)
     known += [f"in front of its driver: {between}"] if between else []
     told = f" ({'; '.join(known)})" if known else ""
     return f"{device.device_id}: {device.name}{told}"
 
 
-def _peer(report: AgentHello) -> Check:
+def _peer(report: messages.AgentHello) -> Check:
     missing = next((entry.reason for entry in report.missing if entry.kind == "litert"), None)
     if missing is None:
         return Check("ai-edge-litert", True, version("ai-edge-litert"))

@@ -17,7 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.config.address import Address
-from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.access import AgentRegistry
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.connections import MOST_CONNECTIONS, Connections
 from orchestrator.endpoint.listener import Listener

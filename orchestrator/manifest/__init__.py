@@ -8,10 +8,10 @@ from orchestrator.manifest.campaign import (
     DeviceSelector,
     ModelEntry,
     OptionValue,
+    narrow,
 )
 from orchestrator.manifest.editors import manifest_schema
 from orchestrator.manifest.load import load_manifest, parse_manifest
-from orchestrator.manifest.narrow import narrow
 from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.manifest.problems import ManifestError
 from orchestrator.manifest.values import JsonSchema

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from agent.wire.plan import InputSpec, MeasurePlan, OutputSpec
 from orchestrator.errors import UsageError
+from orchestrator.manifest import schema
 from orchestrator.manifest.budget import RATIO, read_budget
 from orchestrator.manifest.campaign import (
     Campaign,
@@ -27,23 +28,11 @@ from orchestrator.manifest.campaign import (
     Written,
 )
 from orchestrator.manifest.delegates import expand, settled
-from orchestrator.manifest.document import compose, read_bytes
+from orchestrator.manifest.document import Places, compose, read_bytes
 from orchestrator.manifest.keys import written
 from orchestrator.manifest.measure_keys import Measure
-from orchestrator.manifest.places import Places
 from orchestrator.manifest.plans import LEVELS, plan, soft_limit_s
 from orchestrator.manifest.problems import Problem, Problems, suggestion
-from orchestrator.manifest.schema import (
-    ANY,
-    Accuracy,
-    Cells,
-    Defaults,
-    Device,
-    Input,
-    Manifest,
-    Model,
-    Readable,
-)
 from runtime.model.skeleton import fitting_skeletons
 
 _PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
@@ -88,10 +77,10 @@ def parse_manifest(
     return replace(campaign, written=Written(content.decode(), file, level=level))
 
 
-def _read(root: yaml.Node, problems: Problems) -> tuple[Manifest, Places]:
+def _read(root: yaml.Node, problems: Problems) -> tuple[schema.Manifest, Places]:
     """Note every mistake of form, and return what of the file is left without those parts of it."""
     places = Places(root, problems)
-    form: type[Manifest] = Manifest
+    form: type[schema.Manifest] = schema.Manifest
     noted = problems
     while True:
         try:
@@ -100,7 +89,7 @@ def _read(root: yaml.Node, problems: Problems) -> tuple[Manifest, Places]:
             places.note(error, noted)
             places.drop_mistakes(error)
         # A mapping that loses a required key here is dropped by the next look; its mistake is noted already.
-        form, noted = Readable, Problems(problems.file)
+        form, noted = schema.Readable, Problems(problems.file)
         places = Places(root, noted)
 
 
@@ -108,14 +97,19 @@ class _Builder:
     """Joins the checked values, and notes mistakes that arise between two places of the file."""
 
     def __init__(
-        self, file: Manifest, places: Places, problems: Problems, level: str, lengths: Mapping[str, int]
+        self,
+        file: schema.Manifest,
+        places: Places,
+        problems: Problems,
+        level: str,
+        lengths: Mapping[str, int],
     ) -> None:
         self._file = file
         self._places = places
         self._problems = problems
         self._level = level
         self._lengths = lengths
-        self._defaults = file.defaults or Defaults()
+        self._defaults = file.defaults or schema.Defaults()
         against = file.baseline.against if file.baseline else None
         self._against = against.campaign if against else None
 
@@ -133,7 +127,7 @@ class _Builder:
             models=models,
             delegates=delegates,
             devices=tuple(DeviceSelector(**written(one)) for one in self._selectors),
-            shared=self._file.devices == ANY,
+            shared=self._file.devices == schema.ANY,
             include=tuple(CellRule(**written(one)) for one in self._file.include),
             exclude=tuple(CellRule(**written(one)) for one in self._file.exclude),
             baseline_delegate=self._baseline(named),
@@ -147,7 +141,7 @@ class _Builder:
         )
 
     @property
-    def _selectors(self) -> Sequence[Device]:
+    def _selectors(self) -> Sequence[schema.Device]:
         return () if isinstance(self._file.devices, str) else self._file.devices
 
     def _add(self, text: str, *location: int | str) -> None:
@@ -197,7 +191,7 @@ class _Builder:
                 place=(source.line + 1, source.column + 1),
             )
 
-    def _written_models(self) -> Iterable[tuple[int, Model]]:
+    def _written_models(self) -> Iterable[tuple[int, schema.Model]]:
         """Yield the models with their places in the file; of a pattern over the zoo, each that fits it."""
         for index, model in enumerate(self._file.models):
             scheme, _, pattern = model.source.partition(":")
@@ -222,7 +216,7 @@ class _Builder:
     def _has_baseline(self) -> bool:
         return self._file.baseline is not None and self._file.baseline.delegate is not None
 
-    def _check_source(self, model: Model, at: tuple[int | str, ...]) -> None:
+    def _check_source(self, model: schema.Model, at: tuple[int | str, ...]) -> None:
         scheme, colon, rest = model.source.partition(":")
         if scheme in ("http", "git", "file") and colon:
             known = (
@@ -279,7 +273,11 @@ class _Builder:
         )
 
     def _check_rules(
-        self, name: str, rules: Sequence[Cells], models: Sequence[str] | None, delegates: Sequence[str] | None
+        self,
+        name: str,
+        rules: Sequence[schema.Cells],
+        models: Sequence[str] | None,
+        delegates: Sequence[str] | None,
     ) -> None:
         # A class is bound to a device when its cell starts, long after the rules were applied.
         counted = any(selector.count is not None for selector in self._selectors)
@@ -322,12 +320,12 @@ class _Builder:
         return name
 
 
-def _data(form: Accuracy) -> DataEntry:
+def _data(form: schema.Accuracy) -> DataEntry:
     limits = form.at_least, form.max_drop
     return DataEntry(form.dataset, form.sha256, form.metric, *limits, form.class_offset, form.mean, form.std)
 
 
-def _input(form: Input) -> InputSpec:
+def _input(form: schema.Input) -> InputSpec:
     if form.random is None:
         return InputSpec(shape=form.shape)
     low, high = form.random.range or (None, None)

@@ -12,7 +12,7 @@ from agent.wire.plan import MeasurePlan
 from orchestrator.config.limits import size_text
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import DEFAULT_SOFT_LIMIT_S, Campaign
-from orchestrator.manifest.pass_keys import asked_passes
+from orchestrator.manifest.measure_keys import asked_passes
 
 if TYPE_CHECKING:
     from orchestrator.config.lab import LabConfig

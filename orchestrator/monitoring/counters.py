@@ -7,14 +7,7 @@ from typing import Final, get_args
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from agent.wire.messages import ReasonCode
-from orchestrator.results.events import (
-    AttemptBegun,
-    AttemptEnded,
-    DeviceRecovered,
-    Fact,
-    RecoveryOutcome,
-    ResultStored,
-)
+from orchestrator.results import events
 from runtime.common.verdict import Grade
 
 
@@ -25,11 +18,11 @@ class IdleGaps:
         """Nothing is known before the first attempt of this process has ended."""
         self._freed: dict[str, dict[str, datetime]] = defaultdict(dict)
 
-    def end(self, ended: AttemptEnded) -> None:
+    def end(self, ended: events.AttemptEnded) -> None:
         """Note that a group is free."""
         self._freed[_host(ended.group)][ended.group] = ended.at
 
-    def begin(self, begun: AttemptBegun) -> float | None:
+    def begin(self, begun: events.AttemptBegun) -> float | None:
         """Seconds from when device and cell were both free to when the device got the cell.
 
         None where no attempt of this process has ended on the silicon that it takes.
@@ -104,27 +97,27 @@ class Counters:
         self._gaps = IdleGaps()
         for code in ReasonCode:
             self._attempts.labels(code.value)
-        for outcome in get_args(RecoveryOutcome):
+        for outcome in get_args(events.RecoveryOutcome):
             self._recoveries.labels(outcome)
         for grade in (*get_args(Grade), _UNGRADED):
             self._grades.labels(grade)
         for verdict in _ACCURACY:
             self._accuracy.labels(verdict)
 
-    def note(self, fact: Fact) -> None:
+    def note(self, fact: events.Fact) -> None:
         """Count what a transaction has committed."""
         match fact:
-            case AttemptBegun():
+            case events.AttemptBegun():
                 gap_s = self._gaps.begin(fact)
                 if gap_s is not None:
                     self._gap.observe(gap_s)
-            case AttemptEnded():
+            case events.AttemptEnded():
                 self._gaps.end(fact)
                 self._attempts.labels(fact.reason).inc()
-            case ResultStored():
+            case events.ResultStored():
                 self._grades.labels(fact.grade or _UNGRADED).inc()
                 self._accuracy.labels(fact.accuracy or "unjudged").inc()
-            case DeviceRecovered():
+            case events.DeviceRecovered():
                 self._recoveries.labels(fact.outcome).inc()
 
     def note_stored(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ host.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.exclusion import joint_group
@@ -16,29 +16,9 @@ from agent.wire.measurement import Measurement, Refinement
 from agent.wire.plan import MeasurePlan
 from orchestrator.errors import UsageError
 from orchestrator.manifest.campaign import LEAST_TARGET
+from orchestrator.policy.selectors import DeviceLike
 
-
-class HostDevice(Protocol):
-    """The properties of a device that decide what it is compared with."""
-
-    @property
-    def device_id(self) -> str:
-        """The id, such as `host-cpu`."""
-
-    @property
-    def kind(self) -> str:
-        """`cpu` or `gpu`."""
-
-    @property
-    def delegates(self) -> Sequence[str]:
-        """Kinds of delegates that it hosts."""
-
-    @property
-    def exclusion_group(self) -> str:
-        """The path of what it shares silicon with."""
-
-
-D = TypeVar("D", bound=HostDevice)
+D = TypeVar("D", bound=DeviceLike)
 
 
 def baseline_device(device: D, host: Sequence[D], baseline_kind: str) -> D | None:

@@ -25,7 +25,7 @@ text."""
 
 
 class DeviceLike(Protocol):
-    """The properties of a device that a selector compares."""
+    """The properties of a device that a selector compares, and that decide what it is compared with."""
 
     @property
     def device_id(self) -> str:
@@ -50,6 +50,10 @@ class DeviceLike(Protocol):
     @property
     def delegates(self) -> Sequence[str]:
         """The delegate kinds that it hosts."""
+
+    @property
+    def exclusion_group(self) -> str:
+        """The path of what it shares silicon with."""
 
 
 @dataclass(frozen=True, slots=True)

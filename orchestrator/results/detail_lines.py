@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from agent.wire.measurement import Measurement, Variation
 from orchestrator.results import format as text
+from orchestrator.results.cost_figures import INIT_STAGES
 from orchestrator.results.metric import Metric
-from orchestrator.results.metrics import INIT_STAGES, METRICS, in_section
+from orchestrator.results.metrics import METRICS, in_section
 from orchestrator.results.records import CellRecord
 
 _DIGEST_DIGITS = 12

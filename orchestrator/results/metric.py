@@ -87,3 +87,36 @@ class Metric:
             why = "nothing was measured" if cell.measurement is None else self.why_none(cell.measurement)
             return f"none: {why}"
         return f"{self.text(value)} {self.unit}" if self.unit_in_heading else self.text(value)
+
+
+def part_of(
+    key: str,
+    path: tuple[str, ...],
+    label: str,
+    unit: str,
+    section: Section,
+    meaning: str,
+    write: Callable[[Any], str],
+    better: Better = "lower",
+    **more: Any,
+) -> Metric:
+    """Return a figure of a part of the wire's `Measurement` that says in `missing` why it lacks one."""
+    part, *_, name = path
+    return Metric(
+        key, label, unit, better, section, meaning, measured(*path), write,
+        why_none=lambda m: getattr(m, part).missing.get(name, "not recorded"), **more,
+    )  # fmt: skip
+
+
+def time_of(
+    key: str,
+    path: tuple[str, ...],
+    label: str,
+    section: Section,
+    meaning: str,
+    write: Callable[[Any], str] = text.milliseconds,
+    **more: Any,
+) -> Metric:
+    """Return the same of a time in milliseconds, which a wrong output voids."""
+    more = {"unit_in_heading": True, "void_if_wrong": True} | more
+    return part_of(key, path, label, "ms", section, meaning, write, **more)

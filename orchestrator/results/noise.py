@@ -1,19 +1,49 @@
-"""The noise of a device, from an A/A series: sessions that measure one thing against itself, by blocks.
+"""The noise of a device, from an A/A series: sessions that measure one delegate against itself, by blocks.
 
 Two equal things have the ratio 1; by how much the paired ratios of the sessions differ from it is the *noise
 floor*. By how much the median itself differs from session to session is the *session variance*, which is in
 every comparison of two runs that were not interleaved.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import stdev
 from typing import Final
 
+from agent.wire.plan import MeasurePlan
+from orchestrator.manifest.campaign import Campaign, DelegateEntry, DeviceSelector, ModelEntry
+from orchestrator.manifest.plans import LEVELS
 from orchestrator.results.device_noise import DeviceNoise
 from orchestrator.results.records import CellRecord, void_reason
 from orchestrator.results.speedups import counted_latency, stored_ratio
+
+FIRST: Final = "a"
+AGAIN: Final = "a-again"
+"""Names of the two equal delegates; the first is the baseline."""
+
+
+def noise_series(
+    device_id: str, kind: str, model: Path, sessions: int, plan: MeasurePlan = LEVELS["standard"]
+) -> Campaign:
+    """Return the campaign: each session is a model of its own, so that it has blocks of its own."""
+    identity = json.dumps([device_id, kind, sessions, plan.model_dump(mode="json")], sort_keys=True)
+    return Campaign(
+        name=f"noise-{device_id}",
+        level=plan.level,
+        labels={"purpose": "noise"},
+        models=tuple(ModelEntry(f"session-{n + 1}", str(model), plan=plan) for n in range(sessions)),
+        delegates=(DelegateEntry(FIRST, kind), DelegateEntry(AGAIN, kind)),
+        devices=(DeviceSelector(name=device_id),),
+        exclude=(),
+        baseline_delegate=FIRST,
+        reuse="never",
+        manifest_sha256=hashlib.sha256(identity.encode()).hexdigest(),
+    )
+
 
 FEWEST_SESSIONS: Final = 3
 """Sessions below which there is no floor: with fewer, a lucky one hides the noise."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agent.wire.profile import Profile
+from agent.wire.profile import Advice, AdvicePiece, Profile
 from orchestrator.results.records import CellRecord
 from runtime.common.profile import ModelProfile, OperatorTime, Peaks, ProfileRow
 
@@ -47,3 +47,29 @@ def model_profile(found: Profile) -> ModelProfile:
 
 def _why_none(found: Profile) -> str:
     return found.missing.get("profile", "no operator ran by itself")
+
+
+_NAMED = 8
+"""Operators of a piece of advice that are named; the JSON has more. Chosen to fit a line."""
+
+
+def advice_lines(advice: Advice) -> Iterator[str]:
+    """Yield the verdict, then each rule that the model breaks."""
+    yield advice_verdict(advice)
+    yield from map(_piece, advice.pieces)
+
+
+def advice_verdict(advice: Advice) -> str:
+    """Return the verdict with the shares of the CPU."""
+    shares = f"{advice.cpu_macs_share:.0%} of the products"
+    if advice.cpu_time_share is not None:
+        shares += f" and {advice.cpu_time_share:.0%} of the time"
+    return f"{advice.text}; {shares} on the CPU"
+
+
+def _piece(piece: AdvicePiece) -> str:
+    named = ", ".join(map(str, piece.operators[:_NAMED]))
+    more = f" and {len(piece.operators) - _NAMED} more" if len(piece.operators) > _NAMED else ""
+    where = f" (operators {named}{more})" if named else ""
+    took = "" if piece.ms is None or not piece.operators else f"; they take {piece.ms:.3f} ms"
+    return f"{piece.rule}: {piece.finding}{where}; {piece.gain}{took}"

@@ -8,25 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from agent.wire import failpoint
+from agent.wire import messages as wire
 from agent.wire.logs import RareLog
-from agent.wire.messages import (
-    PROTOCOL_VERSION,
-    AgentAlive,
-    AgentHello,
-    CancelJob,
-    ForAgent,
-    Heartbeat,
-    JobRefused,
-    JobResult,
-    JobStarted,
-    Reason,
-    ReasonCode,
-    Receipt,
-    RunnerOutput,
-    Shutdown,
-    Status,
-    Upgrade,
-)
 from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, jobs, running_attempts
@@ -36,14 +19,7 @@ from orchestrator.db.devices import agents as revocations
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import references
 from orchestrator.db.scheduling import assignments, ingest
-from orchestrator.dispatch.base import (
-    AgentLost,
-    BrokerBack,
-    DispatchEvent,
-    IncompatibleHello,
-    MessageReceived,
-    UnusableResult,
-)
+from orchestrator.dispatch import base as dispatch
 from orchestrator.scheduling.available_devices import AvailableDevices
 
 UPGRADE_COMMAND: Final = "cd delegate-farm && git pull && pip install '.[lab]' && farm-agent start"
@@ -59,7 +35,7 @@ _CLOCK_STEP_S: Final = 30.0
 was set right may still be called wrong.
 """
 
-_ABOUT_ATTEMPTS: Final = (Heartbeat, JobStarted, JobRefused, JobResult, RunnerOutput)
+_ABOUT_ATTEMPTS: Final = (wire.Heartbeat, wire.JobStarted, wire.JobRefused, wire.JobResult, wire.RunnerOutput)
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +49,7 @@ class FollowUp:
     not what they were.
     """
 
-    replies: tuple[tuple[str, ForAgent], ...] = ()
+    replies: tuple[tuple[str, wire.ForAgent], ...] = ()
     freed: frozenset[str] = frozenset()
     news: bool = False
     republish: bool = False
@@ -124,12 +100,12 @@ class Inbox:
     _undelivered: dict[str, bool] = field(default_factory=dict)
     _ahead_s: dict[str, float] = field(default_factory=dict)
 
-    def is_relevant(self, event: DispatchEvent) -> bool:
+    def is_relevant(self, event: dispatch.DispatchEvent) -> bool:
         """Return False for a sign of life that is kept in memory only and need not be stored."""
-        if not isinstance(event, MessageReceived):
+        if not isinstance(event, dispatch.MessageReceived):
             return True
         match event.message:
-            case Heartbeat(attempt_id=attempt_id, phase=phase):
+            case wire.Heartbeat(attempt_id=attempt_id, phase=phase):
                 last = self._beats.get(attempt_id)
                 if last is None or last.agent_id != event.agent_id:
                     return True
@@ -137,14 +113,14 @@ class Inbox:
                 now_s = time.monotonic()
                 new_phase = phase != last.phase and now_s >= last.new_phase_after_s
                 return new_phase or now_s >= last.same_phase_after_s
-            case AgentAlive(waiting=waiting) as alive:
+            case wire.AgentAlive(waiting=waiting) as alive:
                 now = utc_now()
                 self.available.note_heard(event.agent_id, now)
                 waits = self._undelivered.get(event.agent_id) != (waiting > 0)
                 return waits or self._clock_moved(event.agent_id, alive, now)
         return True
 
-    def apply(self, turn: Turn, events: Sequence[DispatchEvent], now: datetime) -> FollowUp:
+    def apply(self, turn: Turn, events: Sequence[dispatch.DispatchEvent], now: datetime) -> FollowUp:
         """Apply messages. Raises `IllegalMoveError`, `RefusedError`, `ValueError` or `KeyError` for a
         message that cannot be applied; the whole turn is then to be rolled back.
         """
@@ -153,29 +129,31 @@ class Inbox:
         revoked = set() if self.sole else revocations.revoked(turn, now)
         return FollowUp.of_all([self._apply(turn, event, now, revoked) for event in events])
 
-    def _apply(self, turn: Turn, event: DispatchEvent, now: datetime, revoked: Set[str]) -> FollowUp:
+    def _apply(self, turn: Turn, event: dispatch.DispatchEvent, now: datetime, revoked: Set[str]) -> FollowUp:
         match event:
-            case MessageReceived(agent_id) | UnusableResult(agent_id) | IncompatibleHello(agent_id) if (
-                agent_id in revoked
-            ):
+            case (
+                dispatch.MessageReceived(agent_id)
+                | dispatch.UnusableResult(agent_id)
+                | dispatch.IncompatibleHello(agent_id)
+            ) if agent_id in revoked:
                 self._ignored.warning(f"agent {agent_id} was revoked; what it sends is ignored")
                 return _NOTHING
-            case MessageReceived(agent_id, message):
+            case dispatch.MessageReceived(agent_id, message):
                 return self._on_message(turn, agent_id, message, now)
-            case UnusableResult():
+            case dispatch.UnusableResult():
                 return self._on_unusable(turn, event, now)
-            case IncompatibleHello(agent_id, protocol):
+            case dispatch.IncompatibleHello(agent_id, protocol):
                 return self._on_old_hello(turn, agent_id, protocol, now)
-            case AgentLost(reason):
+            case dispatch.AgentLost(reason):
                 log.info("the agent is lost: %s", reason)
                 self.available.forget_agents()
                 return FollowUp(news=True)
-            case BrokerBack():
+            case dispatch.BrokerBack():
                 return FollowUp(republish=True)
 
     def _on_message(self, turn: Turn, agent_id: str, message: object, now: datetime) -> FollowUp:
         if not self.sole:
-            if not isinstance(message, AgentHello) and agent_id in self._refused_agents(turn):
+            if not isinstance(message, wire.AgentHello) and agent_id in self._refused_agents(turn):
                 return _NOTHING
             self.available.note_heard(agent_id, now)
             if isinstance(message, _ABOUT_ATTEMPTS):
@@ -186,29 +164,29 @@ class Inbox:
                     )
                     return _NOTHING
         match message:
-            case AgentHello():
+            case wire.AgentHello():
                 return self._on_hello(turn, message, now)
-            case JobStarted():
+            case wire.JobStarted():
                 # The first heartbeat after it is stored at once: a watcher sees the first phase.
                 self._beats.pop(message.attempt_id, None)
                 attempts.start(turn, message.attempt_id, message.epoch, now)
                 return FollowUp(news=True)
-            case Heartbeat():
+            case wire.Heartbeat():
                 return self._on_heartbeat(turn, agent_id, message, now)
-            case RunnerOutput():
+            case wire.RunnerOutput():
                 running_attempts.append(turn, message)
-            case JobRefused():
+            case wire.JobRefused():
                 freed = self._free(turn, message.attempt_id)
                 ingest.refuse(turn, message, now)
                 assignments.fail_left_behind(turn, message.attempt_id, now, sole=self.sole)
                 return FollowUp(freed=freed, news=True)
-            case JobResult():
+            case wire.JobResult():
                 return self._on_result(turn, agent_id, message, now)
-            case AgentAlive():
+            case wire.AgentAlive():
                 self._on_alive(turn, agent_id, message, now)
         return _NOTHING
 
-    def _on_alive(self, turn: Turn, agent_id: str, alive: AgentAlive, now: datetime) -> None:
+    def _on_alive(self, turn: Turn, agent_id: str, alive: wire.AgentAlive, now: datetime) -> None:
         """Store what changed: `farm doctor` needs to know since when results wait, not how many."""
         self._undelivered[agent_id] = alive.waiting > 0
         agents.note_undelivered(turn, agent_id, now if alive.waiting else None)
@@ -216,7 +194,7 @@ class Inbox:
             self._ahead_s[agent_id] = _ahead_s(alive, now)
             agents.note_clock(turn, agent_id, self._ahead_s[agent_id])
 
-    def _clock_moved(self, agent_id: str, alive: AgentAlive, now: datetime) -> bool:
+    def _clock_moved(self, agent_id: str, alive: wire.AgentAlive, now: datetime) -> bool:
         """Whether an agent's clock is not where it was against the server's, as far as is known.
 
         A heartbeat that waited in the broker makes a clock look late; the next one in time mends that.
@@ -226,19 +204,19 @@ class Inbox:
         known_s = self._ahead_s.get(agent_id)
         return known_s is None or abs(_ahead_s(alive, now) - known_s) >= _CLOCK_STEP_S
 
-    def _on_unusable(self, turn: Turn, event: UnusableResult, now: datetime) -> FollowUp:
+    def _on_unusable(self, turn: Turn, event: dispatch.UnusableResult, now: datetime) -> FollowUp:
         """End the attempt as failed, as if its agent had reported that, and confirm the result."""
         attempt = turn.find_attempt(event.attempt_id)
         if attempt is None:
-            return FollowUp(((event.agent_id, Receipt(attempt_id=event.attempt_id)),))
+            return FollowUp(((event.agent_id, wire.Receipt(attempt_id=event.attempt_id)),))
         text = f"its result cannot be stored: {event.why}"
-        substitute = JobResult(
+        substitute = wire.JobResult(
             attempt_id=attempt.attempt_id,
             epoch=event.epoch,
             cell_id=attempt.cell_id,
             device_id=attempt.device_id,
-            status=Status.FAILED,
-            reason=Reason(code=ReasonCode.RUNNER_ERROR, text=text),
+            status=wire.Status.FAILED,
+            reason=wire.Reason(code=wire.ReasonCode.RUNNER_ERROR, text=text),
         )
         return self._on_message(turn, event.agent_id, substitute, now)
 
@@ -250,12 +228,12 @@ class Inbox:
             self._refused = known_agents.refused(turn)
         return self._refused
 
-    def _on_hello(self, turn: Turn, hello: AgentHello, now: datetime) -> FollowUp:
+    def _on_hello(self, turn: Turn, hello: wire.AgentHello, now: datetime) -> FollowUp:
         """Store a hello. Attempts that ran before it are in doubt until the agent reports them."""
         name = hello.agent_id
         if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
             self._ignored.warning(f"agent {name} was removed and still sends hello; it is asked to end")
-            return FollowUp(replies=((name, Shutdown()),))
+            return FollowUp(replies=((name, wire.Shutdown()),))
         # An agent signs for its own name only: with a foreign device it would get that agent's cells.
         stolen = [d.device_id for d in hello.devices if not d.device_id.startswith(f"{name}.")]
         if not self.sole and stolen:
@@ -274,9 +252,9 @@ class Inbox:
         freed = frozenset(device.device_id for device in hello.devices)
         return FollowUp(tuple(again), freed, news=True, agents_changed=True)
 
-    def _unstarted(self, turn: Turn, hello: AgentHello) -> list[tuple[str, ForAgent]]:
+    def _unstarted(self, turn: Turn, hello: wire.AgentHello) -> list[tuple[str, wire.ForAgent]]:
         """Jobs that the agent may not have received: they are sent again and are no longer in doubt."""
-        again: list[tuple[str, ForAgent]] = []
+        again: list[tuple[str, wire.ForAgent]] = []
         for agent_id, job in jobs.unstarted(turn, agent_id=hello.agent_id):
             if job.attempt_id not in hello.live:
                 for own in job.attempts:
@@ -284,7 +262,7 @@ class Inbox:
                 again.append((agent_id, job))
         return again
 
-    def _fail_unplaceable(self, turn: Turn, hello: AgentHello, before: set[str], now: datetime) -> None:
+    def _fail_unplaceable(self, turn: Turn, hello: wire.AgentHello, before: set[str], now: datetime) -> None:
         """End the cells of devices that the agent no longer names: no other device can run them."""
         named = {device.device_id for device in hello.devices}
         if self.sole:
@@ -296,14 +274,15 @@ class Inbox:
             assignments.fail_unplaceable(turn, gone, why, now)
 
     def _on_old_hello(self, turn: Turn, agent_id: str, protocol: int, now: datetime) -> FollowUp:
-        why = f"it speaks protocol {protocol}, the farm {PROTOCOL_VERSION}; on its host: {UPGRADE_COMMAND}"
+        versions = f"it speaks protocol {protocol}, the farm {wire.PROTOCOL_VERSION}"
+        why = f"{versions}; on its host: {UPGRADE_COMMAND}"
         self._ignored.warning(f"agent {agent_id} is refused: {why}")
         agents.refuse(turn, agent_id, protocol, why, now)
         self._refused_agents(turn).add(agent_id)
-        upgrade = Upgrade(protocol=PROTOCOL_VERSION, command=UPGRADE_COMMAND)
+        upgrade = wire.Upgrade(protocol=wire.PROTOCOL_VERSION, command=UPGRADE_COMMAND)
         return FollowUp(((agent_id, upgrade),), news=True, agents_changed=True)
 
-    def _on_heartbeat(self, turn: Turn, agent_id: str, beat: Heartbeat, now: datetime) -> FollowUp:
+    def _on_heartbeat(self, turn: Turn, agent_id: str, beat: wire.Heartbeat, now: datetime) -> FollowUp:
         """Store a heartbeat. Its reply is the request to end the attempt, where one is due."""
         now_s = time.monotonic()
         self.in_doubt.pop(beat.attempt_id, None)
@@ -312,9 +291,9 @@ class Inbox:
         self._beats[beat.attempt_id] = stored
         if attempts.note_heartbeat(turn, beat, now) == "wanted":
             return FollowUp(news=True)
-        return FollowUp(replies=((agent_id, CancelJob(attempt_id=beat.attempt_id)),))
+        return FollowUp(replies=((agent_id, wire.CancelJob(attempt_id=beat.attempt_id)),))
 
-    def _on_result(self, turn: Turn, agent_id: str, message: JobResult, now: datetime) -> FollowUp:
+    def _on_result(self, turn: Turn, agent_id: str, message: wire.JobResult, now: datetime) -> FollowUp:
         freed = self._free(turn, message.attempt_id)
         # The changes of all messages are flushed together at the end, not before each one's questions.
         with turn.no_autoflush:
@@ -326,7 +305,7 @@ class Inbox:
         elif outcome != "duplicate":
             references.claim(turn, agent_id, message, now, trusted=self.sole)
             assignments.fail_left_behind(turn, message.attempt_id, now, sole=self.sole)
-        receipt = Receipt(attempt_id=message.attempt_id)
+        receipt = wire.Receipt(attempt_id=message.attempt_id)
         return FollowUp(((agent_id, receipt),), freed, news=True)
 
     def _free(self, turn: Turn, attempt_id: str) -> frozenset[str]:
@@ -337,17 +316,17 @@ class Inbox:
         return frozenset() if attempt is None else frozenset({attempt.device_id})
 
 
-def _ahead_s(alive: AgentAlive, now: datetime) -> float:
+def _ahead_s(alive: wire.AgentAlive, now: datetime) -> float:
     return (alive.clock_ns or 0) / 1e9 - now.timestamp()
 
 
-def _load(turn: Turn, events: Iterable[DispatchEvent]) -> None:
+def _load(turn: Turn, events: Iterable[dispatch.DispatchEvent]) -> None:
     """Load what the messages are about: a turn over hundreds of them takes a handful of queries."""
-    messages = [event.message for event in events if isinstance(event, MessageReceived)]
+    messages = [event.message for event in events if isinstance(event, dispatch.MessageReceived)]
     named = [m.attempt_id for m in messages if isinstance(m, _ABOUT_ATTEMPTS)]
     if not named:
         return
-    ended = {m.attempt_id for m in messages if isinstance(m, JobResult)}
+    ended = {m.attempt_id for m in messages if isinstance(m, wire.JobResult)}
     turn.load_attempts(named)
     known = [row for name in ended if (row := turn.find_attempt(name))]
     turn.load_history({row.cell_id for row in known})

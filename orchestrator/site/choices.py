@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace as View
 from typing import Any, Final
 
-from orchestrator.results.metrics import METRICS, PEAK_MEMORY
+from orchestrator.results.cost_figures import PEAK_MEMORY
+from orchestrator.results.metrics import METRICS
 from orchestrator.results.records import ComparedCell
 from orchestrator.site.archive import Archive
 from orchestrator.site.cell_view import brief_view, delegate_name

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.wire.measurement import Latency
-from orchestrator.results.advice import advice_lines
 from orchestrator.results.metrics import P50, in_section
+from orchestrator.results.profiles import advice_lines
 from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.results.speedups import Baselines, counted_latency
 from orchestrator.results.wording import Footnotes

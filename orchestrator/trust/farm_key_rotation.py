@@ -1,10 +1,12 @@
-"""Replaces the farm's key: both keys are valid for a while, then only the new one.
+"""The farm's keys: one, made on first use, signs; after a rotation two are valid for a while.
 
-`farm.key` holds the newest key; `farm.key.former` holds the one before it, as JSON with its expiry.
+`farm.key` holds the newest key; `farm.key.former` holds the one before it, as JSON with its expiry. Only
+their user may read them.
 """
 
 import json
 import logging
+import stat
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -14,9 +16,42 @@ from typing import Final
 
 from agent.wire.credentials import write_secret
 from agent.wire.envelope import PublicKey, SigningKey
+from agent.wire.private_folder import FILE_MODE, FOLDER_MODE
 from orchestrator.config.clock import utc_now
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.trust.farm_key_file import FILE, farm_key, require_private
+from runtime.common.durable import create_once
+
+FILE: Final = "farm.key"
+_OTHERS: Final = 0o077
+"""Mode bits that let the group or others use a file."""
+
+
+def farm_key(folder: Path) -> SigningKey:
+    """Read or make the key. Two processes that call at once get the same one. Raises `FarmError`."""
+    path = folder / FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        if not path.exists():
+            create_once(path, f"{SigningKey.new().secret()}\n".encode(), FILE_MODE)
+        require_private(path)
+        return SigningKey.read(path.read_text().strip())
+    except OSError as error:
+        raise FarmError(f"the farm's key {path} cannot be used: {error.strerror}") from error
+    except ValueError as error:
+        raise FarmError(
+            f"{path} is not a key of the farm ({error}); restore it, or enrol every agent again"
+        ) from error
+
+
+def require_private(path: Path) -> None:
+    """Check that only its user can read a file. Raises `FarmError` where others can, or `OSError`."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & _OTHERS:
+        raise FarmError(
+            f"{path} can be read by others (mode {mode:o}); run: chmod 600 {path}, "
+            "and enrol the agents again where somebody may have read it"
+        )
+
 
 FORMER_FILE: Final = f"{FILE}.former"
 REFRESH_S: Final = 1.0

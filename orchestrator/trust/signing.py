@@ -6,9 +6,112 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.wire.envelope import IssueClock, keys_message, seal
-from orchestrator.trust.agent_keys import AgentKeys
+from agent.wire.envelope import (
+    Envelope,
+    Freshness,
+    IssueClock,
+    PublicKey,
+    key_id_of,
+    keys_message,
+    open_envelope,
+    seal,
+)
+from orchestrator.config.clock import utc_now
+from orchestrator.db.devices import credentials
+from orchestrator.db.devices import credentials as known_credentials
+from orchestrator.db.engine.sessions import Database
+from orchestrator.errors import UnreachableError
 from orchestrator.trust.farm_key_rotation import FarmKeys
+
+REFRESH_S: Final = 1.0
+"""Seconds between two reads of the database, and so how long a revoked key can still be accepted. Smaller
+costs more queries; larger lets a revoked agent continue."""
+STRANGER_S: Final = 0.02
+"""Least seconds between two reads where a key is unknown. It may be that of an agent enrolled just now,
+whose hello must not be lost; the bound keeps a stranger's messages from costing a query each."""
+SAVE_S: Final = 10.0
+"""Seconds between two writes of the newest `issued` of each agent. After a crash, expiry
+is judged by a time that is too old by at most this; smaller costs more transactions."""
+
+
+@dataclass(slots=True)
+class _Key:
+    agent_id: str
+    public: PublicKey
+    fresh: Freshness
+
+
+@dataclass(slots=True)
+class AgentKeys:
+    """Checks the signatures of agents' envelopes, for one thread."""
+
+    database: Database
+    _keys: dict[str, _Key] = field(default_factory=dict)
+    _saved: dict[str, float] = field(default_factory=dict)
+    _read_at_s: float = float("-inf")
+    _saved_at_s: float = field(default_factory=time.monotonic)
+
+    def open(self, envelope: str) -> Envelope:
+        """Open an envelope that a known agent signed, neither expired nor a replay. Raises `ValueError`."""
+        key_id = key_id_of(envelope)
+        self._refresh(REFRESH_S if key_id in self._keys else STRANGER_S)
+        key = self._keys.get(key_id)
+        if key is None:
+            raise ValueError(f"signed with key {key_id[:16]!r}, which is no enrolled agent's, or was revoked")
+        opened = open_envelope(envelope, key.public)
+        if opened.agent_id != key.agent_id:
+            raise ValueError(f"agent {key.agent_id} signs for another: {opened.agent_id[:64]!r}")
+        try:
+            key.fresh.accept(opened)
+        except ValueError as error:
+            raise ValueError(f"{opened.kind[:32]} of agent {key.agent_id}: {error}") from error
+        return opened
+
+    def agents(self) -> frozenset[str]:
+        """Return the agents that have a valid key, as read at most `REFRESH_S` ago."""
+        self._refresh(REFRESH_S)
+        return frozenset(key.agent_id for key in self._keys.values())
+
+    def save(self) -> None:
+        """Store the newest `issued` of each agent, by which a restart judges which envelopes have expired."""
+        self._saved_at_s = time.monotonic()
+        newest = {name: key.fresh.newest for name, key in self._keys.items()}
+        changed = {name: issued for name, issued in newest.items() if issued > self._saved.get(name, 0.0)}
+        if not changed:
+            return
+        with self.database.write() as turn:
+            credentials.note_newest(turn, changed)
+        self._saved |= changed
+
+    def _refresh(self, every_s: float) -> None:
+        """Read the keys when a read is due. While the database does not answer, the known keys are used."""
+        if time.monotonic() - self._read_at_s < every_s:
+            return
+        try:
+            with self.database.read() as session:
+                found = known_credentials.valid(session, utc_now())
+            if time.monotonic() - self._saved_at_s > SAVE_S:
+                self.save()
+        except UnreachableError as error:
+            log.debug("the keys of agents cannot be read: %s", error)
+        else:
+            self._keep({entry.key_id: entry for entry in found})
+        # Also after a failure: an unreachable database must not be queried once per envelope.
+        self._read_at_s = time.monotonic()
+
+    def _keep(self, found: dict[str, known_credentials.Known]) -> None:
+        for gone in self._keys.keys() - found.keys():
+            log.warning("key %s of agent %s is no longer valid", gone, self._keys.pop(gone).agent_id)
+        for name in found.keys() - self._keys.keys():
+            entry = found[name]
+            try:
+                public = PublicKey.read(entry.public_key)
+            except ValueError as error:
+                log.error("the database holds no usable key of agent %s: %s", entry.agent_id, error)
+                continue
+            self._keys[name] = _Key(entry.agent_id, public, Freshness(entry.newest_issued))
+            self._saved[name] = entry.newest_issued
+
 
 ANNOUNCE_S: Final = 2.0
 """Seconds between two announcements of the farm's keys to an agent that does not trust exactly these. Several

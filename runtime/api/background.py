@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from runtime import errors
 from runtime.api.event import Event
 from runtime.api.tensor_buffer import HOST_MEMORY, TensorBuffer
 from runtime.delegates.asynchrony import AsynchronousPartition
-from runtime.errors import (
-    INVALID_ARGUMENT,
-    MISSING_INPUT,
-    RUNTIME_FAILURE,
-    UNSUPPORTED,
-    DelegateError,
-    StatusError,
-)
 from runtime.interpreter.details import public_dtype
 from runtime.model.graph import Signature, Subgraph, Tensor
 from runtime.model.schema import TensorType
@@ -53,8 +46,8 @@ class Route:
                 [event.completion for event in fillings(inputs)],
                 [event.completion for event in uses(outputs)],
             )
-        except DelegateError as error:
-            raise StatusError(str(error), RUNTIME_FAILURE) from error
+        except errors.DelegateError as error:
+            raise errors.StatusError(str(error), errors.RUNTIME_FAILURE) from error
         event = Event(started.completion, started.copies)
         attach(event, inputs, outputs)
         return event
@@ -68,10 +61,10 @@ class Route:
                 continue
             wanted = buffer_dtype(self.subgraph.tensors[index])
             if buffer.dtype != wanted:
-                raise StatusError(
+                raise errors.StatusError(
                     f"{kind} {name!r} is {wanted.name}, and its buffer holds {buffer.dtype.name}; make the "
                     f"TensorBuffer with {wanted.name}",
-                    INVALID_ARGUMENT,
+                    errors.INVALID_ARGUMENT,
                 )
 
 
@@ -118,14 +111,14 @@ def attach(event: Event, inputs: Sequence[TensorBuffer], outputs: Sequence[Tenso
 def buffer_named(kind: str, buffers: Mapping[str, TensorBuffer], name: str) -> TensorBuffer:
     """Return the buffer for an input or output. Raises `StatusError`, whose text has `kind`, without one."""
     if name not in buffers:
-        raise StatusError(f"no buffer for {kind} {name!r}", MISSING_INPUT)
+        raise errors.StatusError(f"no buffer for {kind} {name!r}", errors.MISSING_INPUT)
     return buffers[name]
 
 
 def buffer_dtype(tensor: Tensor) -> np.dtype[Any]:
     """Return the dtype of a tensor's elements in a buffer. Raises `StatusError` for strings."""
     if tensor.type is TensorType.STRING:
-        raise StatusError(f"tensor {tensor.name!r}: strings have no buffer", UNSUPPORTED)
+        raise errors.StatusError(f"tensor {tensor.name!r}: strings have no buffer", errors.UNSUPPORTED)
     found: np.dtype[Any] = np.dtype(public_dtype(tensor))
     return found
 
@@ -134,17 +127,19 @@ def memory_of(planned: PlannedSubgraph, index: int) -> Array:
     """Return the run's own memory of a tensor. Raises `StatusError` for one without values."""
     found = planned.array(index)
     if found is None:
-        raise StatusError(f"tensor {planned.subgraph.tensors[index].name!r} has no values", RUNTIME_FAILURE)
+        raise errors.StatusError(
+            f"tensor {planned.subgraph.tensors[index].name!r} has no values", errors.RUNTIME_FAILURE
+        )
     return found
 
 
 def copy_in(target: Array, buffer: TensorBuffer, name: str) -> None:
     """Copy an input from the start of its buffer. Raises `StatusError` for one that is too small."""
     if buffer.size < target.nbytes:
-        raise StatusError(
+        raise errors.StatusError(
             f"Failed to register input tensor buffer: input {name!r} takes {target.nbytes} bytes, its buffer "
             f"has {buffer.size}",
-            RUNTIME_FAILURE,
+            errors.RUNTIME_FAILURE,
         )
     with buffer.lock() as memory:
         np.copyto(target, memory[: target.nbytes].view(target.dtype).reshape(target.shape))
@@ -153,10 +148,10 @@ def copy_in(target: Array, buffer: TensorBuffer, name: str) -> None:
 def copy_out(source: Array, buffer: TensorBuffer, name: str) -> None:
     """Copy an output to its buffer. Raises `StatusError` for one that is too small."""
     if buffer.size < source.nbytes:
-        raise StatusError(
+        raise errors.StatusError(
             f"Failed to register output tensor buffer: output {name!r} has {source.nbytes} bytes, its buffer "
             f"{buffer.size}",
-            RUNTIME_FAILURE,
+            errors.RUNTIME_FAILURE,
         )
     with buffer.lock() as memory:
         memory[: source.nbytes] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)

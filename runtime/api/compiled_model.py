@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from runtime import errors
 from runtime.api.background import (
     Route,
     attach,
@@ -33,20 +34,10 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.delegates.storage import ROOM
-from runtime.errors import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    OUT_OF_RANGE,
-    RUNTIME_FAILURE,
-    DelegateError,
-    DeviceError,
-    ModelError,
-    StatusError,
-)
 from runtime.interpreter.details import check_resize, names, ordered_signatures, public_dtype, tensor_named
 from runtime.model.graph import Model, Signature
 from runtime.model.reader import load_model, read_model
-from runtime.plan.profiler import Profiler
+from runtime.plan.profile import Profiler
 from runtime.plan.program import Program, check_operators
 from runtime.plan.subgraph import PlannedSubgraph
 
@@ -122,8 +113,8 @@ class CompiledModel:
             raise ValueError("Environment is no longer valid")
         try:
             return cls(read(), environment, options)
-        except ModelError as error:
-            raise StatusError(f"Failed to load model: {error}") from error
+        except errors.ModelError as error:
+            raise errors.StatusError(f"Failed to load model: {error}") from error
 
     @property
     def environment(self) -> Environment:
@@ -139,7 +130,7 @@ class CompiledModel:
         for delegate in self._delegates:
             if (context := getattr(delegate, "opencl_context", None)) is not None:
                 return context
-        raise StatusError("no OpenCL device runs this model: compile it for HardwareAccelerator.GPU")
+        raise errors.StatusError("no OpenCL device runs this model: compile it for HardwareAccelerator.GPU")
 
     @property
     def delegation(self) -> DelegationReport | None:
@@ -217,15 +208,15 @@ class CompiledModel:
         tensor = self._pair("Input", input_index, signature_index)[1]
         size = tuple(int(d) for d in dims)
         if any(d < 1 for d in size):
-            raise StatusError("Dimensions must be positive.", INVALID_ARGUMENT)
+            raise errors.StatusError("Dimensions must be positive.", errors.INVALID_ARGUMENT)
         planned = self._planned(signature_index)
         before = planned.shape(tensor)
         with self._lock:
             try:
                 check_resize(planned.subgraph.tensors[tensor], before, size, strict=strict)
             except RuntimeError as error:
-                raise StatusError(
-                    f"New shape is not compatible with current shape. {error}", INVALID_ARGUMENT
+                raise errors.StatusError(
+                    f"New shape is not compatible with current shape. {error}", errors.INVALID_ARGUMENT
                 ) from error
             planned.resize(tensor, size)
 
@@ -344,8 +335,10 @@ class CompiledModel:
                 copy_in(memory_of(planned, index), buffer, name)
             try:
                 planned.run(self.profiler.noting(planned.subgraph))
-            except ModelError as error:
-                raise StatusError(f"Failed to invoke the compiled model: {error}", RUNTIME_FAILURE) from error
+            except errors.ModelError as error:
+                raise errors.StatusError(
+                    f"Failed to invoke the compiled model: {error}", errors.RUNTIME_FAILURE
+                ) from error
             for (name, index), buffer in zip(signature.outputs, outputs, strict=True):
                 copy_out(memory_of(planned, index), buffer, name)
 
@@ -365,15 +358,15 @@ class CompiledModel:
 
     def _at(self, index: int) -> Signature:
         if self._program is None:
-            raise StatusError("the model is closed", RUNTIME_FAILURE)
+            raise errors.StatusError("the model is closed", errors.RUNTIME_FAILURE)
         if not 0 <= index < len(self._signatures):
-            raise StatusError("Signature index is out of range of signature keys", OUT_OF_RANGE)
+            raise errors.StatusError("Signature index is out of range of signature keys", errors.OUT_OF_RANGE)
         return self._signatures[index]
 
     def _index(self, key: str) -> int:
         index = self.get_signature_index(key)
         if index < 0:
-            raise StatusError(f"Signature not found: {key}", NOT_FOUND)
+            raise errors.StatusError(f"Signature not found: {key}", errors.NOT_FOUND)
         return index
 
     def _planned(self, signature_index: int) -> PlannedSubgraph:
@@ -385,15 +378,15 @@ class CompiledModel:
         planned = self._planned(signature_index)
         try:
             planned.allocate()
-        except (ModelError, DelegateError) as error:
-            raise StatusError(str(error), RUNTIME_FAILURE) from error
+        except (errors.ModelError, errors.DelegateError) as error:
+            raise errors.StatusError(str(error), errors.RUNTIME_FAILURE) from error
         return planned
 
     def _pair(self, kind: str, place: int, signature_index: int) -> tuple[str, int]:
         signature = self._at(signature_index)
         pairs = signature.inputs if kind == "Input" else signature.outputs
         if not 0 <= place < len(pairs):
-            raise StatusError(f"{kind} index out of range", OUT_OF_RANGE)
+            raise errors.StatusError(f"{kind} index out of range", errors.OUT_OF_RANGE)
         return pairs[place]
 
     def _details(self, signature_index: int, pairs: Sequence[tuple[str, int]]) -> dict[str, Any]:
@@ -434,10 +427,10 @@ class CompiledModel:
             ("Output", signature.outputs, outputs),
         ):
             if len(pairs) != len(buffers):
-                raise StatusError(
+                raise errors.StatusError(
                     f"Failed to invoke the compiled model: {kind} buffer size mismatch: number of "
                     f"{kind.lower()}s:{len(pairs)} vs buffers:{len(buffers)}",
-                    RUNTIME_FAILURE,
+                    errors.RUNTIME_FAILURE,
                 )
 
 
@@ -445,7 +438,7 @@ def _load(path: Path) -> Model:
     try:
         return load_model(path)
     except OSError as error:
-        raise StatusError(f"Failed to load model from file {path}: {error.strerror}") from error
+        raise errors.StatusError(f"Failed to load model from file {path}: {error.strerror}") from error
 
 
 def _delegates(
@@ -453,9 +446,9 @@ def _delegates(
 ) -> tuple[PartitionDelegate, ...]:
     """Return the accelerators' delegate: none for the CPU alone, or if it may replace an absent GPU."""
     if not accelerators:
-        raise StatusError("No acceleration provided.")
+        raise errors.StatusError("No acceleration provided.")
     if accelerators & HardwareAccelerator.NPU:
-        raise StatusError("no NPU: this runtime drives CPUs and OpenCL devices only")
+        raise errors.StatusError("no NPU: this runtime drives CPUs and OpenCL devices only")
     if not accelerators & HardwareAccelerator.GPU:
         return ()
     alone = not accelerators & HardwareAccelerator.CPU
@@ -464,8 +457,8 @@ def _delegates(
         chosen["context"] = context
     try:
         delegate = load_delegate("gpu", chosen)
-    except (DeviceError, DelegateError) as error:
-        absent = isinstance(error, DeviceError) or isinstance(error.__cause__, ImportError)
+    except (errors.DeviceError, errors.DelegateError) as error:
+        absent = isinstance(error, errors.DeviceError) or isinstance(error.__cause__, ImportError)
         # The CPU replaces what is absent; a wrong option must not turn into a slow run.
         if alone or not absent:
             raise

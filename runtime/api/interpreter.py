@@ -16,17 +16,16 @@ import numpy.typing as npt
 
 from runtime.common.profile import ModelProfile
 from runtime.common.stages import stage
+from runtime.delegates.abilities import DeviceTime, NotTold
 from runtime.delegates.asynchrony import NotStarted, RunSlot
 from runtime.delegates.base import PartitionDelegate
-from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.epochs import Grouping
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import Delegate, load_delegate
 from runtime.errors import InvocationError, ModelError, ModelFormatError, OutOfMemoryError
 from runtime.interpreter.bound_buffers import BoundBuffer, BoundBuffers
 from runtime.interpreter.details import accepted, check_resize, operator_details, tensor_details
-from runtime.interpreter.slots import slots_of
-from runtime.interpreter.state import SubgraphState, subgraph_state
+from runtime.interpreter.state import SubgraphState, slots_of, subgraph_state
 from runtime.model.graph import Model, Signature, Tensor
 from runtime.model.reader import load_model, read_model
 from runtime.ops.support.registry import CustomRegistrar, custom_operator

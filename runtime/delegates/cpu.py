@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from runtime.delegates.descriptor import DelegateDescriptor, threads_option
-from runtime.delegates.release import RELEASE, VERSION, commit_option
+from runtime.delegates.descriptor import RELEASE, VERSION, DelegateDescriptor, commit_option, threads_option
 
 CPU: Final = "cpu"
 """The name of the interpreter without a delegate."""

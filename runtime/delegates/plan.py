@@ -3,10 +3,9 @@
 Nothing here is compiled, allocated or timed. `runtime.tools.model_plan` shows it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from runtime.delegates.base import Partition, PartitionDelegate
 
@@ -201,15 +200,3 @@ class Planner(PartitionDelegate, Protocol):
 
     def plan(self, partition: Partition) -> PartitionPlan:
         """Plan the run of a partition. Raises `DelegateError`."""
-
-
-class PlannerFactory(Protocol):
-    """The type of `planner` of a delegate's implementation, if it has one; see docs/delegates.md."""
-
-    def __call__(
-        self, options: Mapping[str, Any], device_class: DeviceClass | None, *, is_tuned: bool
-    ) -> Planner:
-        """Create a planner for this machine's device, or for an assumed one of a class.
-
-        `is_tuned`: kept times of earlier starts decide where there are such. Raises `DelegateError`.
-        """

@@ -4,7 +4,8 @@
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +14,47 @@ from runtime.evaluation import (
     benchmark_model,
     image_classification,
     inference_diff,
-    launchers,
     object_detection,
     performance_options,
 )
+
+GROUP: Final = "delegate_farm.litert_tools"
+"""The group of entry points: each is a command's name and its function, which takes no arguments."""
+
+_MARK: Final = "# written by delegate-farm"
+_TEXT: Final = """#!{python}
+{mark}
+import sys
+from {module} import {function}
+sys.exit({function}())
+"""
+
+
+def install(folder: Path) -> Iterator[Path]:
+    """Write a command for each tool, and yield its path; one that this has written before is replaced.
+
+    Raises `FarmRuntimeError` before anything is written where another file has the name of a tool; `OSError`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tools = sorted(entry_points(group=GROUP))
+    for tool in tools:
+        _require_ours(folder / tool.name)
+    for tool in tools:
+        path = folder / tool.name
+        path.write_text(_text(tool), encoding="utf-8")
+        path.chmod(0o755)
+        yield path
+
+
+def _require_ours(path: Path) -> None:
+    if path.exists() and _MARK not in path.read_bytes()[:4096].decode(errors="replace"):
+        raise FarmRuntimeError(f"{path} is another program; choose another folder")
+
+
+def _text(tool: EntryPoint) -> str:
+    python = " ".join([sys.executable, "-I"])
+    return _TEXT.format(python=python, mark=_MARK, module=tool.module, function=tool.attr)
+
 
 TOOLS: Final[Mapping[str, Callable[[Sequence[str]], int]]] = {
     "benchmark_model": benchmark_model.main,
@@ -42,7 +80,7 @@ def main(words: Sequence[str]) -> int:
 
 def _install(folder: Path) -> int:
     try:
-        for path in launchers.install(folder):
+        for path in install(folder):
             sys.stdout.write(f"{path}\n")
     except (FarmRuntimeError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")

@@ -21,16 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
-from runtime.judge.bounds import (
-    MOST_AMPLIFIED,
-    MOVE,
-    Draws,
-    Excess,
-    cosine_excess,
-    excesses,
-    index_excess,
-    near_ties,
-)
+from runtime.judge import bounds
 from runtime.judge.decoys import nearest_decoy
 from runtime.judge.detections import Compared, Detections, Matching, compared
 from runtime.judge.figures import (
@@ -114,7 +105,7 @@ class Expected:
     facts: Sequence[OutputFacts]
     draws: Mapping[str, Outputs] = field(default_factory=dict)
     kinds: Sequence[OutputKind] = ()
-    _figures: dict[tuple[int, tuple[str, ...]], Draws] = field(
+    _figures: dict[tuple[int, tuple[str, ...]], bounds.Draws] = field(
         default_factory=dict, compare=False, repr=False
     )
 
@@ -133,14 +124,14 @@ class Expected:
         """Output i's references of every input set but `k`."""
         return [values[i] for j, values in enumerate(self.references) if j != k]
 
-    def drawn(self, i: int, names: Sequence[str]) -> Draws:
+    def drawn(self, i: int, names: Sequence[str]) -> bounds.Draws:
         """Return the figures of the runs of these names for output `i`, one that is of no use left out."""
         key = (i, tuple(names))
         if key not in self._figures:
             self._figures[key] = self._drawn(i, names)
         return self._figures[key]
 
-    def _drawn(self, i: int, names: Sequence[str]) -> Draws:
+    def _drawn(self, i: int, names: Sequence[str]) -> bounds.Draws:
         of_set, scales = [], []
         for k, values in enumerate(self.references):
             r = _real(values[i], self.facts[i])
@@ -151,7 +142,7 @@ class Expected:
             safe = np.where(known, r, 0.0)
             of_set.append([figures(np.where(known, run, 0.0) - safe, safe) for run in finite])
             scales.append(root_mean_square(safe))
-        return Draws(of_set, scales)
+        return bounds.Draws(of_set, scales)
 
     def amplification(self, i: int, k: int) -> float | None:
         """Return by how much more than the inputs the outputs moved, as shares; None where nothing tells."""
@@ -162,7 +153,7 @@ class Expected:
         with np.errstate(invalid="ignore"):
             change = np.nan_to_num(_real(moved[k][i], self.facts[i]) - r)
         norm = root_mean_square(np.nan_to_num(r))
-        return root_mean_square(change) / norm / MOVE if norm > 0.0 else None
+        return root_mean_square(change) / norm / bounds.MOVE if norm > 0.0 else None
 
 
 def judge(
@@ -263,7 +254,9 @@ class _Comparison:
         # What is not finite is alike, and counts no further.
         real_r, real_y = np.where(known, real_r, 0.0), np.where(known, real_y, 0.0)
         matches = None if together is None else self._matches(*together)
-        excess = self._excess(real_r, real_y) if matches is None else Excess(matches.ratio, matches.text)
+        excess = (
+            self._excess(real_r, real_y) if matches is None else bounds.Excess(matches.ratio, matches.text)
+        )
         passed = excess.ratio <= 1.0
         unjudged = self._proves_nothing(known) if passed else ""
         if matches is not None:
@@ -320,29 +313,29 @@ class _Comparison:
             lambda off: score_bound(self.rule, known, quantum, off),
         )
 
-    def _excess(self, r: Reals, y: Reals) -> Excess:
+    def _excess(self, r: Reals, y: Reals) -> bounds.Excess:
         """Return by how much the output is off by the rule that it holds least."""
         if not r.size:
-            return Excess(0.0, "")
+            return bounds.Excess(0.0, "")
         if self.rule.kind == "bit_equal":
             different = int(np.count_nonzero(r != y))
             text = f"{different} of {r.size} values differ, largest by {np.abs(y - r).max():g}"
-            return Excess(math.inf if different else 0.0, text)
+            return bounds.Excess(math.inf if different else 0.0, text)
         if self.rule.kind == "cosine":
-            return cosine_excess(y, r)
+            return bounds.cosine_excess(y, r)
         floor = self.rule.floor(r, self._quantum(r))
         if self.rule.kind == "norm":
             error = root_mean_square(y - r)
             ratio = error / floor.rms
-            return Excess(ratio, f"root mean square of y-r: {error:.3g} > {floor.rms:.3g}")
+            return bounds.Excess(ratio, f"root mean square of y-r: {error:.3g} > {floor.rms:.3g}")
         if self._is_index():
             runs = [self.expected.draws[name][self.k][self.i] for name in self.rule.draws]
             undecided = self._undecided(r)
-            return index_excess(
+            return bounds.index_excess(
                 y[~undecided], r[~undecided], [run[~undecided] for run in runs if run.shape == r.shape]
             )
         draws = self.expected.drawn(self.i, self.rule.draws)
-        found = excesses(figures(y - r, r), draws, self.k, floor, self.rule.spread)
+        found = bounds.excesses(figures(y - r, r), draws, self.k, floor, self.rule.spread)
         return max(found, key=lambda one: one.ratio)
 
     def _is_index(self) -> bool:
@@ -357,7 +350,7 @@ class _Comparison:
         values = _real(self.expected.references[self.k][kind.candidates], fact)
         worst = self.expected.drawn(kind.candidates, self.rule.draws).worst("largest", self.k)
         bound = score_bound(self.rule, values, _quantum(values, fact), worst)
-        return near_ties(values, bound, kind).reshape(r.shape)
+        return bounds.near_ties(values, bound, kind).reshape(r.shape)
 
     def _quantum(self, r: Reals) -> float:
         return _quantum(r, self.expected.facts[self.i])
@@ -375,7 +368,7 @@ class _Comparison:
         # Of a few values, the deviation from their mean is as much a matter of chance as they are.
         deviation = (r.size >= LEAST_OF_SLICE and float(r.std())) or root_mean_square(r)
         apart = self.expected.drawn(self.i, self.rule.draws).worst("rms", self.k)
-        if apart <= MOST_AMPLIFIED * deviation or apart <= self._quantum(r):
+        if apart <= bounds.MOST_AMPLIFIED * deviation or apart <= self._quantum(r):
             return ""
         factor = self.expected.amplification(self.i, self.k)
         by = f" by {factor:.2g}" if factor else ""

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import Arithmetic
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.model.schema import BuiltinOperator
 

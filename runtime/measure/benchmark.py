@@ -11,7 +11,6 @@ from runtime.common.stages import Stage
 from runtime.delegates.base import Array
 from runtime.judge.agreement import OutputFacts
 from runtime.measure import memory
-from runtime.measure.device_times import DeviceTimes, device_times
 from runtime.measure.honesty import NEW_LEAST, NEW_LEAST_NS, NEW_SHARE, cached, early_return
 from runtime.measure.inputs import InputPool, InputRule, make_pool
 from runtime.measure.loading import Opener, output_facts
@@ -19,7 +18,7 @@ from runtime.measure.loop import Loop, Times, timer_overhead_ns
 from runtime.measure.outputs import is_stateful, steps
 from runtime.measure.samples.noise import Usage, clocks_mhz, host_pressure, noise_flags
 from runtime.measure.start import Start
-from runtime.measure.transfer import Transfer, transfer
+from runtime.measure.transfer import DeviceTimes, Transfer, device_times, transfer
 from runtime.measure.warm_up import WarmUp, calibrated
 
 MEASURING_VERSION = "4"

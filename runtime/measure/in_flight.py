@@ -7,8 +7,7 @@ from pathlib import Path
 from runtime.delegates.asynchrony import AsynchronousModel, NotStarted, RunSlot
 from runtime.delegates.base import Array, LoadedModel
 from runtime.judge.agreement import Expected, judge
-from runtime.judge.arithmetic import arithmetic_of
-from runtime.judge.rules import Rule, rule_for
+from runtime.judge.rules import Rule, arithmetic_of, rule_for
 from runtime.measure.inputs import InputPool
 from runtime.measure.loading import Opened, output_facts
 from runtime.measure.loop import Loop

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from runtime.delegates.base import LoadedModel, PartitionDelegate, WholeModelDelegate
+from runtime.delegates.descriptor import without_commit
 from runtime.delegates.registry import DelegateFactory, delegate_descriptor, delegate_factory
-from runtime.delegates.release import without_commit
 from runtime.errors import DelegateError, DeviceLostError
 from runtime.judge.agreement import OutputFacts
 from runtime.measure.inputs import InputRule, check_names

@@ -15,7 +15,7 @@ import numpy as np
 from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import OutputFacts
-from runtime.judge.arithmetic import keeps_state
+from runtime.judge.rules import keeps_state
 from runtime.measure.inputs import InputRule, make_pool
 from runtime.measure.loading import Opener, output_facts
 from runtime.model.reader import load_model

@@ -25,7 +25,7 @@ from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import OutputFacts
-from runtime.judge.arithmetic import Arithmetic, arithmetic_of
+from runtime.judge.rules import Arithmetic, arithmetic_of
 from runtime.measure.inputs import POOL_VERSION, InputRule, sets_of
 from runtime.measure.loading import Opener
 from runtime.measure.outputs import OutputSets, run_sets

@@ -8,42 +8,23 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from runtime.errors import ModelFormatError
+from runtime.model import graph, schema
 from runtime.model.checks import check_model, tensor_bytes
 from runtime.model.external import ExternalLoader, files_beside, read_external
 from runtime.model.flatbuffer import FlatBuffer, Table, describe
-from runtime.model.graph import (
-    BlockQuantization,
-    Model,
-    Operator,
-    Quantization,
-    Signature,
-    SparseDimension,
-    Sparsity,
-    Subgraph,
-    Tensor,
-)
 from runtime.model.options import OptionField, operator_options
-from runtime.model.schema import (
-    FILE_IDENTIFIER,
-    SCHEMA_VERSION,
-    BuiltinOperator,
-    DimensionType,
-    QuantizationDetails,
-    SparseIndexVector,
-    TensorType,
-)
 from runtime.model.source import ModelBytes, file_state
 
-_INDEX_CODES: Mapping[SparseIndexVector, Literal["i", "H", "B"]] = {
-    SparseIndexVector.INT32: "i",
-    SparseIndexVector.UINT16: "H",
-    SparseIndexVector.UINT8: "B",
+_INDEX_CODES: Mapping[schema.SparseIndexVector, Literal["i", "H", "B"]] = {
+    schema.SparseIndexVector.INT32: "i",
+    schema.SparseIndexVector.UINT16: "H",
+    schema.SparseIndexVector.UINT8: "B",
 }
 _Enum = TypeVar("_Enum", bound=IntEnum)
-_OperatorCode = tuple[BuiltinOperator, int, str | None]
+_OperatorCode = tuple[schema.BuiltinOperator, int, str | None]
 
 
-def load_model(path: str | Path, external: ExternalLoader | None = None) -> Model:
+def load_model(path: str | Path, external: ExternalLoader | None = None) -> graph.Model:
     """Read a file through a memory map: constants are views of it. Raises OSError and `ModelFormatError`.
 
     Weights in files of their own come from `external`, by default from the model's folder. Reading the
@@ -62,23 +43,23 @@ def load_model(path: str | Path, external: ExternalLoader | None = None) -> Mode
     return replace(model, source=source)
 
 
-def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | None = None) -> Model:
+def read_model(data: bytes | bytearray | memoryview, external: ExternalLoader | None = None) -> graph.Model:
     """Parse and check a whole model; `Tensor.data` are views into `data`. Raises `ModelFormatError`.
 
     `external` loads weights that lie in other files; without it such tensors have no data.
     """
     buffer = FlatBuffer(data)
     # Before anything else: of a file of another kind no offset means anything.
-    if buffer.identifier() != FILE_IDENTIFIER:
+    if buffer.identifier() != schema.FILE_IDENTIFIER:
         raise ModelFormatError(
-            f"file: identifier is {buffer.identifier()!r}, a .tflite file has {FILE_IDENTIFIER!r}"
+            f"file: identifier is {buffer.identifier()!r}, a .tflite file has {schema.FILE_IDENTIFIER!r}"
         )
     root = buffer.root()
     version = root.scalar(0, "version", "I")
-    if version != SCHEMA_VERSION:
-        raise ModelFormatError(f"model.version: {version} is not supported, only {SCHEMA_VERSION} is")
+    if version != schema.SCHEMA_VERSION:
+        raise ModelFormatError(f"model.version: {version} is not supported, only {schema.SCHEMA_VERSION} is")
     reader = _Reader(buffer, root, external)
-    model = Model(
+    model = graph.Model(
         version=version,
         description=root.string(3, "description") or "",
         subgraphs=tuple(reader.subgraph(i, t) for i, t in enumerate(root.tables(2, "subgraphs"))),
@@ -123,11 +104,11 @@ class _Reader:
             entries[table.string(0, "name") or ""] = contents[index]
         return entries
 
-    def subgraph(self, index: int, table: Table) -> Subgraph:
+    def subgraph(self, index: int, table: Table) -> graph.Subgraph:
         inputs = table.numbers(1, "inputs", "i") or ()
         tensors = tuple(self._tensor(i, t) for i, t in enumerate(table.tables(0, "tensors")))
         operators = tuple(self._operator(i, t) for i, t in enumerate(table.tables(3, "operators")))
-        return Subgraph(
+        return graph.Subgraph(
             index=index,
             name=table.string(4, "name") or "",
             tensors=_with_empty_constants(tensors, {*inputs, *(i for o in operators for i in o.outputs)}),
@@ -136,17 +117,17 @@ class _Reader:
             operators=operators,
         )
 
-    def _tensor(self, index: int, table: Table) -> Tensor:
+    def _tensor(self, index: int, table: Table) -> graph.Tensor:
         buffer = table.scalar(2, "buffer", "I")
         if buffer >= len(self._buffers) and (buffer or self._buffers):
             raise ModelFormatError(f"{describe(table.path)}: buffer {buffer} of {len(self._buffers)}")
         quantization, sparsity = table.table(4, "quantization"), table.table(6, "sparsity")
         external = table.scalar(10, "external_buffer", "I")
         stored = self._buffers[buffer] if buffer else None
-        return Tensor(
+        return graph.Tensor(
             index=index,
             name=table.string(3, "name") or "",
-            type=enum_of(TensorType, table.scalar(1, "type", "b"), table, "type"),
+            type=enum_of(schema.TensorType, table.scalar(1, "type", "b"), table, "type"),
             shape=table.numbers(0, "shape", "i") or (),
             shape_signature=table.numbers(7, "shape_signature", "i"),
             buffer=buffer,
@@ -163,12 +144,12 @@ class _Reader:
             raise ModelFormatError(f"{describe(table.path)}: there is no external buffer {number}")
         return self.external[number].view(self._load) if number and self._load else None
 
-    def _operator(self, index: int, table: Table) -> Operator:
+    def _operator(self, index: int, table: Table) -> graph.Operator:
         code = table.scalar(0, "opcode_index", "I")
         if code >= len(self._codes):
             raise ModelFormatError(f"{describe(table.path)}: opcode_index {code} of {len(self._codes)}")
         opcode, version, custom_code = self._codes[code]
-        return Operator(
+        return graph.Operator(
             index=index,
             opcode=opcode,
             version=version,
@@ -197,14 +178,14 @@ class _Reader:
 def _operator_code(table: Table) -> _OperatorCode:
     # Old files have only the byte, new ones hold 127 there for codes that do not fit: the larger counts.
     code = max(table.scalar(0, "deprecated_builtin_code", "b"), table.scalar(3, "builtin_code", "i"))
-    opcode = enum_of(BuiltinOperator, code, table, "builtin_code")
-    custom_code = table.string(1, "custom_code") if opcode is BuiltinOperator.CUSTOM else None
-    if opcode is BuiltinOperator.CUSTOM and not custom_code:
+    opcode = enum_of(schema.BuiltinOperator, code, table, "builtin_code")
+    custom_code = table.string(1, "custom_code") if opcode is schema.BuiltinOperator.CUSTOM else None
+    if opcode is schema.BuiltinOperator.CUSTOM and not custom_code:
         raise ModelFormatError(f"{describe(table.path)}: a CUSTOM operator without a name")
     return opcode, table.scalar(2, "version", "i", 1), custom_code
 
 
-def _options(opcode: BuiltinOperator, operator: Table) -> dict[str, Any]:
+def _options(opcode: schema.BuiltinOperator, operator: Table) -> dict[str, Any]:
     expected = operator_options(opcode)
     if expected is None:
         return {}
@@ -237,69 +218,69 @@ def enum_of(kind: type[_Enum], value: int, table: Table, name: str) -> _Enum:
         raise ModelFormatError(f"{describe((*table.path, name))}: {value} is not a {kind.__name__}") from None
 
 
-def _with_empty_constants(tensors: tuple[Tensor, ...], computed: set[int]) -> tuple[Tensor, ...]:
+def _with_empty_constants(tensors: tuple[graph.Tensor, ...], computed: set[int]) -> tuple[graph.Tensor, ...]:
     """Give tensors without elements that no operator computes empty data: they are constants.
 
     The file holds no bytes for such a constant, and so cannot say that it is one.
     """
 
-    def is_empty_constant(t: Tensor) -> bool:
+    def is_empty_constant(t: graph.Tensor) -> bool:
         stored = t.data is not None or t.is_variable or t.external_buffer or t.sparsity
         return not stored and t.index not in computed and tensor_bytes(t.type, t.shape) == 0
 
     return tuple(replace(t, data=memoryview(b"")) if is_empty_constant(t) else t for t in tensors)
 
 
-def quantization_of(table: Table) -> Quantization | None:
+def quantization_of(table: Table) -> graph.Quantization | None:
     """Read a table `QuantizationParameters`; None if it holds none. Raises `ModelFormatError`."""
     scales = table.numbers(2, "scale", "f") or ()
     zero_points = table.numbers(3, "zero_point", "q") or ()
-    kind = enum_of(QuantizationDetails, table.scalar(4, "details_type", "B"), table, "details_type")
+    kind = enum_of(schema.QuantizationDetails, table.scalar(4, "details_type", "B"), table, "details_type")
     details = table.table(5, "details") if kind else None
     dimension = table.scalar(6, "quantized_dimension", "i")
     if details is None:
-        return Quantization(scales, zero_points, dimension) if scales else None
-    if kind is QuantizationDetails.CUSTOM:
-        return Quantization(scales, zero_points, dimension, is_custom=True)
+        return graph.Quantization(scales, zero_points, dimension) if scales else None
+    if kind is schema.QuantizationDetails.CUSTOM:
+        return graph.Quantization(scales, zero_points, dimension, is_custom=True)
     dimensions = details.numbers(3, "quantized_dimensions", "i") or ()
-    blocks = BlockQuantization(
+    blocks = graph.BlockQuantization(
         scales=details.scalar(0, "scales", "i"),
         zero_points=details.scalar(1, "zero_points", "i"),
         block_size=details.scalar(2, "block_size", "i"),
-        quantized_dimensions=dimensions if kind is QuantizationDetails.MULTI_AXIS else (),
+        quantized_dimensions=dimensions if kind is schema.QuantizationDetails.MULTI_AXIS else (),
     )
-    return Quantization(scales, zero_points, dimension, blocks=blocks)
+    return graph.Quantization(scales, zero_points, dimension, blocks=blocks)
 
 
-def _sparsity(table: Table) -> Sparsity:
-    return Sparsity(
+def _sparsity(table: Table) -> graph.Sparsity:
+    return graph.Sparsity(
         traversal_order=table.numbers(0, "traversal_order", "i") or (),
         block_map=table.numbers(1, "block_map", "i") or (),
         dimensions=tuple(_sparse_dimension(t) for t in table.tables(2, "dim_metadata")),
     )
 
 
-def _sparse_dimension(table: Table) -> SparseDimension:
-    kind = enum_of(DimensionType, table.scalar(0, "format", "b"), table, "format")
-    if kind is DimensionType.DENSE:
-        return SparseDimension(table.scalar(1, "dense_size", "i"))
-    return SparseDimension(
+def _sparse_dimension(table: Table) -> graph.SparseDimension:
+    kind = enum_of(schema.DimensionType, table.scalar(0, "format", "b"), table, "format")
+    if kind is schema.DimensionType.DENSE:
+        return graph.SparseDimension(table.scalar(1, "dense_size", "i"))
+    return graph.SparseDimension(
         0, _index_vector(table, 2, "array_segments"), _index_vector(table, 4, "array_indices")
     )
 
 
 def _index_vector(table: Table, slot: int, name: str) -> Sequence[int]:
-    kind = enum_of(SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
+    kind = enum_of(schema.SparseIndexVector, table.scalar(slot, f"{name}_type", "B"), table, f"{name}_type")
     vector = table.table(slot + 1, name)
-    if vector is None or kind is SparseIndexVector.NONE:
+    if vector is None or kind is schema.SparseIndexVector.NONE:
         raise ModelFormatError(f"{describe((*table.path, name))}: a sparse dimension without its vector")
     found = vector.index_view(0, "values", _INDEX_CODES[kind])
     return () if found is None else found
 
 
-def signature_of(table: Table) -> Signature:
+def signature_of(table: Table) -> graph.Signature:
     """Read a table `SignatureDef`. Raises `ModelFormatError`."""
-    return Signature(
+    return graph.Signature(
         key=table.string(2, "signature_key") or "",
         subgraph_index=table.scalar(4, "subgraph_index", "I"),
         inputs=tuple(_tensor_map(t) for t in table.tables(0, "inputs")),

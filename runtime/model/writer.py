@@ -6,17 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from runtime.model import graph
 from runtime.model.external import ExternalBuffer, groups_of
-from runtime.model.graph import (
-    Model,
-    Operator,
-    Quantization,
-    Signature,
-    SparseDimension,
-    Sparsity,
-    Subgraph,
-    Tensor,
-)
 from runtime.model.options import OptionField, OptionsTable, operator_options
 from runtime.model.schema import FILE_IDENTIFIER, BuiltinOperator, DimensionType, QuantizationDetails
 
@@ -63,7 +54,7 @@ def _table(fields: Mapping[int, _Field]) -> _Table:
     }
 
 
-def write_model(model: Model) -> bytes:
+def write_model(model: graph.Model) -> bytes:
     """Serialise `model`. Constants that share a non-zero `Tensor.buffer` share one buffer in the file."""
     return _serialise(_ModelTables(model).root())
 
@@ -71,7 +62,7 @@ def write_model(model: Model) -> bytes:
 class _ModelTables:
     """Numbers the buffers and operator codes while the tables are made."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: graph.Model) -> None:
         self._model = model
         self._buffers: list[bytes | memoryview] = [b""]
         self._by_tensor_buffer: dict[int, int] = {}
@@ -101,7 +92,7 @@ class _ModelTables:
         self._buffers.append(data)
         return _table({0: _string(name), 1: _Scalar("I", len(self._buffers) - 1)})
 
-    def _subgraph(self, subgraph: Subgraph) -> _Table:
+    def _subgraph(self, subgraph: graph.Subgraph) -> _Table:
         return _table(
             {
                 0: [self._tensor(t) for t in subgraph.tensors],
@@ -112,7 +103,7 @@ class _ModelTables:
             }
         )
 
-    def _buffer_of(self, tensor: Tensor) -> int:
+    def _buffer_of(self, tensor: graph.Tensor) -> int:
         if tensor.data is None or tensor.external_buffer:
             return 0
         if tensor.buffer and tensor.buffer in self._by_tensor_buffer:
@@ -123,7 +114,7 @@ class _ModelTables:
             self._by_tensor_buffer[tensor.buffer] = index
         return index
 
-    def _tensor(self, tensor: Tensor) -> _Table:
+    def _tensor(self, tensor: graph.Tensor) -> _Table:
         signature = tensor.shape_signature
         return _table(
             {
@@ -140,7 +131,7 @@ class _ModelTables:
             }
         )
 
-    def _operator(self, operator: Operator) -> _Table:
+    def _operator(self, operator: graph.Operator) -> _Table:
         key = (operator.opcode, operator.version, operator.custom_code)
         fields: dict[int, _Field] = {
             0: _Scalar("I", self._codes.setdefault(key, len(self._codes))),
@@ -200,7 +191,7 @@ def _options(expected: OptionsTable, options: Mapping[str, Any]) -> _Table:
     return _table({option.slot: field(option) for option in expected.fields})
 
 
-def _quantization(q: Quantization) -> _Table:
+def _quantization(q: graph.Quantization) -> _Table:
     fields: dict[int, _Field] = {2: _Vector("f", q.scales), 3: _Vector("q", q.zero_points)}
     if q.blocks is not None:
         several = bool(q.blocks.quantized_dimensions)
@@ -215,13 +206,13 @@ def _quantization(q: Quantization) -> _Table:
     return _table({**fields, 6: _Scalar("i", q.quantized_dimension)})
 
 
-def _sparsity(sparsity: Sparsity) -> _Table:
+def _sparsity(sparsity: graph.Sparsity) -> _Table:
     dimensions = [_dimension(dimension) for dimension in sparsity.dimensions]
     order, blocks = sparsity.traversal_order, sparsity.block_map
     return _table({0: _Vector("i", order), 1: _Vector("i", blocks), 2: dimensions})
 
 
-def _dimension(dimension: SparseDimension) -> _Table:
+def _dimension(dimension: graph.SparseDimension) -> _Table:
     if dimension.segments is None or dimension.indices is None:
         return _table({1: _Scalar("i", dimension.dense_size)})
     fields: dict[int, _Field] = {0: _Scalar("b", int(DimensionType.SPARSE_CSR))}
@@ -230,7 +221,7 @@ def _dimension(dimension: SparseDimension) -> _Table:
     return _table(fields)
 
 
-def _signature(signature: Signature) -> _Table:
+def _signature(signature: graph.Signature) -> _Table:
     return _table(
         {
             0: _tensor_maps(signature.inputs),

@@ -13,9 +13,14 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from runtime.common.arena import Arena, Lifetime
-from runtime.delegates.abilities import KernelTime, ProfiledPartition
+from runtime.delegates.abilities import (
+    DeviceTime,
+    DeviceTimedPartition,
+    KernelTime,
+    NotTold,
+    ProfiledPartition,
+)
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
-from runtime.delegates.device_time import DeviceTime, DeviceTimedPartition, NotTold
 from runtime.delegates.variables import split
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError, ModelError
 from runtime.model.graph import Operator, Subgraph

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.common.stages import stage
+from runtime.delegates.abilities import DeviceTime, NotTold
 from runtime.delegates.base import CompiledPartition, KeepsPlans, PartitionDelegate
-from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.epochs import Grouping
 from runtime.delegates.partition import Assignment, DelegationReport, FailedPartition, delegate_graph
 from runtime.errors import DeviceLostError, FallbackForbiddenError, ShapeError, UnsupportedOperatorError

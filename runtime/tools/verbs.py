@@ -14,21 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from runtime.tools.calls import (
-    USAGE,
-    Inputs,
-    Json,
-    ModelFile,
-    Options,
-    Shapes,
-    SignatureKey,
-    answer,
-    clear_errors,
-    options_of,
-    refuse,
-    rules_of,
-    visible,
-)
+from runtime.tools import calls
 from runtime.tools.model_bisect import verb as bisect_verb
 from runtime.tools.model_diff import verb as diff_verb
 from runtime.tools.model_eval import verb as eval_verb
@@ -87,11 +73,11 @@ def skeleton_verbs() -> typer.Typer:
 
 
 def info(
-    file: ModelFile,
+    file: calls.ModelFile,
     delegates: Annotated[
         bool, typer.Option(help="Ask the installed delegates which operators they run.")
     ] = True,
-    as_json: Json = False,
+    as_json: calls.Json = False,
 ) -> int:
     """Describe a model file and the delegates that run it.
 
@@ -101,17 +87,17 @@ def info(
     from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
     from runtime.tools.model_info.source import readable_model
 
-    with clear_errors(file), readable_model(file) as (path, model):
+    with calls.clear_errors(file), readable_model(file) as (path, model):
         facts = model_facts(model, path.stat().st_size)
         memory, advice = memory_plan(model.subgraphs[0]), advice_for(facts.kind)
         total = sum(len(s.operators) for s in model.subgraphs[:1])
         views = delegate_views(path, total) if delegates else ()
     more = {"memory": asdict(memory), "suits": asdict(advice), "delegates": [asdict(v) for v in views]}
     parts = [_fact_lines(str(file), facts), _memory_lines(memory), _view_lines(views), _advice_lines(advice)]
-    return answer(asdict(facts) | more, chain(*parts), as_json)
+    return calls.answer(asdict(facts) | more, chain(*parts), as_json)
 
 
-def kinds(as_json: Json = False) -> int:
+def kinds(as_json: calls.Json = False) -> int:
     """Show which delegates suit float32, fp16, dynamic-range, integer and quantisation-aware files.
 
     Measured on one small network in five kinds of files (examples/kinds), on every delegate.
@@ -119,11 +105,11 @@ def kinds(as_json: Json = False) -> int:
     from runtime.tools.model_info import measured_kinds
 
     found = measured_kinds()
-    return answer([asdict(one) for one in found], _kind_lines(found), as_json)
+    return calls.answer([asdict(one) for one in found], _kind_lines(found), as_json)
 
 
 def plan(
-    file: ModelFile,
+    file: calls.ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate that would run it.")] = "gpu",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of a CPU device; all by default.")
@@ -132,12 +118,12 @@ def plan(
         Literal["cpu", "gpu"] | None,
         typer.Option(help="Plan for an assumed device, the same everywhere; this machine's by default."),
     ] = None,
-    option: Options = None,
+    option: calls.Options = None,
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Choose kernels as kept times of earlier starts say.")
     ] = False,
-    signature: SignatureKey = None,
-    as_json: Json = False,
+    signature: calls.SignatureKey = None,
+    as_json: calls.Json = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz.")] = False,
 ) -> int:
     """Show how a delegate would run a model: nothing is compiled, timed or run.
@@ -149,18 +135,18 @@ def plan(
     from runtime.tools.model_info.source import readable_model
 
     if as_json and as_dot:
-        refuse("--json and --dot are two forms of one plan; give one of them")
-    options = options_of(option or [], threads)
-    with clear_errors(file), readable_model(file, signature) as (_, model):
+        calls.refuse("--json and --dot are two forms of one plan; give one of them")
+    options = calls.options_of(option or [], threads)
+    with calls.clear_errors(file), readable_model(file, signature) as (_, model):
         planner = model_plan.planner_of(delegate, options, device_class, is_tuned=tuned)
         found = model_plan.model_plan(model, planner)
         shown = model_plan.dot if as_dot else model_plan.lines
         document = model_plan.document(found, str(file)) if as_json else None
-        return answer(document, shown(found, file.name), as_json)
+        return calls.answer(document, shown(found, file.name), as_json)
 
 
 def profile(
-    file: ModelFile,
+    file: calls.ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate that runs it, or cpu.")] = "gpu",
     then: Annotated[
         list[str] | None,
@@ -169,16 +155,16 @@ def profile(
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads; the delegate's default.")] = None,
-    option: Options = None,
-    input_: Inputs = None,
-    shape: Shapes = None,
+    option: calls.Options = None,
+    input_: calls.Inputs = None,
+    shape: calls.Shapes = None,
     rounds: Annotated[int, typer.Option(min=1, max=_MOST_ROUNDS, help="Runs of each pass.")] = 10,
-    signature: SignatureKey = None,
+    signature: calls.SignatureKey = None,
     form: Annotated[
         Literal["text", "tables", "csv", "flame"],
         typer.Option("--format", help="tables and csv: LiteRT's; flame: a page for a browser."),
     ] = "text",
-    as_json: Json = False,
+    as_json: calls.Json = False,
 ) -> int:
     """Run a model and show what its kernels and operators take.
 
@@ -190,10 +176,10 @@ def profile(
     from runtime.tools import model_profile
     from runtime.tools.model_info.source import readable_model
 
-    options = options_of(option or [], threads)
-    rules = rules_of(input_ or [], shape or [])
+    options = calls.options_of(option or [], threads)
+    rules = calls.rules_of(input_ or [], shape or [])
     further = [_delegate(text) for text in then or []]
-    with clear_errors(file), readable_model(file, signature) as (path, model):
+    with calls.clear_errors(file), readable_model(file, signature) as (path, model):
         given = ranged(rules, model.subgraphs[0])
         found = model_profile.profile_file(path, delegate, options, given, rounds, further)
         if as_json:
@@ -203,7 +189,7 @@ def profile(
             told = ", ".join(f"{key} {found.settings[key]}" for key in keys)
             heading = f"{file.name} on {found.delegate}: {told}"
             for line in forms.written(found.profile, heading, form):
-                typer.echo(line if form == "flame" else "\t".join(map(visible, line.split("\t"))))
+                typer.echo(line if form == "flame" else "\t".join(map(calls.visible, line.split("\t"))))
     return 0
 
 
@@ -212,8 +198,8 @@ def prime(
         list[Path] | None, typer.Argument(metavar="FILE", help="The .tflite or .skel files.")
     ] = None,
     delegate: Annotated[str, typer.Option(help="The delegate that would run them.")] = "gpu",
-    option: Options = None,
-    as_json: Json = False,
+    option: calls.Options = None,
+    as_json: calls.Json = False,
 ) -> int:
     """Compile kernels for a device ahead of time, so that new models start at once.
 
@@ -224,16 +210,16 @@ def prime(
     """
     from runtime.tools.priming import networks, prime_device
 
-    with clear_errors():
+    with calls.clear_errors():
         chosen = tuple(files or ()) or networks()
-        found = prime_device(delegate, options_of(option or [], None), chosen)
+        found = prime_device(delegate, calls.options_of(option or [], None), chosen)
     text = (
         f"{found.device}: {found.known + found.compiled} kernels of {len(chosen)} models are kept, "
         f"{found.compiled} of them are new"
     )
-    answer({"models": len(chosen), **asdict(found)}, [text], as_json)
+    calls.answer({"models": len(chosen), **asdict(found)}, [text], as_json)
     for failure in found.failures:
-        typer.echo(f"error: {visible(failure)}", err=True)
+        typer.echo(f"error: {calls.visible(failure)}", err=True)
     if found.failures:
         raise typer.Exit(1)
     return 0
@@ -242,7 +228,7 @@ def prime(
 def _delegate(text: str) -> tuple[str, dict[str, str | int]]:
     """`DELEGATE:NAME=VALUE,...` as the delegate's name and its options."""
     name, _, options = text.partition(":")
-    return name, options_of([part for part in options.split(",") if part], None)
+    return name, calls.options_of([part for part in options.split(",") if part], None)
 
 
 def strip(
@@ -263,7 +249,7 @@ def strip(
 
     from runtime.tools import skeleton
 
-    with clear_errors(file):
+    with calls.clear_errors(file):
         stripped = skeleton.strip(file.read_bytes(), seed)
         scaled: list[str] = []
         if calibrate:
@@ -273,8 +259,9 @@ def strip(
         _write(out, content, force=force)
     held = sum(hole.size for hole in stripped.holes)
     typer.echo(
-        f"{visible(str(out))}: {len(content)} bytes for {len(stripped.data)}; {len(stripped.holes)} buffers "
-        f"with {held} bytes are generated, {len(scaled)} corrections of scale; restores to sha256 {digest}"
+        f"{calls.visible(str(out))}: {len(content)} bytes for {len(stripped.data)}; {len(stripped.holes)} "
+        f"buffers with {held} bytes are generated, {len(scaled)} corrections of scale; restores to sha256 "
+        f"{digest}"
     )
     return 0
 
@@ -289,10 +276,11 @@ def restore(
 
     from runtime.model.skeleton import restore_skeleton
 
-    with clear_errors(file):
+    with calls.clear_errors(file):
         content = restore_skeleton(file.read_bytes())
         _write(out, content, force=force)
-    typer.echo(f"{visible(str(out))}: {len(content)} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
+    digest = hashlib.sha256(content).hexdigest()
+    typer.echo(f"{calls.visible(str(out))}: {len(content)} bytes, sha256 {digest}")
     return 0
 
 
@@ -388,8 +376,8 @@ def _write(out: Path, content: bytes | bytearray, *, force: bool) -> None:
         with out.open("wb" if force else "xb") as file:
             file.write(content)
     except FileExistsError as error:
-        typer.echo(f"error: {visible(str(out))} exists; --force replaces it", err=True)
-        raise typer.Exit(USAGE) from error
+        typer.echo(f"error: {calls.visible(str(out))} exists; --force replaces it", err=True)
+        raise typer.Exit(calls.USAGE) from error
 
 
 def _group(text: str) -> typer.Typer:

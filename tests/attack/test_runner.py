@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.processes.sandbox.users import USERS
+from agent.processes.sandbox.limits import USERS
 from tests.agent.processes.test_sandbox import WITHOUT_NAMESPACES, ordinary, usable
 from tests.attack.hostile_delegate import LEFT_OVER
 from tests.attack.lab import CAMPAIGN, VICTIM, AttackLab

@@ -29,7 +29,7 @@ from orchestrator.maintenance.check import backup
 from orchestrator.sources import pypi
 from orchestrator.sources.store import Store, StoredFile
 from orchestrator.trust import revocations
-from orchestrator.trust.farm_key_file import farm_key
+from orchestrator.trust.farm_key_rotation import farm_key
 from orchestrator.trust.users import Users
 from runtime.delegates.gpu.keep.cache import open_cache
 from runtime.measure.reference import Reference, ReferenceKind, save_reference
@@ -143,7 +143,7 @@ WRITERS: dict[str, Callable[[Path, Path], Write]] = {
     ),
     "orchestrator/sources/store.py": a_model,
     "orchestrator/trust/revocations.py": a_revocation,
-    "orchestrator/trust/farm_key_file.py": lambda disk, _: lambda: farm_key(disk),
+    "orchestrator/trust/farm_key_rotation.py": lambda disk, _: lambda: farm_key(disk),
     "runtime/delegates/gpu/keep/cache.py": a_kept_program,
     "runtime/measure/reference.py": outputs,
 }

@@ -25,7 +25,7 @@ BREACHES = {
     "C7": ("orchestrator/policy/why.py", "import time"),
     "C8": ("agent/attempt/journal.py", "import agent.daemon"),
     "C9": ("orchestrator/results/records.py", "import orchestrator.site.plots"),
-    "C10": ("agent/processes/oom.py", "import agent.attempt.journal"),
+    "C10": ("agent/processes/cgroup.py", "import agent.attempt.journal"),
     "C11": ("orchestrator/results/records.py", "import sqlalchemy"),
     "C12": ("orchestrator/db/results/records.py", "import orchestrator.db.cells.ends"),
     "C13": ("runtime/delegates/gpu/choose/tuning.py", "import runtime.delegates.gpu.backends.opencl.device"),

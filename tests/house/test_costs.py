@@ -102,7 +102,7 @@ PASS = {
         ("    steps: Steps | None", "    pauses: Pauses | None = None\n    steps: Steps | None"),
         ('    Pass("steps", "steps"),', '    Pass("steps", "steps"),\n    Pass("pauses", "pauses"),'),
     ),
-    "orchestrator/manifest/pass_keys.py": (
+    "orchestrator/manifest/measure_keys.py": (
         (
             "    steps: Annotated",
             '    pauses: int | None = key("Pauses that a further process makes.")\n    steps: Annotated',

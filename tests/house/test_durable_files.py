@@ -16,7 +16,6 @@ PLAIN = {
     "agent/machine/host_tuning.py": "settings of the kernel",
     "agent/machine/sensors/recording.py": "a file of the attempt's folder, hashed by who reads it",
     "agent/processes/cgroup.py": "files of the kernel",
-    "agent/processes/oom.py": "files of the kernel",
     "agent/processes/sandbox/survey.py": "a trial, in a folder that is deleted behind it",
     "agent/processes/sandbox/view.py": "a map of the kernel, and empty files on which others are mounted",
     "agent/processes/supervisor.py": "the log of a runner",

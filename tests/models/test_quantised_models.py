@@ -11,8 +11,7 @@ from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.errors import DeviceError
 from runtime.judge.agreement import Expected, OutputFacts, judge
-from runtime.judge.arithmetic import Arithmetic
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import Arithmetic, rule_for
 from tests.models.collection import real_model, zoo_model
 from tests.models.comparison import BUILTIN, REFERENCE, XNNPACK, Outputs, in_litert, random_rows, run_rows
 from tests.models.pictures import labelled, picture

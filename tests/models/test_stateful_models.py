@@ -10,8 +10,7 @@ from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import Expected, judge
-from runtime.judge.arithmetic import arithmetic_of, keeps_state
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import arithmetic_of, keeps_state, rule_for
 from runtime.measure.inputs import POOL_SIZE
 from runtime.measure.loading import Opener
 from runtime.measure.outputs import run_sets

@@ -11,7 +11,7 @@ from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
-from orchestrator.endpoint.access import Trust
+from orchestrator.endpoint.access import AgentRegistry
 from orchestrator.endpoint.app import application
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.endpoint.user_calls import Face
@@ -30,7 +30,7 @@ SUBMIT_TOKEN = "s" * 40
 class KnownAgents:
     """Agents by their token; an enrolment with the token `once` is granted. `records` answer in its place."""
 
-    records: Trust | None = None
+    records: AgentRegistry | None = None
     tokens: dict[str, str] = field(default_factory=lambda: {TOKEN: "rack-1"})
     asked: list[Mapping[str, object]] = field(default_factory=list)
 

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Final
 
 from agent.processes.sandbox import kernel, landlock, namespaces, seccomp, view
-from agent.processes.sandbox.limits import Limits, limits_of_host, most_processes
+from agent.processes.sandbox.limits import (
+    USERS,
+    USERS_VARIABLE,
+    Limits,
+    Users,
+    limits_of_host,
+    most_processes,
+)
 from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.reach import Reach, Rule
 from agent.processes.sandbox.survey import Survey, survey
-from agent.processes.sandbox.users import USERS, USERS_VARIABLE, Users
 from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT
 
 SWITCH_VARIABLE: Final = "FARM_RUNNER_SANDBOX"

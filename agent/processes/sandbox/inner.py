@@ -2,15 +2,48 @@
 
 A runner's processes share a user, a folder and the runner's boundary. This second boundary needs no rights,
 so that the runner can close it, between fork and exec, around each process that it starts. It stacks: what
-the runner's boundary refuses stays refused.
+the runner's boundary refuses stays refused. So does its filter of system calls, which keeps the process in
+its group and its signals from others: the process that decides starts groups, and signals them.
 """
 
+import errno
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
-from agent.processes.sandbox import bpf, kernel, landlock, neighbours
+from agent.processes.sandbox import bpf, kernel, landlock
+from agent.processes.sandbox.bpf import Step, fail, only
 from agent.processes.sandbox.reach import device_nodes
+
+REFUSED: Final = ("setsid", "setpgid")
+"""Calls by which a process would leave its group, and run on while that is stopped."""
+
+SIGNALS: Final = (
+    "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal",
+)  # fmt: skip
+"""Calls that send a signal. Where Landlock does not keep signals inside, they are refused for all but the
+process itself, its own children too: a compiler that hangs then ends with the process that started it."""
+
+
+def restrict(*, signals_are_scoped: bool) -> None:
+    """Install the filter for this process and its children; new privileges must be forbidden before.
+
+    `signals_are_scoped`: Landlock keeps signals inside. Raises `OSError`.
+    """
+    leads = os.getpgrp() == os.getpid()
+    bpf.install(steps(os.uname().machine, os.getpid(), leads=leads, signals_are_scoped=signals_are_scoped))
+
+
+def steps(machine: str, own: int, *, leads: bool, signals_are_scoped: bool) -> list[Step]:
+    """Return the filter of process `own`. `leads`: it leads its process group, and may signal that."""
+    answers = [(call, [fail(errno.EPERM)]) for call in REFUSED]
+    if not signals_are_scoped:
+        reached = (own, *((0, -own) if leads else ()))
+        answers += [(call, only(0, reached, fail(errno.EPERM))) for call in SIGNALS]
+    return bpf.program(machine, bpf.rules(machine, answers))
+
 
 _OWN_FACTS = Path("/proc/self")
 """A process may write its own, such as `clear_refs`, which resets the peak of its memory."""
@@ -40,7 +73,7 @@ class InnerBoundary:
                 also += [(path, landlock.WRITE) for path in self.chosen]
                 landlock.restrict_writes(self.write, also, abi)
             if bpf.is_available():
-                neighbours.restrict(signals_are_scoped=abi >= landlock.SCOPED_ABI)
+                restrict(signals_are_scoped=abi >= landlock.SCOPED_ABI)
 
 
 @cache

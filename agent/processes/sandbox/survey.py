@@ -10,8 +10,8 @@ from typing import Final
 
 from agent.processes import cgroup
 from agent.processes.sandbox import bpf, kernel, landlock, namespaces, seccomp, view
+from agent.processes.sandbox.limits import Users
 from agent.processes.sandbox.namespaces import Namespaces
-from agent.processes.sandbox.users import Users
 from agent.wire.messages import SANDBOX_SEES_PROCESSES
 
 _FAULT_EXIT: Final = 255

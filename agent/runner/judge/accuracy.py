@@ -3,9 +3,8 @@
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.attempt.files import AttemptFile, ProcessReport, outputs_path
 from agent.processes.left_files import open_left
@@ -17,9 +16,8 @@ from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.registry import delegate_descriptor
 from runtime.judge.agreement import Expected, Judgement, OutputFacts, Outputs, judge, judge_each, worst
-from runtime.judge.arithmetic import Arithmetic
 from runtime.judge.kinds import Kind, OutputKind
-from runtime.judge.rules import Rule, rule_for
+from runtime.judge.rules import Arithmetic, Rule, rule_for
 from runtime.measure.outputs import load_outputs
 from runtime.measure.reference import ReferenceKind
 
@@ -88,7 +86,7 @@ def judged_outputs(
         others += [judge_each(again, outputs[count:], rule) for outputs in fresh]
     measured = [_Measured.read(report, folder, keeps_state=kind.keeps_state) for report in timed(reports)]
     later = [judgement for process in measured for judgement in process.judged(first, rule)]
-    overall = _overall(worst([*each, *(judgement for other in others for judgement in other), *later]))
+    overall = worst([*each, *(judgement for other in others for judgement in other), *later])
     outputs = tuple(
         _figures(fact, judgement, first.kind(i).kind)
         for i, (fact, judgement) in enumerate(zip(facts, each, strict=False))
@@ -98,13 +96,8 @@ def judged_outputs(
         for process in measured
         if not process.repeats(fresh[process.tuning])
     )
-    accuracy = Accuracy(reference=reference.label, outputs=outputs[:MAX_OUTPUTS], **overall)
+    accuracy = Accuracy.like(overall, reference=reference.label, outputs=outputs[:MAX_OUTPUTS])
     return JudgedOutputs(accuracy, warnings)
-
-
-def _overall(judgement: Judgement) -> dict[str, Any]:
-    """Return the figures of all outputs together; those of a kind are told with each output."""
-    return {name: one for name, one in asdict(judgement).items() if name not in ("equal", "matching")}
 
 
 def _expected(
@@ -169,20 +162,8 @@ class _Measured:
 
 def _figures(fact: OutputFacts, judgement: Judgement, kind: Kind) -> OutputAccuracy:
     matching = judgement.matching
-    return OutputAccuracy(
-        name=fact.name,
-        max_abs=judgement.max_abs,
-        mean_abs=judgement.mean_abs,
-        rel_l2=judgement.rel_l2,
-        cosine=judgement.cosine,
-        top1=judgement.top1,
-        nonfinite=judgement.nonfinite,
-        verdict=judgement.verdict,
-        margin=judgement.margin,
-        kind=kind,
-        equal=judgement.equal,
-        detections=None if matching is None else MatchedDetections(**asdict(matching)),
-    )
+    detections = None if matching is None else MatchedDetections.like(matching)
+    return OutputAccuracy.like(judgement, name=fact.name, kind=kind, detections=detections)
 
 
 def _same(a: Sequence[Array], b: Sequence[Array]) -> bool:

@@ -60,18 +60,9 @@ def _with_drop(
         )
     except (OSError, KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(f"the answers of {baseline} cannot be compared: {error}") from error
-    changes = [
-        ChangedAnswer(file=c.file, before=c.before, after=c.after) for c in found.changes[:MAX_CHANGES]
-    ]
-    drop = LabelledDrop(
-        baseline=baseline,
-        value=found.value,
-        ci95=found.interval,
-        gained=found.gained,
-        lost=found.lost,
-        changed=found.changed,
-        changes=tuple(changes),
-        max_drop=max_drop,
+    changes = tuple(map(ChangedAnswer.like, found.changes[:MAX_CHANGES]))
+    drop = LabelledDrop.like(
+        found, baseline=baseline, ci95=found.interval, changes=changes, max_drop=max_drop
     )
     verdict: Verdict | None = None
     if max_drop is not None and found.interval is not None:

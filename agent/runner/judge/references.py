@@ -17,7 +17,7 @@ from agent.runner.probe.host import runtime_identity
 from agent.wire.reference import ReferenceRecord
 from runtime.delegates.descriptor import INTERPRETER
 from runtime.errors import FarmRuntimeError
-from runtime.judge.arithmetic import arithmetic_of
+from runtime.judge.rules import arithmetic_of
 from runtime.measure.reference import (
     Reference,
     ReferenceKind,

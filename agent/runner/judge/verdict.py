@@ -5,24 +5,16 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, RunnerResult, caches_folder
+from agent.processes.left_files import bytes_left
+from agent.runner.judge import stages
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, OutputsError, judged_outputs, unjudged
 from agent.runner.judge.blocks import time_units
 from agent.runner.judge.references import References
-from agent.runner.judge.stages import (
-    cpu_time,
-    device_time,
-    init_stages,
-    memory_stages,
-    no_device_time,
-    no_transfer,
-    transfer,
-)
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
 from agent.runner.tunings import timed as timed_reports
@@ -43,15 +35,11 @@ from runtime.common.statistics import estimate
 from runtime.delegates.descriptor import KEPT, RECORDING
 from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
-from runtime.judge.arithmetic import arithmetic_of, keeps_state
 from runtime.judge.kinds import UnknownOutputError, output_kinds
+from runtime.judge.rules import arithmetic_of, keeps_state
 from runtime.measure.samples.summary import FLOORS, ProcessTimes, summarise
 from runtime.measure.samples.variation import Timed, variation_of
 from runtime.model.reader import read_model
-
-_MOST_CACHE_ENTRIES: Final = 100_000
-"""Files and folders of program caches that are counted. Chosen: a thousand times what the largest model's
-starts leave; a delegate that makes more must not hold up the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +80,8 @@ def concluded(
             update = {
                 "latency_ms": _no_latency(why),
                 "init": InitStages(),
-                "device": no_device_time(why),
-                "transfer": no_transfer(why),
+                "device": stages.no_device_time(why),
+                "transfer": stages.no_transfer(why),
                 "cpu_ms": None,
             }
             struck = measurement.model_copy(update=update)
@@ -224,7 +212,7 @@ def _summed_up(
         "sample_floors": json.dumps(FLOORS),
     }
     return Measurement(
-        latency_ms=Latency(**asdict(latency)),
+        latency_ms=Latency.like(latency),
         samples=sum(len(p.kept_ns) for p in processes),
         memory_peak_bytes=max(p.memory_peak_bytes for p in timed),
         memory_peak_cold_bytes=max(p.memory_peak_bytes for p in cold),
@@ -234,13 +222,13 @@ def _summed_up(
         warnings=(*_warnings(processes), *_not_warm(reports), *judged.warnings),
         variation=_variation(reports, took_s),
         tunings=tunings(reports),
-        init=init_stages(processes, reports[0].unseen),
-        memory=memory_stages(timed, reports[-1].unseen),
+        init=stages.init_stages(processes, reports[0].unseen),
+        memory=stages.memory_stages(timed, reports[-1].unseen),
         installed=installed(attempt.job.delegate_kind, attempt.release_of),
-        cpu_ms=cpu_time(timed),
-        device=device_time(timed, reports[-1].unseen),
-        transfer=transfer(timed, reports[-1].unseen),
-        cache_bytes=_bytes_below(caches_folder(folder, 0)),
+        cpu_ms=stages.cpu_time(timed),
+        device=stages.device_time(timed, reports[-1].unseen),
+        transfer=stages.transfer(timed, reports[-1].unseen),
+        cache_bytes=bytes_left(caches_folder(folder, 0)),
         advice=reports[0].advice,
     )
 
@@ -261,7 +249,7 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
     if found is None:
         return None
     given = found.level == "process" and reports[0].choices is not None
-    return Variation(given_tuning=given, **asdict(found))
+    return Variation.like(found, given_tuning=given)
 
 
 def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:
@@ -274,27 +262,6 @@ def _not_warm(reports: Sequence[ProcessReport]) -> Iterator[str]:
     for told, count in Counter(warm).items():
         if told != KEPT:
             yield f"{count} of {len(warm)} warm starts prepared the model anew: its recording was {told}"
-
-
-def _bytes_below(folder: Path) -> int | None:
-    """Return the bytes of all files below; None where a delegate left something unreadable, or too much."""
-    total, seen, pending = 0, 0, [str(folder)]
-    try:
-        while pending:
-            # What is removed meanwhile has no bytes.
-            with suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if seen > _MOST_CACHE_ENTRIES:
-                        return None
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-                        continue
-                    with suppress(FileNotFoundError):
-                        total += entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        return None
-    return total
 
 
 def _no_latency(why: str) -> Latency:

@@ -42,10 +42,7 @@ def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
     assert asked is not None
     tell(f"pipeline: {_preprocessing(asked)} beside each run")
     found = tool.pipeline(**as_timed(attempt, folder), cpu_ms=asked.cpu_ms, seconds=asked.seconds)
-    serial, overlapped = (
-        Frames(count=one.count, wall_ns=one.wall_ns, preprocess_ns=one.preprocess_ns)
-        for one in (found.serial, found.overlapped)
-    )
+    serial, overlapped = map(Frames.like, (found.serial, found.overlapped))
     return PipelineReport(serial=serial, overlapped=overlapped, why_not=found.why_not)
 
 

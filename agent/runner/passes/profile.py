@@ -1,8 +1,7 @@
 """Runs the process that times each kernel and operator by itself, after everything is timed."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.advice import with_times
@@ -46,15 +45,12 @@ def wire_profile(found: ModelProfile, detail: ProfileDetail) -> Profile:
     ran = [one for one in found.operators if one.place != "none"]
     operators, rows = _slowest(ran), _slowest(found.rows if detail == "kernels" else ())
     left = [one for one in ran if one not in operators]
-    return Profile(
+    return Profile.like(
+        found,
         detail=detail,
-        rounds=found.rounds,
-        run_ns=found.run_ns,
-        sums_ns=found.sums_ns,
-        stages_ns=dict(found.stages_ns),
-        operators=tuple(ProfiledOperator(**_fields(one)) for one in operators),
-        rows=tuple(ProfiledRow(**_fields(row)) for row in rows),
-        peaks=None if found.peaks is None else MeasuredPeaks(**asdict(found.peaks)),
+        operators=tuple(map(ProfiledOperator.like, operators)),
+        rows=tuple(map(ProfiledRow.like, rows)),
+        peaks=None if found.peaks is None else MeasuredPeaks.like(found.peaks),
         left_out=len(left),
         left_out_ns=sum(one.time_ns for one in left),
         missing={} if found.peaks is not None else {"peaks": found.no_peaks},
@@ -67,10 +63,6 @@ def _slowest(ones: list[T] | tuple[T, ...]) -> list[T]:
         return list(ones)
     least = sorted((one.time_ns for one in ones), reverse=True)[MAX_PROFILED - 1]
     return [one for one in ones if one.time_ns >= least][:MAX_PROFILED]
-
-
-def _fields(one: OperatorTime | ProfileRow) -> dict[str, Any]:
-    return {name: value for name, value in asdict(one).items() if name != "share"}
 
 
 def profile_of(report: ProfileReport, detail: ProfileDetail) -> Profile:

@@ -24,8 +24,7 @@ def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
     steps = attempt.job.plan.steps
     assert steps is not None
     tell(f"{SEQUENCES} sequences of {steps} steps")
-    found = run_sequences(**as_timed(attempt, folder), steps=steps)
-    return StepsReport(first_ns=found.first_ns, step_ns=found.step_ns, why_not=found.why_not)
+    return StepsReport.like(run_sequences(**as_timed(attempt, folder), steps=steps))
 
 
 def steps_of(report: StepsReport, count: int) -> Steps:

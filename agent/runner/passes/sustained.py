@@ -35,8 +35,7 @@ def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
         seconds=attempt.job.plan.sustained_s,
         on_slice=lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
-    slices = (SlicedRuns(begin_ns=s.begin_ns, seconds=s.seconds, runs=s.runs, p50_ns=s.p50_ns) for s in found)
-    return SustainedReport(slices=tuple(slices))
+    return SustainedReport(slices=tuple(map(SlicedRuns.like, found)))
 
 
 def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry) -> Sustained:

@@ -26,7 +26,7 @@ def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport
     tell(f"throughput: {asked.in_flight} in flight")
     model = as_timed(attempt, folder)
     found = tool.throughput(**model, in_flight=asked.in_flight, seconds=asked.seconds)
-    return ThroughputReport(runs=found.runs, wall_ns=found.wall_ns, why_not=found.why_not)
+    return ThroughputReport.like(found)
 
 
 def throughput(report: ThroughputReport, asked: ThroughputPlan) -> Throughput:

@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agent.runner.probe.host import cpu_model, exclusion_group, host_environment, host_facts
-from agent.wire.messages import (
-    CONFORMANCE_FACT,
-    FIRST_KERNEL_FACT,
-    IN_THE_WAY_FACT,
-    NARROW_NUMBERS_FACT,
-    WRONG_OPERATORS_FACT,
-    Device,
-)
+from agent.wire import messages
 from runtime.delegates.gpu.backends.choice import in_the_way
 from runtime.errors import DeviceError
 
@@ -36,7 +29,7 @@ _SLUG_WORDS = 3
 short enough to type. A change renames devices, which starts new series."""
 
 
-def opencl_devices() -> tuple[list[Device], list[str]]:
+def opencl_devices() -> tuple[list[messages.Device], list[str]]:
     """Every OpenCL device of every platform that can be compiled for, and why others cannot.
 
     The devices' `delegates` are empty. Raises `DeviceError`, or `ImportError` without pyopencl.
@@ -99,11 +92,13 @@ def _found_before(device: pyopencl.Device, known: dict[str, dict[str, str]]) -> 
     if described.key in known:
         return known[described.key]
     cache = open_cache(cache_folder(None, dict(os.environ)))
-    facts = known[described.key] = {NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)}
+    facts = known[described.key] = {
+        messages.NARROW_NUMBERS_FACT: str(probe_precision(device, described, cache).able)
+    }
     if (checked := kept_conformance(described, cache)) is not None:
-        facts[CONFORMANCE_FACT] = str(checked)
+        facts[messages.CONFORMANCE_FACT] = str(checked)
         if checked.wrong:
-            facts[WRONG_OPERATORS_FACT] = ",".join(checked.wrong)
+            facts[messages.WRONG_OPERATORS_FACT] = ",".join(checked.wrong)
     return facts
 
 
@@ -113,9 +108,9 @@ def _describe(
     device_id: str,
     compile_seconds: float,
     known: dict[str, dict[str, str]],
-) -> Device:
+) -> messages.Device:
     cpu = _is_cpu(device)
-    return Device(
+    return messages.Device(
         device_id=device_id,
         kind="cpu" if cpu else "gpu",
         api="opencl",
@@ -132,9 +127,9 @@ def _describe(
             "opencl_clock_mhz": str(device.max_clock_frequency),
             "opencl_memory_bytes": str(device.global_mem_size),
             "opencl_timer_resolution_ns": str(device.profiling_timer_resolution),
-            FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
+            messages.FIRST_KERNEL_FACT: f"{compile_seconds:.2f}",
             **_found_before(device, known),
-            **({IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
+            **({messages.IN_THE_WAY_FACT: found} if (found := in_the_way()) else {}),
         },
     )
 
@@ -153,7 +148,7 @@ def _environment(device: pyopencl.Device) -> dict[str, str]:
     }
 
 
-def found_again(known: Device) -> Device:
+def found_again(known: messages.Device) -> messages.Device:
     """Find the device again: at its present index, with its present environment.
 
     The loader's order may have changed since the agent listed it. A device is known by its UUID, else by its

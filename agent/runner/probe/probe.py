@@ -7,15 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.devices import ProbeReport
+from agent.runner.probe import host
 from agent.runner.probe.cuda_devices import CUDA, with_cuda
-from agent.runner.probe.host import (
-    HOST_CPU,
-    cpu_model,
-    delegate_environment,
-    host_environment,
-    host_facts,
-    package_version,
-)
 from agent.runner.probe.opencl_devices import opencl_devices
 from agent.runner.probe.webgpu_adapters import WEBGPU, with_adapters
 from agent.wire.exclusion import HOST_GROUP
@@ -76,14 +69,14 @@ def probe(
 def host_cpu() -> Device:
     """Describe the host's CPU, before any delegate is asked."""
     return Device(
-        device_id=HOST_CPU,
+        device_id=host.HOST_CPU,
         kind="cpu",
         api="host",
-        name=cpu_model(),
+        name=host.cpu_model(),
         delegates=(),
         exclusion_group=HOST_GROUP,
-        environment=host_environment(),
-        facts=host_facts(),
+        environment=host.host_environment(),
+        facts=host.host_facts(),
     )
 
 
@@ -115,7 +108,7 @@ def _hosted(
     taken = frozenset(device_id for device_id, why in refusals.items() if why is None)
     if taken:
         interfaces = {one.device_id: descriptor.interfaces(one) for one in offered if one.device_id in taken}
-        own = delegate_environment(descriptor)
+        own = host.delegate_environment(descriptor)
         return Hosted(descriptor.name, taken, own, interfaces, _releases(descriptor, releases))
     reasons = list(dict.fromkeys(why for why in refusals.values() if why is not None))
     if "opencl" in descriptor.apis and not any(device.api == "opencl" for device in devices):
@@ -133,7 +126,7 @@ def _releases(descriptor: DelegateDescriptor, releases: Sequence[str]) -> dict[s
     if distribution == DISTRIBUTION:
         # The installed commit has the fields of a run that asks for none.
         return {CURRENT: {}} | {build.rpartition("+")[0]: {field_name: build} for build in others}
-    return {version: {field_name: version} for version in (package_version(distribution), *others)}
+    return {version: {field_name: version} for version in (host.package_version(distribution), *others)}
 
 
 def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:

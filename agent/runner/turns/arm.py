@@ -5,28 +5,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.attempt.files import (
-    RESULT_FILE,
-    TURN_TEXT,
-    AttemptFile,
-    Failure,
-    ProcessReport,
-    RunnerResult,
-    caches_folder,
-    is_cancelled,
-    mark_left,
-    own_folder,
-    report_path,
-    write_progress,
-)
-from agent.machine.publishable import why_not_published
+from agent.attempt import files
+from agent.machine.conditions import why_not_published
 from agent.machine.rounds import Round, allowance
 from agent.processes.environment import for_runner, own_caches
 from agent.runner.failures import failure_of
 from agent.runner.judge.blocks import added, block_figures
 from agent.runner.judge.verdict import not_measured
-from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment
-from agent.runner.probe.reported import present_device
+from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment, present_device
 from agent.runner.tunings import cold_index, planned_tunings, timed
 from agent.runner.turns.children import Children, bounded
 from agent.runner.turns.comparison import AnyArm
@@ -56,16 +42,16 @@ class Arm(AnyArm):
     environments: list[Mapping[str, str]] = field(default_factory=list)
     took_s: dict[int, float] = field(default_factory=dict)
     tunings: int = 1
-    reports: list[ProcessReport] = field(default_factory=list)
+    reports: list[files.ProcessReport] = field(default_factory=list)
     rounds: dict[int, list[Round]] = field(default_factory=dict)
     alternated: bool = False
-    result: RunnerResult | None = None
+    result: files.RunnerResult | None = None
     live: MeasuringProcess | None = None
 
     @classmethod
     def read(cls, job_file: Path, *, alone: bool) -> "Arm":
         """Read the arm's job."""
-        attempt = AttemptFile.model_validate_json(job_file.read_bytes())
+        attempt = files.AttemptFile.model_validate_json(job_file.read_bytes())
         clock = Clock(None if alone else attempt.job.soft_limit_s)
         cpus = sorted(os.sched_getaffinity(0))
         return cls(attempt, job_file.parent, job_file, clock, cpus, alone=alone)
@@ -88,7 +74,7 @@ class Arm(AnyArm):
 
     def do(self, step: Callable[[], None]) -> None:
         """Take a step; a failure in it ends this arm alone, and so does a cancel."""
-        if not self.over and is_cancelled(self.folder):
+        if not self.over and files.is_cancelled(self.folder):
             self.cancel()
         if not self.over and not self.cancelled:
             self.conclude(step)
@@ -101,7 +87,7 @@ class Arm(AnyArm):
         try:
             step()
             if not self.alone:
-                write_progress(self.folder, TURN_TEXT)
+                files.write_progress(self.folder, files.TURN_TEXT)
         except CancelledError:
             self.cancel()
         except FailedError as error:
@@ -116,18 +102,20 @@ class Arm(AnyArm):
         self.tunings = planned_tunings(self.job, descriptor)
         base = _with_release(for_runner(), self.attempt, descriptor)
         self.environments = [
-            measuring_environment(base, caches_folder(self.folder, tuning), len(self.cpus), self.allowed)
+            measuring_environment(
+                base, files.caches_folder(self.folder, tuning), len(self.cpus), self.allowed
+            )
             for tuning in range(self.tunings)
         ]
 
     def start_process(self, index: int, tuning: int, who: str) -> MeasuringProcess:
         """Start a measuring process on the arm's CPUs, in a folder of its own. It becomes the live one."""
-        own = own_folder(self.folder, index)
+        own = files.own_folder(self.folder, index)
         own.mkdir()
         environment = {**self.environments[tuning], "TMPDIR": str(own)}
         self.live = MeasuringProcess.start(
             self.attempt, self.job_file, self.folder, index, tuning, who, self.clock, environment,
-            lambda launch: bounded(launch, self.attempt, own, caches_folder(self.folder, tuning)),
+            lambda launch: bounded(launch, self.attempt, own, files.caches_folder(self.folder, tuning)),
         )  # fmt: skip
         # The signal may have come before there was a process to kill.
         self.kill_if_cancelled()
@@ -149,7 +137,7 @@ class Arm(AnyArm):
         check_conditions(self.job, report.environment)
         self.reports.append(report)
         # For the processes that follow, which take from it what it chose and its warm-up.
-        write_atomically(report_path(self.folder, index), report.model_dump_json().encode())
+        write_atomically(files.report_path(self.folder, index), report.model_dump_json().encode())
 
     def drop_block(self, index: int) -> None:
         """Mark what its process `index` timed as not kept: the block was measured once more."""
@@ -170,7 +158,7 @@ class Arm(AnyArm):
         """End without a result."""
         self.over = True
         self.drop_process()
-        mark_left(self.folder)
+        files.mark_left(self.folder)
 
     def drop_process(self) -> None:
         """End the live process."""
@@ -180,16 +168,16 @@ class Arm(AnyArm):
 
     def kill_if_cancelled(self) -> None:
         """Kill its live process where the agent has cancelled it; its turn then ends as cancelled."""
-        if self.live is not None and is_cancelled(self.folder):
+        if self.live is not None and files.is_cancelled(self.folder):
             self.live.kill()
 
-    def end(self, result: RunnerResult) -> None:
+    def end(self, result: files.RunnerResult) -> None:
         """Write the result, which the agent reads once the runner has ended."""
         self.over = True
         self.drop_process()
         busy_ns = None if self.alone else int(1e9 * self.clock.used_s)
         self.result = result.model_copy(update={"busy_ns": busy_ns})
-        write_atomically(self.folder / RESULT_FILE, self.result.model_dump_json().encode())
+        write_atomically(self.folder / files.RESULT_FILE, self.result.model_dump_json().encode())
 
 
 def check_conditions(job: JobSpec, environment: dict[str, str]) -> None:
@@ -201,19 +189,19 @@ def check_conditions(job: JobSpec, environment: dict[str, str]) -> None:
         "added: farm retry measures the cell anew"
     )
     reason = Reason(code=ReasonCode.CONDITIONS_CHANGED, text=text)
-    raise FailedError(Failure(status=Status.FAILED, reason=reason), environment)
+    raise FailedError(files.Failure(status=Status.FAILED, reason=reason), environment)
 
 
-def _check_publishable(attempt: AttemptFile, cpus: Collection[int]) -> None:
+def _check_publishable(attempt: files.AttemptFile, cpus: Collection[int]) -> None:
     """Raise `FailedError` where `publish` is asked for on a machine whose figures are not for publication."""
     why = why_not_published(cpus) if attempt.job.plan.level == "publish" else None
     if why is not None:
         # Not a failure of the model: `no_device` is not reused, so the cell runs again once this is mended.
         reason = Reason(code=ReasonCode.NO_DEVICE, text=f"publish: {why}")
-        raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason))
+        raise FailedError(files.Failure(status=Status.UNSUPPORTED, reason=reason))
 
 
-def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
+def _checked_descriptor(attempt: files.AttemptFile) -> DelegateDescriptor:
     """Return the descriptor of the job's delegate, once it has accepted the job's options.
 
     The farm checked them against the descriptor that is installed where the campaign was submitted; another
@@ -229,7 +217,7 @@ def _checked_descriptor(attempt: AttemptFile) -> DelegateDescriptor:
 
 
 def _with_release(
-    environment: Mapping[str, str], attempt: AttemptFile, descriptor: DelegateDescriptor
+    environment: Mapping[str, str], attempt: files.AttemptFile, descriptor: DelegateDescriptor
 ) -> Mapping[str, str]:
     folder = None if descriptor.release is None else attempt.release_of(descriptor.release[0])
     if folder is None:
@@ -239,7 +227,7 @@ def _with_release(
 
 
 def _chosen_cpus(
-    attempt: AttemptFile, descriptor: DelegateDescriptor, allowed: Sequence[int]
+    attempt: files.AttemptFile, descriptor: DelegateDescriptor, allowed: Sequence[int]
 ) -> Sequence[int]:
     """Choose the CPUs of the job's `threads`, to which this process, and so its children, is bound in its
     turns.
@@ -254,10 +242,10 @@ def _chosen_cpus(
     except ValueError as error:
         # Not a failure of the model: `no_device` is not reused, so the cell runs again with more CPUs.
         reason = Reason(code=ReasonCode.NO_DEVICE, text=str(error))
-        raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason)) from error
+        raise FailedError(files.Failure(status=Status.UNSUPPORTED, reason=reason)) from error
 
 
-def _with_present_device(attempt: AttemptFile, job_file: Path) -> AttemptFile:
+def _with_present_device(attempt: files.AttemptFile, job_file: Path) -> files.AttemptFile:
     """Return the attempt with its OpenCL device at its present index and its adapter of WebGPU as it is now,
     for the processes too.
 

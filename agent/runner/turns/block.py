@@ -23,13 +23,13 @@ from agent.machine.rounds import Round, SliceUse, taken, whole
 from agent.machine.scheduling import Scheduling, change, of_threads
 from agent.machine.workload import Reading
 from agent.runner.channel import SliceTimes
-from agent.runner.judge.block_size import Cost
 from agent.runner.judge.blocks import drawn_order, order_of_round
+from agent.runner.judge.stopping import Cost
 from agent.runner.passes.telemetry import Telemetry, part_of
 from agent.runner.tunings import tuning_of
 from agent.runner.turns import calibration
 from agent.runner.turns.arm import Arm
-from agent.runner.turns.sliced import facts_of, with_slices
+from agent.runner.turns.process import facts_of, with_slices
 from agent.wire.measurement import TimedSlice
 from agent.wire.plan import MeasurePlan
 from runtime.measure.benchmark import untimed_before

@@ -15,21 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from agent.attempt import runlog
-from agent.attempt.files import (
-    ANSWERS_FILE,
-    CANCEL_SIGNAL,
-    AttemptFile,
-    Failure,
-    LabelledReport,
-    PassReport,
-    caches_folder,
-    is_cancelled,
-    log_tail,
-    write_progress,
-)
+from agent.attempt import files, runlog
 from agent.devices import RUNNER_COMMAND
-from agent.processes import oom
+from agent.processes import cgroup
 from agent.processes.environment import for_runner
 from agent.processes.exit_reason import exit_reason
 from agent.processes.left_files import open_left
@@ -42,7 +30,7 @@ from agent.wire.labelled import LabelledScore
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.measure.reference import ReferenceKind
 
-P = TypeVar("P", bound=PassReport)
+P = TypeVar("P", bound=files.PassReport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +45,7 @@ class Ended:
 class Children:
     """Starts what an arm runs before and after it measures; all of it dies with the runner."""
 
-    attempt: AttemptFile
+    attempt: files.AttemptFile
     job_file: Path
     folder: Path
     clock: Clock
@@ -73,26 +61,26 @@ class Children:
             theirs.close()
             with contextlib.suppress(ClosedError, ValueError):
                 while not (answer := channel.receive(Answer)).over:
-                    write_progress(self.folder, answer.phase or "")
+                    files.write_progress(self.folder, answer.phase or "")
                 found.append(channel.receive(kind))
             channel.close()
 
-        caches = (caches_folder(self.folder),)
+        caches = (files.caches_folder(self.folder),)
         command = self.attempt.runner_command(RUNNER_COMMAND)
         ended = self._run(kind.name, command, arguments, environment, caches, listen, (theirs.fileno(),))
         if ended.returncode != 0 or not found:
-            return kind(failure=Failure(status=Status.FAILED, reason=self._why(ended, kind.who)))
+            return kind(failure=files.Failure(status=Status.FAILED, reason=self._why(ended, kind.who)))
         return found[0]
 
     def labelled(self, environment: Mapping[str, str]) -> LabelledScore:
         """Run the process for the labelled data, and take over its answers. Raises `FailedError`."""
-        report = self.run_pass(LabelledReport, environment)
+        report = self.run_pass(files.LabelledReport, environment)
         if report.failure is not None or report.score is None:
             nothing = Reason(code=ReasonCode.RUNNER_ERROR, text=f"{report.who} reported nothing")
-            raise FailedError(report.failure or Failure(status=Status.FAILED, reason=nothing))
-        answers = self.folder / LabelledReport.name / ANSWERS_FILE
+            raise FailedError(report.failure or files.Failure(status=Status.FAILED, reason=nothing))
+        answers = self.folder / files.LabelledReport.name / files.ANSWERS_FILE
         with contextlib.suppress(OSError), open_left(answers):
-            answers.replace(self.folder / ANSWERS_FILE)
+            answers.replace(self.folder / files.ANSWERS_FILE)
         return report.score
 
     def reference(self, kind: ReferenceKind, target: Path, timeout_s: float) -> NotMade | None:
@@ -114,7 +102,7 @@ class Children:
         return NotMade(self._why(ended, who).text, lasting=not was_killed)
 
     def _why(self, ended: Ended, who: str) -> Reason:
-        return exit_reason(ended.returncode, who, log_tail(self.folder), oom_killed=ended.oom_killed)
+        return exit_reason(ended.returncode, who, files.log_tail(self.folder), oom_killed=ended.oom_killed)
 
     def _run(
         self,
@@ -140,7 +128,7 @@ class Children:
             own_group=True,
         )
         # The kernel counts for the whole control group; a rise while the process ran is attributed to it.
-        killed_before = oom.kills()
+        killed_before = cgroup.oom_kills()
         started_s = time.monotonic()
         process = start(bounded(launch, self.attempt, own, *writable))
         self._log("start", what, process.pid)
@@ -156,11 +144,11 @@ class Children:
             process.wait()
             self._log("end", what, process.pid)
             self.clock.used_s += time.monotonic() - started_s
-        if is_cancelled(self.folder):
+        if files.is_cancelled(self.folder):
             raise CancelledError
         if self.clock.left_s == 0.0 and returncode == -signal.SIGKILL:
             raise FailedError(self.clock.timeout())
-        return Ended(returncode, oom_killed=oom.kills() > killed_before)
+        return Ended(returncode, oom_killed=cgroup.oom_kills() > killed_before)
 
     def _log(self, event: runlog.Event, what: str, pid: int) -> None:
         """Log the begin or the end of a process: it writes no log itself."""
@@ -183,7 +171,7 @@ class Children:
             timer.cancel()
 
 
-def bounded(launch: Launch, attempt: AttemptFile, *own: Path) -> Launch:
+def bounded(launch: Launch, attempt: files.AttemptFile, *own: Path) -> Launch:
     """Put a launch within a boundary of its own: no process of an arm can touch another's files."""
     if attempt.writable is None:
         return launch
@@ -215,13 +203,13 @@ def _killed_when_cancelled(process: subprocess.Popen[bytes], folder: Path) -> It
     """Kill the process where the agent cancels its arm, or has done so already."""
 
     def on_signal(_number: int = 0, _frame: object = None) -> None:
-        if is_cancelled(folder):
+        if files.is_cancelled(folder):
             _kill(process)
 
-    before = signal.signal(CANCEL_SIGNAL, on_signal)
+    before = signal.signal(files.CANCEL_SIGNAL, on_signal)
     # The signal may have come before there was anybody to receive it.
     on_signal()
     try:
         yield
     finally:
-        signal.signal(CANCEL_SIGNAL, before)
+        signal.signal(files.CANCEL_SIGNAL, before)

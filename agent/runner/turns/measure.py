@@ -14,7 +14,7 @@ from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.failures import delegation_of, failure_of
 from agent.runner.judge.stages import DEVICE_BUSY
 from agent.runner.opening import input_rules, opener_of
-from agent.runner.probe.reported import environment_of_failed, reported_environment
+from agent.runner.probe.environment import environment_of_failed, reported_environment
 from agent.runner.tunings import given_choices, is_cold
 from agent.wire.bounded import SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
@@ -92,9 +92,7 @@ def _measured(
         # Behind everything that is timed: it plans the model anew, some tenths of a second.
         advice=advice_of(attempt.model_path, job.delegate_kind, opener.options) if index == 0 else None,
         choices=choices if delegate_descriptor(job.delegate_kind).tunes else None,
-        output_facts=tuple(
-            OutputFact(name=f.name, scale=f.scale, zero_point=f.zero_point) for f in result.output_facts
-        ),
+        output_facts=tuple(map(OutputFact.like, result.output_facts)),
         last_set=result.last_set,
         unseen={
             **result.unseen,
@@ -139,25 +137,17 @@ def _samples(
     result: ProcessResult, index: int, cache: Literal["cold", "warm"], tuning: int
 ) -> ProcessSamples:
     """Return the samples of a process; it has sent those of the timed invokes at the end of each slice."""
-    return ProcessSamples(
+    return ProcessSamples.like(
+        result,
         index=index,
         tuning=tuning,
         cache=cache,
-        init_ns=result.init_ns,
-        first_ns=result.first_ns,
-        warmup_ns=result.warmup_ns,
         invoke_ns=(),
-        input_sets=result.input_sets,
-        memory_peak_bytes=result.memory_peak_bytes,
-        memory_before_bytes=result.memory_before_bytes,
-        flags=result.flags,
-        facts=dict(result.facts),
-        stages_ns=dict(result.stages_ns),
-        memory_bytes=dict(result.memory_bytes),
+        start_ns=(),
         device_busy_ns=result.device.busy_ns,
         queue_delay_ns=result.device.queue_ns,
-        transfer_ns=dict(result.transfer.times_ns),
-        transfer_bytes=dict(result.transfer.sizes),
+        transfer_ns=result.transfer.times_ns,
+        transfer_bytes=result.transfer.sizes,
     )
 
 

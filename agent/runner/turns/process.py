@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,11 +17,14 @@ from typing import Final
 from agent.attempt import runlog
 from agent.attempt.files import AttemptFile, Failure, ProcessReport, is_cancelled, log_tail, write_progress
 from agent.devices import RUNNER_COMMAND
-from agent.processes import oom
+from agent.machine.counters import Window
+from agent.machine.rounds import Round
+from agent.processes import cgroup
 from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
 from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
+from agent.wire.measurement import ProcessSamples, TimedSlice
 from agent.wire.messages import Reason, ReasonCode, Status
 
 SLOWEST_TURN: Final = 20.0
@@ -78,7 +81,7 @@ class MeasuringProcess:
         numbers = [str(index), str(tuning), str(theirs.fileno())]
         command = [*attempt.runner_command(RUNNER_COMMAND), "--measure", str(job_file), str(folder), *numbers]
         inherited = (theirs.fileno(), *lease_descriptors())
-        killed_before = oom.kills()
+        killed_before = cgroup.oom_kills()
         with theirs:
             process = start(limited(Launch(command, environment, folder, inherited, own_group=True)))
         return cls(
@@ -203,7 +206,7 @@ class MeasuringProcess:
         self.close()
         if is_cancelled(self.folder):
             return CancelledError()
-        oom_killed = oom.kills() > self._oom_kills
+        oom_killed = cgroup.oom_kills() > self._oom_kills
         tail = log_tail(self.folder)
         return FailedError(
             Failure(
@@ -235,3 +238,37 @@ class MeasuringProcess:
 
 def _failed(text: str, code: ReasonCode = ReasonCode.RUNNER_ERROR) -> Failure:
     return Failure(status=Status.FAILED, reason=Reason(code=code, text=text))
+
+
+def with_slices(
+    samples: ProcessSamples,
+    invoke_ns: Sequence[int],
+    start_ns: Sequence[int],
+    slices: Sequence[TimedSlice],
+    facts: Mapping[str, str],
+) -> ProcessSamples:
+    """Return the samples of a process with what its slices gave and what was seen around them."""
+    first_ns = start_ns[0] if start_ns else 0
+    return samples.model_copy(
+        update={
+            "invoke_ns": tuple(invoke_ns),
+            "start_ns": tuple(ns - first_ns for ns in start_ns),
+            "slices": tuple(slices),
+            "facts": {**samples.facts, **facts},
+        }
+    )
+
+
+def facts_of(window: Window, rounds: Sequence[Round]) -> dict[str, str]:
+    """Return the counters around the rounds of a block, as a result records them."""
+    last = rounds[-1].window
+    counted = {
+        "watched_s": last.from_s + last.wall_s - rounds[0].window.from_s,
+        "foreign_cpu_s": window.foreign_s,
+        "steal_s": window.steal_s,
+        "throttled_s": window.throttled_s,
+        "cpu_waiting_s": window.waiting_s,
+    }
+    facts = {name: f"{value:.3f}" for name, value in counted.items() if value is not None}
+    # On the clock of the samples, for whoever looks for what happened meanwhile.
+    return {"timed_from_s": f"{rounds[0].window.from_s:.6f}", **facts}

@@ -13,20 +13,8 @@ from orchestrator.db.cells import jobs, waiting
 from orchestrator.db.devices import quarantine
 from orchestrator.db.engine import identity
 from orchestrator.db.engine.turn import Turn
+from orchestrator.policy import lifecycle
 from orchestrator.policy.assign import Assignment
-from orchestrator.policy.lifecycle import (
-    LIVE_ATTEMPT,
-    USUAL_RETRIES,
-    AttemptEnd,
-    AttemptState,
-    CellState,
-    RetryRule,
-    Settled,
-    move_attempt,
-    move_cell,
-    replaces,
-    settle,
-)
 from orchestrator.results.events import AttemptBegun, AttemptEnded, EventKind
 
 DEADLINE_AFTER_S: Final = 60.0
@@ -42,7 +30,7 @@ def is_still_waiting(turn: Turn, cell: tables.Cell) -> bool:
     """Whether a cell that was chosen a moment ago may still begin."""
     campaign = turn.campaign(cell.campaign_no)
     wanted = not campaign.parked and campaign.paused_at is None and campaign.cancel_asked_at is None
-    return cell.state == CellState.QUEUED and wanted
+    return cell.state == lifecycle.CellState.QUEUED and wanted
 
 
 def begin(turn: Turn, assignment: Assignment, now: datetime) -> JobSpec:
@@ -72,7 +60,9 @@ def begin_together(
     begun: list[tables.Attempt] = []
     for assignment in assignments:
         cell = turn.cell(assignment.cell_id)
-        cell.state = move_cell(CellState(cell.state), CellState.DISPATCHED).value
+        cell.state = lifecycle.move_cell(
+            lifecycle.CellState(cell.state), lifecycle.CellState.DISPATCHED
+        ).value
         cell.device_id = assignment.device_id
         before = turn.history(cell.cell_id)
         attempt = tables.Attempt(
@@ -82,7 +72,7 @@ def begin_together(
             device_id=assignment.device_id,
             exclusion_group=group,
             epoch=devices[assignment.device_id].epoch,
-            state=AttemptState.DISPATCHED.value,
+            state=lifecycle.AttemptState.DISPATCHED.value,
             lead_attempt_id=begun[0].attempt_id if begun else None,
             baseline_device_id=None if begun else baseline_device_id,
             arms=count,
@@ -110,16 +100,18 @@ def _ready_at(turn: Turn, attempt: tables.Attempt) -> datetime:
 def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
     """Note that the runner is about to start: its deadline begins. False for an outdated message."""
     attempt = turn.find_attempt(attempt_id)
-    if attempt is None or attempt.epoch != epoch or attempt.state != AttemptState.DISPATCHED:
+    if attempt is None or attempt.epoch != epoch or attempt.state != lifecycle.AttemptState.DISPATCHED:
         return False
     cell = turn.cell(attempt.cell_id)
-    attempt.state = move_attempt(AttemptState(attempt.state), AttemptState.RUNNING).value
+    attempt.state = lifecycle.move_attempt(
+        lifecycle.AttemptState(attempt.state), lifecycle.AttemptState.RUNNING
+    ).value
     attempt.started_at = now
     attempt.phase = ""
     # They take turns: the last one may end once all have used up their time.
     limit_s = attempt.arms * (cell.soft_limit_s + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
     attempt.deadline_at = now + timedelta(seconds=limit_s)
-    cell.state = move_cell(CellState(cell.state), CellState.RUNNING).value
+    cell.state = lifecycle.move_cell(lifecycle.CellState(cell.state), lifecycle.CellState.RUNNING).value
     events.add(turn, cell, "started", f"attempt {attempt.attempt_no} on {attempt.device_id}", now)
     return True
 
@@ -127,7 +119,7 @@ def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
 def note_heartbeat(turn: Turn, beat: Heartbeat, now: datetime) -> Standing:
     """Store a heartbeat. Stale: its attempt has ended or has another epoch; unwanted: cancel it."""
     attempt = turn.find_attempt(beat.attempt_id)
-    if attempt is None or attempt.epoch != beat.epoch or attempt.state not in LIVE_ATTEMPT:
+    if attempt is None or attempt.epoch != beat.epoch or attempt.state not in lifecycle.LIVE_ATTEMPT:
         return "stale"
     attempt.phase, attempt.heard_at = beat.phase, now
     cell = turn.cell(attempt.cell_id)
@@ -143,64 +135,68 @@ def ask_to_stop(turn: Turn, attempt_ids: Iterable[str]) -> None:
 
 
 def end(
-    turn: Turn, attempt: tables.Attempt, ended: AttemptEnd, now: datetime, *, early: bool = False
-) -> Settled:
+    turn: Turn, attempt: tables.Attempt, ended: lifecycle.AttemptEnd, now: datetime, *, early: bool = False
+) -> lifecycle.Settled:
     """Close an attempt, maybe an `early` one, and settle its cell. Raises `IllegalMoveError` if it ended."""
     cell = turn.cell(attempt.cell_id)
-    before = AttemptState(attempt.state)
-    attempt.state = move_attempt(before, ended.state).value
+    before = lifecycle.AttemptState(attempt.state)
+    attempt.state = lifecycle.move_attempt(before, ended.state).value
     attempt.reason_code = ended.reason.code.value
     attempt.reason_text = ended.reason.text
     attempt.ended_at = now
     turn.tell(AttemptEnded(attempt.exclusion_group, ended.reason.code.value, now))
     campaign = turn.campaign(cell.campaign_no)
-    if before in LIVE_ATTEMPT:
+    if before in lifecycle.LIVE_ATTEMPT:
         # `begin` charged the expected time: the actual time replaces it.
         taken_s = (now - attempt.dispatched_at).total_seconds() / attempt.arms
         turn.charge(cell.campaign_no, taken_s - cell.expected_s)
         quarantine.note_end(turn, attempt, cell, ended, now)
-    settled = settle(
+    settled = lifecycle.settle(
         _ends(turn, cell),
         cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
         retry=_retry_rule(cell),
         early=early,
     )
-    if settled.state is CellState.QUEUED:
-        if cell.state != CellState.QUEUED:
-            cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
-        if ended.state is AttemptState.DONE:
+    if settled.state is lifecycle.CellState.QUEUED:
+        if cell.state != lifecycle.CellState.QUEUED:
+            cell.state = lifecycle.move_cell(
+                lifecycle.CellState(cell.state), lifecycle.CellState.QUEUED
+            ).value
+        if ended.state is lifecycle.AttemptState.DONE:
             cell_ends.withdraw(turn, cell)  # what this attempt has finished stands in its place
         elif not cell_ends.stands(cell):
             cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
         cell.not_before = now + timedelta(seconds=settled.delay_s)
         waiting.start_clock(cell, now)
-        kind: EventKind = "retry" if ended.state is AttemptState.FAILED else "interrupted"
+        kind: EventKind = "retry" if ended.state is lifecycle.AttemptState.FAILED else "interrupted"
         events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)
     else:
-        if replaces(settled.state, settled.reason):
+        if lifecycle.replaces(settled.state, settled.reason):
             cell_ends.withdraw(turn, cell)
         cell_ends.finish(turn, cell, settled.state, settled.reason, now)
-        settled = replace(settled, state=CellState(cell.state))  # `done` again where an earlier result stays
+        # `done` again where an earlier result stays.
+        settled = replace(settled, state=lifecycle.CellState(cell.state))
         if campaign.purpose == tables.HEALTH:
-            quarantine.on_check_ended(turn, attempt, settled.state is CellState.DONE, now)
+            quarantine.on_check_ended(turn, attempt, settled.state is lifecycle.CellState.DONE, now)
     return settled
 
 
-def _retry_rule(cell: tables.Cell) -> RetryRule:
+def _retry_rule(cell: tables.Cell) -> lifecycle.RetryRule:
     said = cell.retry or {}
     times, kinds = said.get("times"), said.get("kinds")
-    return RetryRule(
-        USUAL_RETRIES.times if times is None else times,
-        USUAL_RETRIES.kinds if kinds is None else frozenset(map(ReasonCode, kinds)),
+    return lifecycle.RetryRule(
+        lifecycle.USUAL_RETRIES.times if times is None else times,
+        lifecycle.USUAL_RETRIES.kinds if kinds is None else frozenset(map(ReasonCode, kinds)),
     )
 
 
-def _ends(turn: Turn, cell: tables.Cell) -> list[AttemptEnd]:
+def _ends(turn: Turn, cell: tables.Cell) -> list[lifecycle.AttemptEnd]:
     """Return the attempt ends that count for a cell: those since a user's last `retry`."""
     return [
-        AttemptEnd(
-            AttemptState(row.state), Reason(code=ReasonCode(str(row.reason_code)), text=row.reason_text or "")
+        lifecycle.AttemptEnd(
+            lifecycle.AttemptState(row.state),
+            Reason(code=ReasonCode(str(row.reason_code)), text=row.reason_text or ""),
         )
         for row in turn.history(cell.cell_id)
-        if row.attempt_no > cell.retried_after and row.state not in LIVE_ATTEMPT
+        if row.attempt_no > cell.retried_after and row.state not in lifecycle.LIVE_ATTEMPT
     ]

@@ -107,12 +107,8 @@ def job(
 
 
 def _arm(cell: tables.Cell, attempt: tables.Attempt) -> Arm:
-    return Arm(
-        attempt_id=attempt.attempt_id,
-        attempt_no=attempt.attempt_no,
-        cell_id=cell.cell_id,
-        epoch=attempt.epoch,
-        device_id=attempt.device_id,
+    return Arm.like(
+        attempt,
         delegate=cell.delegate,
         delegate_kind=cell.delegate_kind,
         delegate_options=cell.delegate_options,

@@ -31,11 +31,8 @@ def recorded_hello(session: Session) -> RecordedHello | None:
         .where(tables.Device.agent_id == agent.agent_id, col(tables.Device.present))
         .order_by(col(tables.Device.device_id))
     )
-    hello = AgentHello(
-        protocol=agent.protocol,
-        agent_id=agent.agent_id,
-        host=agent.host,
-        version=agent.version,
+    hello = AgentHello.like(
+        agent,
         devices=tuple(_device(device, environment) for device, environment in rows),
         missing=tuple(MissingDelegate.model_validate(entry) for entry in agent.missing),
     )
@@ -76,21 +73,7 @@ def lab_hello(session: Session) -> AgentHello:
 
 
 def _device(row: tables.Device, environment: tables.Environment) -> Device:
-    return Device.model_validate(
-        {
-            "device_id": row.device_id,
-            "kind": row.kind,
-            "api": row.api,
-            "name": row.name,
-            "vendor": row.vendor,
-            "delegates": tuple(row.delegates),
-            "exclusion_group": row.exclusion_group,
-            "environment": environment.fields,
-            "facts": row.facts,
-            "labels": row.labels,
-            "delegate_environments": row.delegate_environments,
-        }
-    )
+    return Device.like(row, environment=environment.fields)
 
 
 def groups(session: Session, device_ids: Sequence[str]) -> Mapping[str, str]:

@@ -10,18 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    Delete,
-    Float,
-    Update,
-    bindparam,
-    func,
-    insert,
-    inspect,
-    update,
-)
+import sqlalchemy as sa
 from sqlmodel import Session, SQLModel, col, select
 
 from orchestrator.db import tables
@@ -36,9 +25,12 @@ _CHUNK: Final = 500
 """
 
 _TRIES: Final = (
-    select(func.count()).where(col(Attempt.cell_id) == Cell.cell_id).correlate(tables.Cell).scalar_subquery()
+    select(sa.func.count())
+    .where(col(Attempt.cell_id) == Cell.cell_id)
+    .correlate(tables.Cell)
+    .scalar_subquery()
 )
-_NAMES: Final[BindParameter[Any]] = bindparam("names", expanding=True)
+_NAMES: Final[sa.BindParameter[Any]] = sa.bindparam("names", expanding=True)
 
 # Both statements lock in the order of their keys: two transactions then never wait for each other's rows.
 # Made once: SQLAlchemy takes longer to build and compile such a statement than PostgreSQL to answer it.
@@ -63,28 +55,28 @@ _CELLS: Final = (
 )
 
 
-def _charge_statement() -> Update:
+def _charge_statement() -> sa.Update:
     """Add in the database: a sum made here would need every turn to lock the campaign's row."""
     campaign = tables.metadata.tables["campaign"]
     return (
-        update(campaign)
-        .where(campaign.c.no == bindparam("number"))
+        sa.update(campaign)
+        .where(campaign.c.no == sa.bindparam("number"))
         .values(
-            served_s=campaign.c.served_s + bindparam("seconds", type_=Float),
-            served_at=func.coalesce(bindparam("at", type_=tables.UtcDateTime), campaign.c.served_at),
+            served_s=campaign.c.served_s + sa.bindparam("seconds", type_=sa.Float),
+            served_at=sa.func.coalesce(sa.bindparam("at", type_=tables.UtcDateTime), campaign.c.served_at),
         )
     )
 
 
-def _charge_user_statement() -> Update:
+def _charge_user_statement() -> sa.Update:
     """Build the statement that adds seconds to every unfinished campaign of the user who submitted one."""
     campaign = tables.metadata.tables["campaign"]
     own = campaign.alias("own")
-    submitter = select(own.c.submitted_by).where(own.c.no == bindparam("number")).scalar_subquery()
+    submitter = select(own.c.submitted_by).where(own.c.no == sa.bindparam("number")).scalar_subquery()
     return (
-        update(campaign)
+        sa.update(campaign)
         .where(campaign.c.ended_at.is_(None), campaign.c.submitted_by == submitter)
-        .values(user_served_s=campaign.c.user_served_s + bindparam("seconds", type_=Float))
+        .values(user_served_s=campaign.c.user_served_s + sa.bindparam("seconds", type_=sa.Float))
     )
 
 
@@ -99,7 +91,7 @@ class Turn(Session):
     campaigns, models, results and environments are not locked.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: sa.Connection) -> None:
         """Only `Database.write` makes turns."""
         super().__init__(connection)
         self._rows: dict[tuple[type[SQLModel], Any], Any] = {}
@@ -222,7 +214,7 @@ class Turn(Session):
         """Tell those who count what happens, once this transaction is committed."""
         self.facts.append(fact)
 
-    def write_only(self, statement: Update | Delete, **values: object) -> None:
+    def write_only(self, statement: sa.Update | sa.Delete, **values: object) -> None:
         """Change rows whose copies in this session are not read again."""
         self.connection().execute(statement, values)
 
@@ -231,7 +223,7 @@ class Turn(Session):
         self.flush()
         for table, rows in self._inserts.items():
             if rows:
-                self.connection().execute(insert(table).inline(), rows)
+                self.connection().execute(sa.insert(table).inline(), rows)
         for number, (seconds, served_at) in self._charges.items():
             self.write_only(_CHARGE, number=number, seconds=seconds, at=served_at)
             self.write_only(_CHARGE_USER, number=number, seconds=seconds)
@@ -249,7 +241,7 @@ class Turn(Session):
 
     def _keep(self, *rows: SQLModel) -> None:
         for row in rows:
-            (key,) = inspect(row).identity
+            (key,) = sa.inspect(row).identity
             self._rows[type(row), key] = row
 
 

@@ -9,20 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    Select,
-    and_,
-    bindparam,
-    exists,
-    literal,
-    not_,
-    or_,
-    select,
-    text,
-    union_all,
-)
+import sqlalchemy as sa
 from sqlmodel import Session
 
 from orchestrator.db import tables
@@ -42,7 +29,7 @@ _asking = device.alias("asking")
 _sibling = cell.alias("sibling")
 _tried = attempt.alias("tried")
 
-NOW: Final = bindparam("now", type_=UtcDateTime)
+NOW: Final = sa.bindparam("now", type_=UtcDateTime)
 COLUMNS: Final = (
     cell.c.cell_id, cell.c.line, cell.c.rank, cell.c.campaign_no, cell.c.position, cell.c.expected_s,
     campaign.c.served_s, campaign.c.served_at, campaign.c.submitted_at, campaign.c.purpose,
@@ -53,20 +40,20 @@ COLUMNS: Final = (
 
 def indexed(condition: str) -> Any:
     """Write a condition literally, as the partial indexes do: with a parameter no engine uses them."""
-    return text(condition)
+    return sa.text(condition)
 
 
-def startable() -> tuple[ColumnElement[bool], ...]:
+def startable() -> tuple[sa.ColumnElement[bool], ...]:
     """Campaigns whose cells may start: unfinished, and neither parked, paused nor cancelled."""
     return (
         indexed("campaign.ended_at IS NULL"),
-        not_(campaign.c.parked),
+        sa.not_(campaign.c.parked),
         campaign.c.paused_at.is_(None),
         campaign.c.cancel_asked_at.is_(None),
     )
 
 
-def in_order(line: Any) -> Select[Any]:
+def in_order(line: Any) -> sa.Select[Any]:
     """Ids of the cells in a line that may start at `:now`, in the order of their campaign.
 
     The order is that of `ix_cell_pick` after campaign and line: with a limit, the engine walks the index from
@@ -74,39 +61,39 @@ def in_order(line: Any) -> Select[Any]:
     """
     c = candidate.c
     return (
-        select(c.cell_id)
+        sa.select(c.cell_id)
         .where(indexed("candidate.state = 'queued'"), c.line == line)
-        .where(or_(c.not_before.is_(None), c.not_before <= NOW))
+        .where(sa.or_(c.not_before.is_(None), c.not_before <= NOW))
         .order_by(c.rank, c.position)
     )
 
 
-def fits(device_id: Any) -> tuple[ColumnElement[bool], ...]:
+def fits(device_id: Any) -> tuple[sa.ColumnElement[bool], ...]:
     """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
     c = candidate.c
     # NOT IN over the few cells that have this device (`ix_cell_siblings`): evaluated once for the whole line,
     # where a
     # correlated EXISTS would be evaluated for every cell.
-    used = select(_sibling.c.siblings)
+    used = sa.select(_sibling.c.siblings)
     used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
-    failed = exists().where(
+    failed = sa.exists().where(
         _tried.c.cell_id == c.cell_id, _tried.c.device_id == device_id, indexed("tried.state = 'failed'")
     )
-    long_ago = c.not_before <= bindparam("long_ago", type_=UtcDateTime)
-    return c.siblings.not_in(used), or_(~failed.correlate(candidate), long_ago)
+    long_ago = c.not_before <= sa.bindparam("long_ago", type_=UtcDateTime)
+    return c.siblings.not_in(used), sa.or_(~failed.correlate(candidate), long_ago)
 
 
-def waiting_in(line: Any) -> ColumnElement[bool]:
+def waiting_in(line: Any) -> sa.ColumnElement[bool]:
     """Whether a campaign has a queued cell in a line."""
     return (
-        exists()
+        sa.exists()
         .where(candidate.c.campaign_no == campaign.c.no, candidate.c.line == line)
         .where(indexed("candidate.state = 'queued'"))
         .correlate(campaign)
     )
 
 
-def _first(line: Any, *of: Any, conditions: tuple[ColumnElement[bool], ...] = ()) -> Any:
+def _first(line: Any, *of: Any, conditions: tuple[sa.ColumnElement[bool], ...] = ()) -> Any:
     """Build a scalar subquery for the first cell of a campaign in a line.
 
     A window function or DISTINCT ON would read every waiting cell; this reads one index entry per campaign.
@@ -115,42 +102,46 @@ def _first(line: Any, *of: Any, conditions: tuple[ColumnElement[bool], ...] = ()
     return cells.limit(1).correlate(campaign, *of).scalar_subquery()
 
 
-def _hosts() -> Select[Any]:
+def _hosts() -> sa.Select[Any]:
     c = device.c
-    these = select(_asking.c.agent_id).where(_asking.c.device_id.in_(bindparam("devices", expanding=True)))
+    these = sa.select(_asking.c.agent_id).where(
+        _asking.c.device_id.in_(sa.bindparam("devices", expanding=True))
+    )
     return (
-        select(
+        sa.select(
             c.device_id, c.agent_id, c.kind, c.name, c.vendor, c.labels, c.delegates, c.exclusion_group,
             c.rests_until, c.quarantined_at, c.present, c.reserved_by, c.reserved_until, c.reserved_text,
             attempt.c.exclusion_group.label("runs"),
         )
         .join(agent, agent.c.agent_id == c.agent_id)
-        .outerjoin(attempt, and_(attempt.c.device_id == c.device_id, tables.IS_LIVE))
+        .outerjoin(attempt, sa.and_(attempt.c.device_id == c.device_id, tables.IS_LIVE))
         .where(c.agent_id.in_(these), agent.c.state == tables.AGENT_ACTIVE, agent.c.refused.is_(None))
     )  # fmt: skip
 
 
-def _idle() -> Select[Any]:
-    taken = exists().where(attempt.c.device_id == device.c.device_id, tables.IS_LIVE)
-    return select(device.c.device_id).where(device.c.present, ~taken.correlate(device))
+def _idle() -> sa.Select[Any]:
+    taken = sa.exists().where(attempt.c.device_id == device.c.device_id, tables.IS_LIVE)
+    return sa.select(device.c.device_id).where(device.c.present, ~taken.correlate(device))
 
 
-def _first_in_lines() -> Select[Any]:
-    own = select(device.c.device_id.label("name"))
-    own = own.where(device.c.device_id.in_(bindparam("devices", expanding=True)))
-    lines = union_all(own, select(pool.c.line)).subquery("asked")
+def _first_in_lines() -> sa.Select[Any]:
+    own = sa.select(device.c.device_id.label("name"))
+    own = own.where(device.c.device_id.in_(sa.bindparam("devices", expanding=True)))
+    lines = sa.union_all(own, sa.select(pool.c.line)).subquery("asked")
     return (
-        select(*COLUMNS)
-        .select_from(lines.join(campaign, literal(value=True)))  # every pair of line and unfinished campaign
+        sa.select(*COLUMNS)
+        .select_from(
+            lines.join(campaign, sa.literal(value=True))
+        )  # every pair of line and unfinished campaign
         .join(cell, cell.c.cell_id == _first(lines.c.name, lines))
         .where(*startable())
     )
 
 
-def _first_of_class() -> Select[Any]:
-    not_given = candidate.c.cell_id.not_in(bindparam("given", expanding=True))
-    first = _first(bindparam("line"), conditions=(not_given, *fits(bindparam("device"))))
-    query = select(*COLUMNS).select_from(campaign).join(cell, cell.c.cell_id == first)
+def _first_of_class() -> sa.Select[Any]:
+    not_given = candidate.c.cell_id.not_in(sa.bindparam("given", expanding=True))
+    first = _first(sa.bindparam("line"), conditions=(not_given, *fits(sa.bindparam("device"))))
+    query = sa.select(*COLUMNS).select_from(campaign).join(cell, cell.c.cell_id == first)
     return query.where(*startable())
 
 
@@ -169,6 +160,6 @@ FIRST_OF_CLASS: Final = _first_of_class()
 """The first cell of each campaign in the `:line` of a class that `:device` may take and is not `:given`."""
 
 
-def fetch(session: Session, query: Select[Any], **values: object) -> Sequence[Row[Any]]:
+def fetch(session: Session, query: sa.Select[Any], **values: object) -> Sequence[sa.Row[Any]]:
     """Run one of these queries."""
     return session.connection().execute(query, values).all()

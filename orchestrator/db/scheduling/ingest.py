@@ -9,21 +9,12 @@ from orchestrator.db import events, tables
 from orchestrator.db.cells import attempts, running_attempts
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import past as results
+from orchestrator.policy import lifecycle
 from orchestrator.policy.blocks import Refining, ended_early, unfinished
-from orchestrator.policy.lifecycle import (
-    ATTEMPT_MOVES,
-    ENDED,
-    LIVE_ATTEMPT,
-    LOST,
-    AttemptEnd,
-    AttemptState,
-    CellState,
-    attempt_end,
-)
 
 Ingested: TypeAlias = Literal["counted", "superseded", "late", "duplicate", "conflict", "unknown"]
 
-_MEASURED = frozenset({AttemptState.DONE, AttemptState.UNSUPPORTED})
+_MEASURED = frozenset({lifecycle.AttemptState.DONE, lifecycle.AttemptState.UNSUPPORTED})
 
 
 def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
@@ -40,7 +31,7 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     stored = turn.find_result(message.attempt_id)
     if stored is not None:
         return "duplicate" if stored.content == results.content_digest(message) else "conflict"
-    ended = attempt_end(message.status, message.reason, stop_asked=attempt.stop_asked)
+    ended = lifecycle.attempt_end(message.status, message.reason, stop_asked=attempt.stop_asked)
     if not _decides(turn, attempt, message, ended):
         results.store(turn, message, ended.reason, attempt, now, counted=False, late=True)
         if ended.state in _MEASURED:
@@ -48,8 +39,8 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
             events.add(turn, cell, "late", f"attempt {attempt.attempt_no}: {ended.state.value}", now)
         return "late"
     settled = attempts.end(turn, attempt, ended, now, early=ended_early(message.measurement))
-    goes_on = settled.state is CellState.QUEUED and ended.state is AttemptState.DONE
-    counted = goes_on or (settled.state in ENDED and settled.state.value == ended.state.value)
+    goes_on = settled.state is lifecycle.CellState.QUEUED and ended.state is lifecycle.AttemptState.DONE
+    counted = goes_on or (settled.state in lifecycle.ENDED and settled.state.value == ended.state.value)
     result = results.store(turn, message, ended.reason, attempt, now, counted=counted, late=False)
     if counted:
         turn.cell(attempt.cell_id).shown_attempt_id = attempt.attempt_id
@@ -75,7 +66,7 @@ def _go_on_from(cell: tables.Cell, message: JobResult, result: tables.Result) ->
     cell.refines = refining.stored
 
 
-def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: AttemptEnd) -> bool:
+def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: lifecycle.AttemptEnd) -> bool:
     """Whether the result may still end its attempt.
 
     An attempt that was given up as lost may get its real result, as long as no other attempt has begun
@@ -86,17 +77,17 @@ def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: Att
         attempt.cell_id,
         attempt.device_id,
     )
-    state = AttemptState(attempt.state)
-    if not matches or ended.state not in ATTEMPT_MOVES[state]:
+    state = lifecycle.AttemptState(attempt.state)
+    if not matches or ended.state not in lifecycle.ATTEMPT_MOVES[state]:
         return False
-    if state in LIVE_ATTEMPT:
+    if state in lifecycle.LIVE_ATTEMPT:
         return True
     cell = turn.cell(attempt.cell_id)
     device = turn.device(attempt.device_id)
     return (
-        attempt.reason_code in {code.value for code in LOST}
+        attempt.reason_code in {code.value for code in lifecycle.LOST}
         and ended.state in _MEASURED
-        and cell.state == CellState.QUEUED
+        and cell.state == lifecycle.CellState.QUEUED
         and device.epoch == attempt.epoch
     )
 
@@ -104,16 +95,16 @@ def _decides(turn: Turn, attempt: tables.Attempt, message: JobResult, ended: Att
 def refuse(turn: Turn, message: JobRefused, now: datetime) -> None:
     """End an attempt whose job the agent refused, like any failed one."""
     attempt = turn.find_attempt(message.attempt_id)
-    if attempt is not None and attempt.epoch == message.epoch and attempt.state in LIVE_ATTEMPT:
-        ended = attempt_end(Status.FAILED, message.reason, stop_asked=attempt.stop_asked)
+    if attempt is not None and attempt.epoch == message.epoch and attempt.state in lifecycle.LIVE_ATTEMPT:
+        ended = lifecycle.attempt_end(Status.FAILED, message.reason, stop_asked=attempt.stop_asked)
         attempts.end(turn, attempt, ended, now)
 
 
 def give_up(turn: Turn, attempt_id: str, reason: Reason, now: datetime) -> None:
     """End an attempt without a result. Does nothing where it has ended already."""
     attempt = turn.find_attempt(attempt_id)
-    if attempt is not None and attempt.state in LIVE_ATTEMPT:
-        ended = attempt_end(Status.FAILED, reason, stop_asked=attempt.stop_asked)
+    if attempt is not None and attempt.state in lifecycle.LIVE_ATTEMPT:
+        ended = lifecycle.attempt_end(Status.FAILED, reason, stop_asked=attempt.stop_asked)
         attempts.end(turn, attempt, ended, now)
 
 

@@ -11,7 +11,7 @@ from agent.wire.plan import INPUT_SETS, InputSpec, MeasurePlan
 from agent.wire.provenance import CONDITIONS
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.manifest.delegates import UnusableKindError, declared_options, known_kinds
-from orchestrator.manifest.pass_keys import pass_keys
+from orchestrator.manifest.measure_keys import pass_keys
 from orchestrator.manifest.schema import NAME_PATTERN
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store

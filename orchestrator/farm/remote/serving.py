@@ -34,9 +34,8 @@ from orchestrator.scheduling.lock import SchedulerLock, lock_holder
 from orchestrator.scheduling.loop import SchedulerLoop
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
-from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.credentials_service import CredentialsService
-from orchestrator.trust.signing import FarmSeal
+from orchestrator.trust.signing import AgentKeys, FarmSeal
 
 if TYPE_CHECKING:
     from orchestrator.monitoring.metrics_page import MetricsPage

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.config.clock import utc_now
 from orchestrator.db import events
-from orchestrator.db.campaigns import progress as campaign_progress
+from orchestrator.db.campaigns import farm_state as campaign_progress
 from orchestrator.db.devices import devices
 from orchestrator.db.engine.sessions import Database, Session
 from orchestrator.db.results import records

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.wire.advice import Explained
 from agent.wire.environment import for_agent
 from agent.wire.messages import artifact_path
+from agent.wire.profile import Explained
 from orchestrator.manifest.campaign import DelegateEntry
-from orchestrator.results.advice import advice_lines
+from orchestrator.results.profiles import advice_lines
 
 _SHOWN: Final = 6
 """Reasons that are printed for a delegate, as many as fit a screen with several models; `--json` has all."""

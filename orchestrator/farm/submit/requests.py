@@ -13,10 +13,9 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.config.limits import require_budget
 from orchestrator.errors import UsageError
 from orchestrator.farm.submit.submission import Placed, Submission, SubmissionPlan
-from orchestrator.manifest.campaign import Campaign, ModelEntry
+from orchestrator.manifest.campaign import Campaign, ModelEntry, narrow
 from orchestrator.manifest.labels import check_labels
 from orchestrator.manifest.load import parse_manifest
-from orchestrator.manifest.narrow import narrow
 from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.policy.preview import CellPreview
 from orchestrator.policy.rights import require_priority

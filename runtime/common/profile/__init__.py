@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
-from runtime.common.profile.flame import flame_page
+from runtime.common.profile.forms import flame_page, table_lines, text_lines
 from runtime.common.profile.model import ModelProfile, OperatorTime, Peaks, Place, ProfileRow, TypeTime
-from runtime.common.profile.tables import table_lines
-from runtime.common.profile.text import lines
 
 __all__ = [
     "FORMS",
@@ -29,7 +27,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 def written(profile: ModelProfile, heading: str, form: Form) -> Iterable[str]:
     """Return the lines of a profile in one of its forms."""
     if form == "text":
-        return lines(profile, heading)
+        return text_lines(profile, heading)
     if form == "flame":
         return (flame_page(profile, heading),)
     return table_lines(profile, is_csv=form == "csv")

@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from runtime.delegates.descriptor import INTERFACE, INTERPRETER, DelegateDescriptor, HostDevice, OptionValue
+from runtime.delegates.descriptor import (
+    INTERFACE,
+    INTERPRETER,
+    RELEASE,
+    DelegateDescriptor,
+    HostDevice,
+    OptionValue,
+)
 from runtime.delegates.gpu.settings.options import INTERFACES, campaign_options, settled
-from runtime.delegates.release import RELEASE
 
 __all__ = ["DESCRIPTOR"]
 

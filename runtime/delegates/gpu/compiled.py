@@ -5,10 +5,9 @@ from threading import Lock
 from time import perf_counter, perf_counter_ns
 from typing import Final
 
-from runtime.delegates.abilities import KernelTime
+from runtime.delegates.abilities import DeviceTime, KernelTime, NotTold
 from runtime.delegates.asynchrony import Completion, StartedRun
 from runtime.delegates.base import Array, Copies, Partition
-from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.backends.base import Backend, Entry
 from runtime.delegates.gpu.choose.schedules import persistent, plain
 from runtime.delegates.gpu.choose.tuning import Budget

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from runtime.delegates.base import Array
 from runtime.delegates.litert import COMPILED_MODEL_API, DESCRIPTOR, XNNPACK, litert_version, settled
 from runtime.delegates.peers.litert_buffers import Buffers, imported, one_line, require_version
-from runtime.delegates.peers.litert_words import failure, problems
-from runtime.delegates.peers.spoken import spoken
+from runtime.delegates.peers.litert_words import failure, problems, spoken
 from runtime.delegates.peers.whole_model import WholeModel
 from runtime.errors import DelegateError, FarmRuntimeError, ModelFormatError, OutOfMemoryError
 from runtime.model.interface import Interface, load_interface

@@ -12,8 +12,14 @@ from runtime.delegates.litert import litert_version
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.peers.litert_buffers import Buffers, imported, require_version
 from runtime.delegates.peers.litert_gpu import DESCRIPTOR, SWITCHES
-from runtime.delegates.peers.litert_words import adapter_of, failure, found_no_gpu, problems, report_of
-from runtime.delegates.peers.spoken import spoken
+from runtime.delegates.peers.litert_words import (
+    adapter_of,
+    failure,
+    found_no_gpu,
+    problems,
+    report_of,
+    spoken,
+)
 from runtime.delegates.peers.whole_model import WholeModel
 from runtime.errors import DelegateError, FallbackForbiddenError, NoDeviceError, UnsupportedOperatorError
 from runtime.model.interface import Interface, load_interface

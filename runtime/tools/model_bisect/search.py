@@ -16,9 +16,8 @@ from runtime.delegates.base import Array
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.judge.agreement import Expected, Judgement, OutputFacts, judge_each
-from runtime.judge.arithmetic import arithmetic_of
 from runtime.judge.kinds import output_kinds
-from runtime.judge.rules import Rule, rule_for
+from runtime.judge.rules import Rule, arithmetic_of, rule_for
 from runtime.measure.loading import Opener
 from runtime.model.graph import Model, Subgraph
 from runtime.model.reader import read_model

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from runtime.tools.calls import (
-    Inputs,
-    Json,
-    ModelFile,
-    Options,
-    Shapes,
-    SignatureKey,
-    answer,
-    clear_errors,
-    options_of,
-    rules_of,
-)
+from runtime.tools import calls
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected, Suspect
@@ -36,14 +25,14 @@ _SHOWN: Final = 5
 
 
 def bisect(
-    file: ModelFile,
+    file: calls.ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate whose outputs are wrong.")] = "gpu",
-    option: Options = None,
-    input_: Inputs = None,
-    shape: Shapes = None,
+    option: calls.Options = None,
+    input_: calls.Inputs = None,
+    shape: calls.Shapes = None,
     out: Annotated[Path, typer.Option(help="Folder for the wrong operators.")] = Path("bisected"),
-    signature: SignatureKey = None,
-    as_json: Json = False,
+    signature: calls.SignatureKey = None,
+    as_json: calls.Json = False,
 ) -> int:
     """Find the first operator that a delegate computes wrongly.
 
@@ -55,8 +44,8 @@ def bisect(
     from runtime.tools.model_bisect import search
     from runtime.tools.model_info.source import readable_model
 
-    options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
-    with clear_errors(file), readable_model(file, signature) as (path, model):
+    options, rules = calls.options_of(option or [], None), calls.rules_of(input_ or [], shape or [])
+    with calls.clear_errors(file), readable_model(file, signature) as (path, model):
         rules = ranged(rules, model.subgraphs[0])
         details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
         pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
@@ -64,7 +53,7 @@ def bisect(
             model, pool.sets[0], delegate, options, lambda phase: typer.echo(f"{phase} ...", err=True)
         )
         written = {suspect.operators: _written(found, suspect, model, out) for suspect in found.suspects}
-    answer(_document(found, written), _lines(file.name, delegate, found, written), as_json)
+    calls.answer(_document(found, written), _lines(file.name, delegate, found, written), as_json)
     if found.suspects:
         raise typer.Exit(1)
     return 0

@@ -14,9 +14,8 @@ from runtime.delegates.cpu import CPU
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import MOVED, Expected, Judgement, judge_each, worst
-from runtime.judge.arithmetic import arithmetic_of, keeps_state
 from runtime.judge.kinds import Kind, output_kinds
-from runtime.judge.rules import REDUCED, Rule, rule_for
+from runtime.judge.rules import REDUCED, Rule, arithmetic_of, keeps_state, rule_for
 from runtime.measure.inputs import POOL_SIZE, InputRule
 from runtime.measure.perturbed import moved_inputs, rounded_constants
 from runtime.model.graph import Model

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from runtime.tools.calls import (
-    Inputs,
-    Json,
-    ModelFile,
-    Options,
-    Shapes,
-    SignatureKey,
-    answer,
-    clear_errors,
-    options_of,
-    progress,
-    rules_of,
-)
+from runtime.tools import calls
 
 if TYPE_CHECKING:
     from runtime.tools.model_bisect.search import Bisected
@@ -35,9 +23,9 @@ MOST_RUNS: Final = 100_000
 
 
 def diff(
-    file: ModelFile,
+    file: calls.ModelFile,
     delegate: Annotated[str, typer.Option(help="The delegate that is compared.")] = "gpu",
-    option: Options = None,
+    option: calls.Options = None,
     reference: Annotated[
         Literal["litert", "builtin-ref", "cpu"],
         typer.Option(
@@ -46,14 +34,14 @@ def diff(
     ] = "litert",
     runs: Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="Input sets.")] = 50,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the inputs.")] = 0,
-    input_: Inputs = None,
-    shape: Shapes = None,
+    input_: calls.Inputs = None,
+    shape: calls.Shapes = None,
     per_operator: Annotated[
         bool,
         typer.Option("--per-operator", help="Add each operator's own error, run alone on the first set."),
     ] = False,
-    signature: SignatureKey = None,
-    as_json: Json = False,
+    signature: calls.SignatureKey = None,
+    as_json: calls.Json = False,
 ) -> int:
     """Compare a delegate's outputs with a reference's, as LiteRT's Inference Diff does.
 
@@ -67,9 +55,9 @@ def diff(
     from runtime.tools.model_diff.running import Setting
     from runtime.tools.model_info.source import readable_model
 
-    options, rules = options_of(option or [], None), rules_of(input_ or [], shape or [])
-    with clear_errors(file), readable_model(file, signature) as (path, model):
-        say = progress()
+    options, rules = calls.options_of(option or [], None), calls.rules_of(input_ or [], shape or [])
+    with calls.clear_errors(file), readable_model(file, signature) as (path, model):
+        say = calls.progress()
 
         def told(done: int) -> None:
             if done < runs:
@@ -87,7 +75,7 @@ def diff(
         wrong = ", outside the rule" if one["is_suspect"] else ""
         lines.append(f"  operator {one['index']} {one['name']}: rel_l2 {one['rel_l2']:.3g}{wrong}")
     more = {} if operators is None else {"operators": operators}
-    answer({**printed.document(found, str(file)), **more}, lines, as_json)
+    calls.answer({**printed.document(found, str(file)), **more}, lines, as_json)
     if found.judgement.verdict == "fail":
         raise typer.Exit(1)
     return 0

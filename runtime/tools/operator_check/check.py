@@ -11,8 +11,7 @@ from runtime.delegates.base import Array, PartitionDelegate
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError, FarmRuntimeError, UnsupportedPrecisionError
 from runtime.judge.agreement import Expected, OutputFacts, judge
-from runtime.judge.arithmetic import Arithmetic
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import Arithmetic, rule_for
 from runtime.tools.operator_check.matrix import matrix
 from runtime.tools.operator_check.rows import Row, model_of
 

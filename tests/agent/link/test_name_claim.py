@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.link.broker import AgentBroker
-from agent.link.name_claim import NameClaim, NameTakenError
+from agent.link.broker import AgentBroker, NameClaim, NameTakenError
 
 
 def claim(redis_server, state: Path, lifetime_s: float = 30.0) -> NameClaim:

@@ -15,8 +15,7 @@ import pytest
 
 from agent.link import relay
 from agent.link.artifact_sync import ArtifactSync, NeverTakenError
-from agent.link.broker import AgentBroker
-from agent.link.name_claim import NameClaim
+from agent.link.broker import AgentBroker, NameClaim
 from agent.link.relay import Relay
 from agent.wire.envelope import KEYS_KIND, MAX_ENVELOPE_BYTES
 from agent.wire.measurement import Accuracy, Latency, Measurement

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.machine.conditions import LAYERS, why_not_published
 from agent.machine.counters import Counters, ThreadTimes, Window
 from agent.machine.disturbance import disturbances
 from agent.machine.gate import Gate
-from agent.machine.publishable import LAYERS, why_not_published
 from agent.machine.workload import FEWEST, HISTORY, Reading, keep, load, why_vague
 from agent.runner.turns import calibration
 from tests.agent.machine.test_conditions import CPU as CPU_FOLDER

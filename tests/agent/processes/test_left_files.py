@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from agent.attempt.artifacts import put_artifact
 from agent.attempt.files import is_cancelled, log_tail, mark_cancelled, read_progress
 from agent.link.artifact_client import files_of_running
-from agent.processes.left_files import remove_left
+from agent.processes import left_files
+from agent.processes.left_files import bytes_left, remove_left
 from agent.processes.log_tailer import OutputReader
 from agent.wire.messages import ReasonCode, Status
 from tests.agent.embedded_agent import job
@@ -145,3 +147,35 @@ def test_a_folder_that_became_a_link_goes_alone(folder, tmp_path):
     folder.symlink_to(tmp_path / "kept")
     assert remove_left(folder)
     assert (tmp_path / "kept/file").exists()
+
+
+@pytest.fixture
+def caches():
+    """Make a folder with ten bytes in two files and a broken link; root becomes nobody meanwhile."""
+    with tempfile.TemporaryDirectory() as made:
+        inner = Path(made) / "inner"
+        inner.mkdir()
+        for file in (Path(made) / "one", inner / "two"):
+            file.write_bytes(bytes(5))
+        (Path(made) / "gone").symlink_to("/nowhere")
+        uid = os.geteuid()
+        if uid == 0:
+            for path in (made, inner):
+                os.chown(path, 65534, -1)
+            os.seteuid(65534)
+        yield Path(made)
+        inner.chmod(0o700)
+        os.seteuid(uid)
+
+
+def test_bytes_in_caches_are_unknown_where_a_folder_is_closed_or_holds_too_much(caches, monkeypatch):
+    size = 10 + len("/nowhere")
+    assert bytes_left(caches) == size
+    assert bytes_left(caches / "none") == 0
+    (caches / "inner").chmod(0o400)
+    assert bytes_left(caches) is None
+    (caches / "inner").chmod(0o700)
+    monkeypatch.setattr(left_files, "MOST_COUNTED", 4)
+    assert bytes_left(caches) == size
+    monkeypatch.setattr(left_files, "MOST_COUNTED", 3)
+    assert bytes_left(caches) is None

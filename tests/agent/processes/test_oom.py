@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.processes import oom, supervisor
+from agent.processes import cgroup, supervisor
 from agent.processes.exit_reason import exit_reason
 from agent.processes.left_files import LOG_FILE
 from agent.processes.supervisor import Launch, Runner
@@ -22,12 +22,12 @@ HUNGRY = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from agent.processes import oom
-before = oom.kills()
+from agent.processes import cgroup
+before = cgroup.oom_kills()
 import subprocess
 eat = "hoard = []\\nwhile len(hoard) < 64: hoard.append(b'x' * (16 << 20))"
 ended = subprocess.run([sys.executable, "-S", "-c", eat])
-print(ended.returncode, oom.kills() - before)
+print(ended.returncode, cgroup.oom_kills() - before)
 """
 
 
@@ -43,22 +43,22 @@ def test_a_process_killed_for_want_of_memory_is_counted():
 
 
 def test_a_process_killed_by_a_person_is_not_counted():
-    before = oom.kills()
+    before = cgroup.oom_kills()
     sleeper = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
     sleeper.kill()
     assert sleeper.wait() == -signal.SIGKILL
-    assert oom.kills() == before
+    assert cgroup.oom_kills() == before
 
 
 def test_a_process_offers_itself_unless_it_is_worse_off_already():
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    code += "from agent.processes import oom; oom.raise_own_score(); oom.raise_own_score()\n"
+    code += "from agent.processes import cgroup; cgroup.raise_oom_score(); cgroup.raise_oom_score()\n"
     code += "print(open('/proc/self/oom_score_adj').read())"
     done = subprocess.run(
         [sys.executable, "-c", code, str(needs.REPOSITORY)], capture_output=True, check=True
     )
     own = int(Path("/proc/self/oom_score_adj").read_text())
-    assert int(done.stdout) == max(own, oom.SCORE_ADJUSTMENT)
+    assert int(done.stdout) == max(own, cgroup.SCORE_ADJUSTMENT)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_kernel_kills_a_runner_before_its_agent(tmp_path):
     own = int(Path("/proc/self/oom_score_adj").read_text())
     score = int(Path(f"/proc/{runner.process.pid}/oom_score_adj").read_text())
     assert runner.reap() == set()
-    assert score == max(own, oom.SCORE_ADJUSTMENT)
+    assert score == max(own, cgroup.SCORE_ADJUSTMENT)
 
 
 def test_a_process_has_the_address_space_that_the_operator_allows(tmp_path):

@@ -19,9 +19,9 @@ import pytest
 
 from agent.processes.sandbox import landlock
 from agent.processes.sandbox.boundary import READ_VARIABLE, SWITCH_VARIABLE, WRITE_VARIABLE, SandboxSettings
+from agent.processes.sandbox.limits import USERS, USERS_VARIABLE, Users
 from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.survey import survey
-from agent.processes.sandbox.users import USERS, USERS_VARIABLE, Users
 from agent.wire.environment import EXTRA_VARIABLE
 from tests.agent.embedded_agent import EmbeddedAgent, job, put_model
 from tests.agent.processes.hostile_runners import TARGETS_VARIABLE

@@ -11,7 +11,7 @@ from agent.runner.judge.references import References
 from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import Device
 from runtime.judge.agreement import OutputFacts
-from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import Arithmetic
 from runtime.measure.inputs import POOL_SIZE
 from runtime.measure.outputs import save_outputs
 from runtime.measure.reference import Reference, ReferenceKind

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.runner.judge.block_size import LEAST_ROUNDS, MOST_LONGER, Cost, next_rounds, sizes_fact
+from agent.runner.judge.stopping import LEAST_ROUNDS, MOST_LONGER, Cost, next_rounds, sizes_fact
 from agent.wire.bounded import MOST_DERIVED_ROUNDS
 from agent.wire.plan import MeasurePlan
 

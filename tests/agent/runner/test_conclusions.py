@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +12,7 @@ from agent.runner.judge import verdict
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind
 from agent.runner.turns.block import _Block
 from agent.wire.messages import ReasonCode, Status
-from runtime.judge.arithmetic import Arithmetic
+from runtime.judge.rules import Arithmetic
 from tests.contract.fake_agent import measurement
 
 
@@ -60,35 +58,3 @@ def test_a_time_that_physics_forbids_is_struck_out(monkeypatch, share):
     assert (struck.latency_ms.p50, struck.latency_ms.mean, struck.cpu_ms) == (None, None, None)
     assert "before the work is done" in struck.latency_ms.missing["p50"]
     assert struck.accuracy == found.accuracy, "what it computed stays as evidence"
-
-
-@pytest.fixture
-def caches():
-    """Make a folder with ten bytes in two files and a broken link; root becomes nobody meanwhile."""
-    with tempfile.TemporaryDirectory() as made:
-        inner = Path(made) / "inner"
-        inner.mkdir()
-        for file in (Path(made) / "one", inner / "two"):
-            file.write_bytes(bytes(5))
-        (Path(made) / "gone").symlink_to("/nowhere")
-        uid = os.geteuid()
-        if uid == 0:
-            for path in (made, inner):
-                os.chown(path, 65534, -1)
-            os.seteuid(65534)
-        yield Path(made)
-        inner.chmod(0o700)
-        os.seteuid(uid)
-
-
-def test_bytes_in_caches_are_unknown_where_a_folder_is_closed_or_holds_too_much(caches, monkeypatch):
-    size = 10 + len("/nowhere")
-    assert verdict._bytes_below(caches) == size
-    assert verdict._bytes_below(caches / "none") == 0
-    (caches / "inner").chmod(0o400)
-    assert verdict._bytes_below(caches) is None
-    (caches / "inner").chmod(0o700)
-    monkeypatch.setattr(verdict, "_MOST_CACHE_ENTRIES", 4)
-    assert verdict._bytes_below(caches) == size
-    monkeypatch.setattr(verdict, "_MOST_CACHE_ENTRIES", 3)
-    assert verdict._bytes_below(caches) is None

@@ -9,7 +9,7 @@ import pytest
 
 from agent.wire.plan import MeasurePlan
 from orchestrator.cli.devices import Action, devices
-from orchestrator.manifest import noise_series as series
+from orchestrator.results import noise as series
 
 BRIEF = MeasurePlan(
     min_blocks=3, max_blocks=3, warmup_runs=1, warmup_seconds=0.0, rounds=3, slice_runs=5, slice_seconds=0.0

@@ -8,7 +8,7 @@ from sqlmodel import select
 from agent.wire.plan import MeasurePlan
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns
-from orchestrator.db.campaigns import progress as campaign_progress
+from orchestrator.db.campaigns import farm_state as campaign_progress
 from orchestrator.db.queue import picking
 from orchestrator.db.results import records
 from orchestrator.db.scheduling import assignments, ingest

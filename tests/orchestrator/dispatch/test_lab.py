@@ -17,9 +17,8 @@ from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.dispatch.lab import LabDispatcher
 from orchestrator.trust import enrolment
-from orchestrator.trust.agent_keys import AgentKeys
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder
-from orchestrator.trust.signing import FarmSeal
+from orchestrator.trust.signing import AgentKeys, FarmSeal
 
 PREFIX = "farm:"
 

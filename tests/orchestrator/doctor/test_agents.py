@@ -13,7 +13,7 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
 from orchestrator.db.devices import agents, credentials, devices
 from orchestrator.dispatch.base import MessageReceived
-from orchestrator.doctor.agents import UNDELIVERED_S, agent_checks
+from orchestrator.doctor.lab import UNDELIVERED_S, agent_checks
 from orchestrator.scheduling.available_devices import AvailableDevices
 from orchestrator.scheduling.inbox import Inbox
 from orchestrator.trust import enrolment
@@ -28,7 +28,7 @@ FARM = SigningKey.new()
 @pytest.fixture(autouse=True)
 def _clock_stands(monkeypatch):
     """Let the doctor look at the moment of the heartbeats, however long ago this module was read."""
-    monkeypatch.setattr("orchestrator.doctor.agents.utc_now", lambda: NOW)
+    monkeypatch.setattr("orchestrator.doctor.lab.utc_now", lambda: NOW)
 
 
 def join(database, name, heard_at=NOW):

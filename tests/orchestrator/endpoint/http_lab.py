@@ -20,7 +20,7 @@ from agent.wire.credentials import Applicant
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.trust import enrolment
-from orchestrator.trust.farm_key_file import farm_key
+from orchestrator.trust.farm_key_rotation import farm_key
 from tests.services.certificates import Authority
 from tests.services.forks import Program, run
 from tests.services.notified import Notified

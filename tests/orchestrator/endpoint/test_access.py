@@ -13,8 +13,7 @@ from starlette.requests import Request
 from agent.wire.credentials import Applicant
 from orchestrator.config.address import Address
 from orchestrator.endpoint import access
-from orchestrator.endpoint.access import LONGEST_TOKEN, Gate
-from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.access import LONGEST_TOKEN, AgentRegistry, Gate
 from orchestrator.policy.rights import Scope
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder

@@ -22,7 +22,7 @@ from orchestrator.config.address import Address
 from orchestrator.config.limits import StoreLimits
 from orchestrator.db.results.records import campaigns
 from orchestrator.db.scheduling import ingest
-from orchestrator.doctor.store import endpoint_check
+from orchestrator.doctor.examine import endpoint_check
 from orchestrator.endpoint.server import EndpointServer
 from orchestrator.endpoint.user_client import UserClient
 from orchestrator.errors import FarmError, UnreachableError

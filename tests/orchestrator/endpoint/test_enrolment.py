@@ -18,7 +18,7 @@ from agent.wire.messages import AgentHello, JobSpec
 from orchestrator.config.address import Address
 from orchestrator.db.devices import credentials, devices
 from orchestrator.db.scheduling import ingest
-from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.access import AgentRegistry
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import FarmKeys
 from tests.orchestrator.asked import CPU, asked

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DataError
 
 from agent.wire.envelope import SigningKey
 from orchestrator.config.address import Address
-from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.access import AgentRegistry
 from orchestrator.trust.farm_key_rotation import FarmKeys
 from tests.services.endpoint import READ_TOKEN, SUBMIT_TOKEN, TOKEN, Endpoint
 from tests.services.postgres import PostgresCluster

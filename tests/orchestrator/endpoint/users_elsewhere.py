@@ -16,7 +16,7 @@ from agent.wire.messages import JobSpec
 from orchestrator import cli
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.access import AgentRegistry
 from orchestrator.farm.opening import Farm
 from orchestrator.farm.remote.calls import UsersFace
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder

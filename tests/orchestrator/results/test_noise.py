@@ -12,10 +12,9 @@ from agent.wire.measurement import Quality, Ratio, baseline_id
 from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.results import records
-from orchestrator.manifest.noise_series import AGAIN, FIRST, noise_series
 from orchestrator.policy.matrix import expand
 from orchestrator.results.device_noise import DeviceNoise, noise_from
-from orchestrator.results.noise import noise_of
+from orchestrator.results.noise import AGAIN, FIRST, noise_of, noise_series
 from orchestrator.results.records import CellRecord
 from orchestrator.sources import health_model
 from runtime.api.interpreter import Interpreter

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agent.wire.advice import Advice, AdvicePiece
 from agent.wire.measurement import (
     Accuracy,
     Delegation,
@@ -32,7 +31,7 @@ from agent.wire.measurement import (
 )
 from agent.wire.messages import Reason, ReasonCode, environment_id
 from agent.wire.passes import Pipeline, Sustained, SustainedSlice, Throughput
-from agent.wire.profile import Profile, ProfiledOperator, ProfiledRow
+from agent.wire.profile import Advice, AdvicePiece, Profile, ProfiledOperator, ProfiledRow
 from orchestrator.results.records import (
     AttemptRecord,
     CampaignRecord,

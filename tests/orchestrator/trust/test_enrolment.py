@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from agent.link.signing import AgentSeal
-from agent.link.trusted_farm_keys import TrustedFarmKeys
+from agent.link.signing import AgentSeal, TrustedFarmKeys
 from agent.wire.credentials import Applicant, Credentials
 from agent.wire.envelope import SigningKey, open_envelope, seal
 from agent.wire.messages import AgentHello
@@ -24,11 +23,9 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import FarmError, UsageError
-from orchestrator.trust import agent_keys, enrolment, farm_key_file
-from orchestrator.trust.agent_keys import AgentKeys
-from orchestrator.trust.farm_key_file import farm_key
-from orchestrator.trust.farm_key_rotation import FarmKeys
-from orchestrator.trust.signing import FarmSeal
+from orchestrator.trust import enrolment, farm_key_rotation, signing
+from orchestrator.trust.farm_key_rotation import FarmKeys, farm_key
+from orchestrator.trust.signing import AgentKeys, FarmSeal
 from runtime.common.durable import create_once
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -287,11 +284,11 @@ def test_of_two_processes_that_make_the_farms_key_at_once_both_get_the_first_one
     folder, faster = tmp_path / "keys", []
 
     def create_after_another(path, data, mode):
-        monkeypatch.setattr(farm_key_file, "create_once", create_once)
+        monkeypatch.setattr(farm_key_rotation, "create_once", create_once)
         faster.append(farm_key(folder).secret())
         create_once(path, data, mode)
 
-    monkeypatch.setattr(farm_key_file, "create_once", create_after_another)
+    monkeypatch.setattr(farm_key_rotation, "create_once", create_after_another)
     slower = farm_key(folder).secret()
     assert faster == [slower]
     assert farm_key(folder).secret() == slower
@@ -318,7 +315,7 @@ def test_the_server_refuses_strangers_and_who_speaks_for_others(database):
 
 
 def test_a_revoked_key_is_refused_by_a_server_that_knew_it(database, monkeypatch):
-    monkeypatch.setattr(agent_keys, "REFRESH_S", 0.0)
+    monkeypatch.setattr(signing, "REFRESH_S", 0.0)
     applicant, keys = enrolled(database), AgentKeys(database)
     keys.open(seal(applicant.key, "rack-1", HELLO, 1000.0))
     with database.write() as session:
@@ -346,7 +343,7 @@ def forget_newest(database):
 
 
 def test_the_newest_times_are_stored_now_and_then_and_not_with_every_message(database, monkeypatch):
-    monkeypatch.setattr(agent_keys, "REFRESH_S", 0.0)
+    monkeypatch.setattr(signing, "REFRESH_S", 0.0)
     applicant, keys = enrolled(database), AgentKeys(database, _saved_at_s=float("-inf"))
     for issued in (1000.0, 1001.0):
         keys.open(seal(applicant.key, "rack-1", HELLO, issued))

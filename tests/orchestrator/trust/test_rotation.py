@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.link.signing import AgentSeal
-from agent.link.trusted_farm_keys import TrustedFarmKeys
+from agent.link.signing import AgentSeal, TrustedFarmKeys
 from agent.wire.credentials import Applicant
 from agent.wire.envelope import SigningKey, keys_message, open_envelope, read_keys, seal
 from orchestrator.config.home import FarmHome
@@ -20,10 +19,8 @@ from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import migrate
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.trust import enrolment, farm_key_rotation
-from orchestrator.trust.agent_keys import AgentKeys
-from orchestrator.trust.farm_key_file import farm_key
-from orchestrator.trust.farm_key_rotation import FarmKeyFolder, FarmKeys
-from orchestrator.trust.signing import FarmSeal
+from orchestrator.trust.farm_key_rotation import FarmKeyFolder, FarmKeys, farm_key
+from orchestrator.trust.signing import AgentKeys, FarmSeal
 from tests import needs
 from tests.orchestrator.trust.lab import TrustedLab, trusted_lab
 

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from agent.wire.credentials import digest
 from orchestrator.config.address import Address
-from orchestrator.endpoint.agent_registry import AgentRegistry
+from orchestrator.endpoint.access import AgentRegistry
 from orchestrator.errors import UsageError
 from orchestrator.policy.rights import Scope, User, read_scopes
 from orchestrator.trust.farm_key_rotation import FarmKeyFolder

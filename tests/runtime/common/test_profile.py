@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.common.profile import ModelProfile, OperatorTime, Peaks, ProfileRow, written
-from runtime.common.profile.flame import frames
+from runtime.common.profile.forms import frames
 
 OPERATORS = (
     OperatorTime(0, "CONV_2D", "a, b", "kernel", 5000.0, 7000.0, 6000.0, 0.5, is_divided=True),

@@ -12,7 +12,7 @@ from agent.runner.advice import explain
 from agent.runner.probe.host import runtime_identity
 from runtime.common import installation
 from runtime.common.installation import commit_of
-from runtime.delegates import release
+from runtime.delegates.descriptor import without_commit
 from runtime.delegates.gpu.settings.options import settled
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError
@@ -27,13 +27,13 @@ def test_a_process_takes_its_own_commit_and_no_other(kind, monkeypatch):
     with pytest.raises(DelegateError) as refused:
         Opener.prepare(kind, {"version": "0a1b2c3"})
     assert f"{kind}: commit 0a1b2c3 was asked for, and this process runs current" in str(refused.value)
-    monkeypatch.setattr(release, "own_commit", lambda: "0a1b2c3")
-    assert release.without_commit(descriptor, {"version": "0a1b2c3", "threads": 1}) == {"threads": 1}
+    monkeypatch.setattr("runtime.delegates.descriptor.own_commit", lambda: "0a1b2c3")
+    assert without_commit(descriptor, {"version": "0a1b2c3", "threads": 1}) == {"threads": 1}
 
 
 def test_others_keep_the_option_version():
     options = {"version": "2.3.0"}
-    assert release.without_commit(delegate_descriptor("litert"), options) == options
+    assert without_commit(delegate_descriptor("litert"), options) == options
 
 
 def test_an_explanation_is_of_the_code_that_runs(small_model):

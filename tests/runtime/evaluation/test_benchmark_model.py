@@ -9,9 +9,9 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from agent.model_verbs import model_verbs
 from orchestrator.results.imports import read_results
 from runtime.common.litert_statistics import Statistics
 from runtime.evaluation.__main__ import TOOLS
@@ -20,7 +20,6 @@ from runtime.evaluation.benchmark_model import main
 from runtime.evaluation.flags import FlagError, benchmark_flags, parse
 from runtime.evaluation.loop import Pace, StopRule, run_loop
 from runtime.evaluation.report import delegate_line
-from runtime.evaluation.verb import bench_verb
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.api.test_interpreter_api import two_signatures
 from tests.runtime.models import Arg, Builder, Out, one_operator
@@ -413,10 +412,9 @@ def test_no_command_of_litert_s_names_is_installed_unasked():
     assert scripts == {"farm", "farm-agent"}
 
 
-def test_farm_bench_takes_the_file_as_a_word(graph):
-    app = typer.Typer()
-    app.add_typer(bench_verb(), name="bench")
-    app.command("other")(lambda: None)
+def test_farm_bench_takes_the_file_as_a_word(graph, monkeypatch):
+    monkeypatch.setenv("FARM_RUNNER_SANDBOX", "off")
+    app = model_verbs()
     ran = CliRunner().invoke(app, ["bench", str(graph), "--dry_run=true"])
     assert ran.exit_code == 0, ran.output
     assert "count=0" in ran.output

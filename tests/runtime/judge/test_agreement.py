@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from runtime.judge.agreement import Expected, OutputFacts, judge, judge_each, worst
-from runtime.judge.arithmetic import Arithmetic, arithmetic_of, keeps_state
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import Arithmetic, arithmetic_of, keeps_state, rule_for
 from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.judge.arithmetic import Arithmetic
 from runtime.judge.bounds import Draws, cosine_excess, excesses
 from runtime.judge.figures import figures
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import Arithmetic, rule_for
 
 FP32 = rule_for(Arithmetic.FLOAT, integer_path=True, precision="fp32")
 SCATTER = rule_for(Arithmetic.MIXED, integer_path=True, precision="fp32", draws=["xnnpack"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.judge.arithmetic import Arithmetic
 from runtime.judge.plausibility import Device, implausible, needed_operations, shortest_ms
+from runtime.judge.rules import Arithmetic
 from runtime.model.graph import Model, Operator, Subgraph, Tensor
 from runtime.model.schema import BuiltinOperator, TensorType
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from runtime.api.interpreter import Interpreter, load_delegate
-from runtime.delegates.device_time import DeviceTime, NotTold
+from runtime.delegates.abilities import DeviceTime, NotTold
 from runtime.measure.benchmark import measure, start_cold
-from runtime.measure.device_times import MOST_RUNS
 from runtime.measure.loading import Opener
+from runtime.measure.transfer import MOST_RUNS
 from tests.runtime.tools.plan_models import two_partitions
 
 SHA = "cd" * 32

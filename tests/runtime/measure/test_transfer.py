@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
-from runtime.interpreter.slots import Slot
+from runtime.interpreter.state import Slot
 from runtime.measure import transfer as transfer_module
 from runtime.measure.benchmark import measure, start_cold
 from runtime.measure.loading import Opener

@@ -13,9 +13,8 @@ import pytest
 from flatbuffers import flexbuffers
 
 from runtime.judge.agreement import Expected, Judgement, OutputFacts, judge_each, worst
-from runtime.judge.arithmetic import Arithmetic
 from runtime.judge.kinds import output_kinds
-from runtime.judge.rules import rule_for
+from runtime.judge.rules import Arithmetic, rule_for
 from runtime.measure.loading import Opener
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.abilities import DeviceTime, NotTold
 from runtime.delegates.asynchrony import Completion, StartedRun
-from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LINE, Graph
 from runtime.delegates.gpu.keep.cache import Cache

@@ -432,6 +432,14 @@ def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:
     )
 
 
+def joined(*parts: Mapping[str, int | str]) -> dict[str, int | str]:
+    """Return the defines of all parts. Raises `ValueError` for a name in two of them: one would be lost."""
+    found = {name: value for part in parts for name, value in part.items()}
+    if len(found) < sum(map(len, parts)):
+        raise ValueError(f"a define is in two parts: {[sorted(part) for part in parts]}")
+    return found
+
+
 def function(
     source: str,
     name: str,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from runtime.delegates import plan
 from runtime.delegates.base import Partition
 from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
@@ -17,17 +18,6 @@ from runtime.delegates.gpu.layout.source import assemble, function_of
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.passes import Pass, passes
 from runtime.delegates.gpu.settings.options import Options
-from runtime.delegates.plan import (
-    Merged,
-    PartitionPlan,
-    PlannedArgument,
-    PlannedBuffer,
-    PlannedConstant,
-    PlannedKernel,
-    PlannedNode,
-    PlannedValue,
-    Role,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +25,23 @@ class Optimised:
     """The graph behind the passes. `merged` holds operators that are a part of another's node."""
 
     graph: Graph
-    merged: Mapping[int, Merged]
-    removed: tuple[Merged, ...]
+    merged: Mapping[int, plan.Merged]
+    removed: tuple[plan.Merged, ...]
 
 
 def optimised(graph: Graph, passes: Iterable[Pass]) -> Optimised:
     """Run the passes, and compare the graphs before and behind each by the operators of their nodes."""
-    merged: dict[int, Merged] = {}
-    removed: list[Merged] = []
+    merged: dict[int, plan.Merged] = {}
+    removed: list[plan.Merged] = []
     for one in passes:
         after = one.run(graph)
         before = {node.id: node.sources for node in graph.nodes}
         for node in after.nodes:
             # A new node stands for operators of the one that it was made from; only a known one can gain any.
             for operator in set(node.sources) - set(before.get(node.id, node.sources)):
-                merged.setdefault(operator, Merged(operator, one.name, one.effect))
+                merged.setdefault(operator, plan.Merged(operator, one.name, one.effect))
         gone = sorted(_operators(graph) - _operators(after))
-        removed += [Merged(operator, one.name, one.effect) for operator in gone]
+        removed += [plan.Merged(operator, one.name, one.effect) for operator in gone]
         graph = after
     return Optimised(graph, merged, tuple(sorted(removed, key=lambda found: found.operator)))
 
@@ -78,7 +68,7 @@ def plan_partition(
     options: Options,
     way: Quantised,
     kept: KeptChoices | None = None,
-) -> PartitionPlan:
+) -> plan.PartitionPlan:
     """Plan the `CompiledGraph` of a partition; candidates are the defaults, or the winners of `kept`.
 
     Raises `DelegateError` where no kernel fits.
@@ -91,7 +81,7 @@ def plan_partition(
     stages = [Stage(position, choice.candidate) for position, choice in enumerate(choices)]
     placement = place(found.graph, stages, device.max_allocation_bytes)
     describing = _Describing(partition, found, placement, stages, device)
-    return PartitionPlan(
+    return plan.PartitionPlan(
         operators=tuple(operator.index for operator in partition.operators),
         inputs=partition.inputs,
         outputs=partition.outputs,
@@ -116,12 +106,12 @@ def _choices(alternatives: Sequence[list[spec.Candidate]], kept: KeptChoices | N
     ]
 
 
-def _folded(partition: Partition, found: Optimised) -> list[Merged]:
+def _folded(partition: Partition, found: Optimised) -> list[plan.Merged]:
     """Operators of the partition that never became a node."""
     known = {operator for node in found.graph.nodes for operator in node.sources}
     known.update(one.operator for one in found.removed)
     left = (operator.index for operator in partition.operators if operator.index not in known)
-    return [Merged(operator, "folded", _FOLDED) for operator in left]
+    return [plan.Merged(operator, "folded", _FOLDED) for operator in left]
 
 
 class _Describing:
@@ -137,17 +127,17 @@ class _Describing:
     ) -> None:
         self.partition = partition
         self.graph: Graph = found.graph
-        self.merged: Mapping[int, Merged] = found.merged
+        self.merged: Mapping[int, plan.Merged] = found.merged
         self.placement = placement
         self.stages = stages
         self.function_names = assemble(placement.launches, device).names
 
-    def nodes(self, choices: Sequence[_Choice]) -> Iterator[PlannedNode]:
+    def nodes(self, choices: Sequence[_Choice]) -> Iterator[plan.PlannedNode]:
         numbers = iter(range(len(self.placement.launches)))
         for position, (node, choice) in enumerate(zip(self.graph.nodes, choices, strict=True)):
             launches = tuple(self._launch(next(numbers), one, node) for one in choice.candidate.launches)
             operators = tuple(dict.fromkeys(node.sources))
-            yield PlannedNode(
+            yield plan.PlannedNode(
                 position=position,
                 kind=node.op.name,
                 operators=operators,
@@ -161,9 +151,9 @@ class _Describing:
                 launches=launches,
             )
 
-    def _launch(self, number: int, launch: spec.Launch, node: Node) -> PlannedKernel:
+    def _launch(self, number: int, launch: spec.Launch, node: Node) -> plan.PlannedKernel:
         pointers = (*launch.args, *launch.epilogue.operands)
-        return PlannedKernel(
+        return plan.PlannedKernel(
             function=self.function_names[function_of(launch)],
             source=launch.instance.source,
             tile=launch.instance.name.partition("__")[2],
@@ -178,29 +168,33 @@ class _Describing:
             arguments=tuple(self._argument(number, pointer, node) for pointer in pointers),
         )
 
-    def _argument(self, number: int, pointer: spec.Argument, node: Node) -> PlannedArgument:
+    def _argument(self, number: int, pointer: spec.Argument, node: Node) -> plan.PlannedArgument:
         stage = self.placement.owners[number]
         if isinstance(pointer, spec.PackedConstant):
             offset = self.placement.constants.by_launch[number][pointer]
-            return PlannedArgument("constant", pointer.name, None, pointer.type.value, offset, pointer.bytes)
+            return plan.PlannedArgument(
+                "constant", pointer.name, None, pointer.type.value, offset, pointer.bytes
+            )
         if isinstance(pointer, spec.Scratch):
             offset = self.placement.arena.offsets[stage, pointer.key]
-            return PlannedArgument("scratch", pointer.key, None, pointer.type.value, offset, pointer.bytes)
+            return plan.PlannedArgument(
+                "scratch", pointer.key, None, pointer.type.value, offset, pointer.bytes
+            )
         if isinstance(pointer, spec.Check):
             offset = self.placement.checks_offset + LINE * self.placement.checks.index(pointer)
-            return PlannedArgument("check", pointer.message, None, "int32", offset, LINE)
+            return plan.PlannedArgument("check", pointer.message, None, "int32", offset, LINE)
         value = self._value(pointer.value if isinstance(pointer, spec.LineOf) else pointer)
-        role: Role = "output" if value.id in node.outputs else "input"
-        return PlannedArgument(role, value.name, value.id, value.type, value.offset, value.bytes)
+        role: plan.Role = "output" if value.id in node.outputs else "input"
+        return plan.PlannedArgument(role, value.name, value.id, value.type, value.offset, value.bytes)
 
-    def values(self) -> Iterator[PlannedValue]:
+    def values(self) -> Iterator[plan.PlannedValue]:
         return (self._value(value) for value in sorted(self.graph.layouts))
 
-    def _value(self, number: int) -> PlannedValue:
+    def _value(self, number: int) -> plan.PlannedValue:
         value, layout = self.graph.values[number], self.graph.layouts[number]
         # One with other strides between channels, a transposed view, spans no more than its elements.
         elements = value.pixels * layout.pixel_stride if layout.channel_stride == 1 else value.elements
-        return PlannedValue(
+        return plan.PlannedValue(
             id=number,
             tensor=number if number < len(self.partition.subgraph.tensors) else None,
             name=value.name or f"value {number}",
@@ -212,25 +206,25 @@ class _Describing:
             is_view=layout.root != number,
         )
 
-    def buffers(self) -> Iterator[PlannedBuffer]:
+    def buffers(self) -> Iterator[plan.PlannedBuffer]:
         for key, life in lifetimes(self.graph, self.stages).items():
             offset = self.placement.arena.offsets[key]
             if isinstance(key, int):
                 yield self._value_buffer(key, offset, life.size, (life.first, life.last))
                 continue
-            role: Role = "check" if key[0] < 0 else "scratch"
-            yield PlannedBuffer(role, key[1], (), offset, life.size, life.first, life.last)
+            role: plan.Role = "check" if key[0] < 0 else "scratch"
+            yield plan.PlannedBuffer(role, key[1], (), offset, life.size, life.first, life.last)
 
-    def _value_buffer(self, root: int, offset: int, size: int, life: tuple[int, int]) -> PlannedBuffer:
+    def _value_buffer(self, root: int, offset: int, size: int, life: tuple[int, int]) -> plan.PlannedBuffer:
         inside = tuple(sorted(value for value, layout in self.graph.layouts.items() if layout.root == root))
-        role: Role = "activation"
+        role: plan.Role = "activation"
         if set(inside) & set(self.graph.outputs):
             role = "output"
         elif root in self.graph.inputs:
             role = "input"
-        return PlannedBuffer(role, self._value(root).name, inside, offset, size, *life)
+        return plan.PlannedBuffer(role, self._value(root).name, inside, offset, size, *life)
 
-    def constants(self) -> Iterator[PlannedConstant]:
+    def constants(self) -> Iterator[plan.PlannedConstant]:
         for number, offsets in enumerate(self.placement.constants.offsets):
             for constant, offset in offsets.items():
-                yield PlannedConstant(constant.name, constant.type.value, number, offset, constant.bytes)
+                yield plan.PlannedConstant(constant.name, constant.type.value, number, offset, constant.bytes)

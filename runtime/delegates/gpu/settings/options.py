@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from runtime.delegates.descriptor import Option, threads_option
+from runtime.delegates.descriptor import VERSION, Option, commit_option, threads_option
 from runtime.delegates.gpu.settings.choices import parsed, written
 from runtime.delegates.gpu.settings.litert_options import DECLARED, NAMES, translated
-from runtime.delegates.release import VERSION, commit_option
 from runtime.errors import DelegateError
 
 INTERFACES = ("opencl", "cuda", "vulkan", "opengl", "metal", "d3d12")

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from agent.processes.sandbox import bpf, neighbours
+from agent.processes.sandbox import bpf, inner
 from tests.agent.processes.sandbox.bpf_machine import ALLOWED, answer
 
 OWN, OTHER = 4711, 4712
@@ -34,7 +34,7 @@ SIGNALS = [
 
 
 def verdict(machine: str, call: str, *arguments: int, leads: bool = True, scoped: bool = True) -> int:
-    steps = neighbours.steps(machine, OWN, leads=leads, signals_are_scoped=scoped)
+    steps = inner.steps(machine, OWN, leads=leads, signals_are_scoped=scoped)
     return answer(steps, bpf._AUDIT[machine], NUMBERS[machine][call], *arguments)
 
 

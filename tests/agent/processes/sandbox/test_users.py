@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from agent.processes.sandbox import survey as surveys
+from agent.processes.sandbox.limits import USERS, Users
 from agent.processes.sandbox.namespaces import Namespaces
-from agent.processes.sandbox.users import USERS, Users
 
 TAKEN = 61990
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.processes.sandbox.users import USERS
+from agent.processes.sandbox.limits import USERS
 from tests.agent.embedded_agent import alive, eventually
 from tests.needs import REPOSITORY
 
@@ -134,7 +134,7 @@ def test_a_process_of_another_user_dies_with_the_one_that_started_it(state, tmp_
     code = (
         "import sys, time\nfrom pathlib import Path\n"
         "from agent.processes.sandbox.boundary import boundary_for\n"
-        "from agent.processes.sandbox.reach import Reach\nfrom agent.processes.sandbox.users import USERS\n"
+        "from agent.processes.sandbox.reach import Reach\nfrom agent.processes.sandbox.limits import USERS\n"
         "from agent.processes.supervisor import Launch, start\n"
         "folder = Path(sys.argv[1])\n(folder / 'tmp').mkdir()\ncommand = ['/bin/sleep', '600']\n"
         "boundary = boundary_for(Reach(command, {}, [], [folder]), folder, USERS)\n"

@@ -1,9 +1,13 @@
 """Divisions by reciprocals, offsets of digits, and the words of a row, against plain integers."""
 
+import ast
+
 import numpy as np
 import pytest
 
 from runtime.delegates.gpu.graph.parameters import Digit, offset, parameters, reciprocal, word
+from runtime.delegates.gpu.lowering.spec import joined
+from tests.needs import REPOSITORY
 
 _LARGEST = (1 << 31) - 1
 
@@ -84,3 +88,21 @@ def test_a_word_holds_the_bits_of_its_number():
 def test_a_number_that_does_not_fit_is_refused_by_name(number):
     with pytest.raises(ValueError, match=f"the parameter ROWS is {number}, which does not fit in 32 bits"):
         word("ROWS", number)
+
+
+def test_a_define_of_two_parts_is_refused():
+    assert joined({"T": 1}, {"TILE": 2}) == {"T": 1, "TILE": 2}
+    with pytest.raises(ValueError, match="a define is in two parts"):
+        joined({"T": 1, "TILE": 2}, {"TILE": 2})
+
+
+def test_no_function_loses_a_define_where_parts_are_unpacked():
+    """A display that unpacks a part drops one of two equal names without a word; `joined` refuses them."""
+    unpacked = [
+        f"{path.name}:{call.lineno}"
+        for path in (REPOSITORY / "runtime/delegates/gpu/lowering").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("spec.function", "function")
+        if isinstance(call.args[2], ast.Dict) and None in call.args[2].keys
+    ]
+    assert unpacked == []

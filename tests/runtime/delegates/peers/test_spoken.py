@@ -11,7 +11,7 @@ from tests.needs import REPOSITORY
 
 SCRIPT = """
 import os, sys
-from runtime.delegates.peers.spoken import spoken
+from runtime.delegates.peers.litert_words import spoken
 sys.stderr.write("before\\n")
 with spoken() as heard:
     os.write(2, b"native\\n")

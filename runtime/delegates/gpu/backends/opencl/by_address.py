@@ -11,18 +11,16 @@ import ctypes
 import os
 import platform
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.program import binary_of, built
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import LANES, LINE
 from runtime.errors import DelegateError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 _MACHINES: Final = frozenset({"x86_64", "AMD64"})
 """Processors, by the names of `platform.machine`, whose calling convention `kernels/layers.cl` knows."""
@@ -94,7 +92,7 @@ def counters(groups: int) -> NDArray[np.int32]:
 
 
 def try_addresses(
-    context: pyopencl.Context, queue: pyopencl.CommandQueue, layers: str, name: str, function: bytes
+    context: cl.Context, queue: cl.CommandQueue, layers: str, name: str, function: bytes
 ) -> bytes:
     """Try calls by address, and return the binary of `run_layers`, built from the text `layers`.
 
@@ -105,8 +103,6 @@ def try_addresses(
     Raises:
         DelegateError: the compiler refuses the text, or the results are wrong.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     program = built(context, layers)
     content = np.zeros((1 + _LAYERS, _UNITS, LANES), np.float32)
     content[0] = np.arange(_UNITS * LANES).reshape(_UNITS, LANES)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
 from runtime.delegates.gpu.backends.opencl.storage import BufferStorage, SvmStorage
 from runtime.delegates.gpu.graph.graph import LINE
@@ -154,8 +155,6 @@ class CallerMemory:
             )
 
     def _shares_svm(self) -> bool:
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         return bool(self._opened.device.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER)
 
     def _why_copied(

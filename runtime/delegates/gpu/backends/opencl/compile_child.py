@@ -12,25 +12,21 @@ import select
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.by_address import try_addresses
 from runtime.delegates.gpu.backends.opencl.device import is_gpu, list_devices, mapped_errors, open_context
 from runtime.delegates.gpu.backends.opencl.program import binary_of, built
 from runtime.errors import DelegateError, FarmRuntimeError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 
 class Compiler:
     """A device whose driver compiles, and where to say what came of it."""
 
     def __init__(self, index: int, answers: IO[bytes]) -> None:
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         self._cl = cl
         self._answers = answers
         device = list_devices()[index]
@@ -84,7 +80,7 @@ class Compiler:
         self.say(binary, kernel=layers["name"])
 
     def _run(
-        self, program: pyopencl.Program, name: str, last: np.integer[Any], group: tuple[int, ...] = (1,)
+        self, program: cl.Program, name: str, last: np.integer[Any], group: tuple[int, ...] = (1,)
     ) -> None:
         """Run a kernel on nothing, one group: drivers of CPU devices compile it only now."""
         kernel = self._cl.Kernel(program, name)

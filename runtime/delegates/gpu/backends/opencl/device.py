@@ -8,16 +8,14 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.faults import refuse_lost
 from runtime.delegates.gpu.backends.opencl.unused_code import release_unused_code
 from runtime.delegates.gpu.capabilities import Capabilities, DeviceClass
 from runtime.delegates.processor import processor
 from runtime.errors import DelegateError, DeviceError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 _NO_PLATFORM = (
     "no OpenCL platform was found: install an OpenCL driver (on Debian and Ubuntu the package "
@@ -33,22 +31,18 @@ two to four (measured with PoCL on two cores); many more only add dispatches."""
 @contextmanager
 def mapped_errors(what: str) -> Iterator[None]:
     """Run a block of OpenCL calls; a failure becomes `DeviceError` with `what` and the driver's text."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     try:
         yield
     except cl.Error as error:
         raise DeviceError(f"gpu delegate: {what}: {error}") from error
 
 
-def list_devices() -> list[pyopencl.Device]:
+def list_devices() -> list[cl.Device]:
     """Every OpenCL device of every platform, in the loader's order; its position is the device's index.
 
     Raises:
         DeviceError: no platform at all, or a driver that fails.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
@@ -61,16 +55,12 @@ def list_devices() -> list[pyopencl.Device]:
 
 def platforms_without_devices() -> list[str]:
     """Names of platforms that list no device. PoCL does so where it can make no folder for its kernels."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     with mapped_errors("listing platforms"):
         return [platform.name.strip() for platform in cl.get_platforms() if not platform.get_devices()]
 
 
-def is_gpu(device: pyopencl.Device) -> bool:
+def is_gpu(device: cl.Device) -> bool:
     """Return True for anything but a CPU device: such devices get kernels with work-groups."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     return not device.type & cl.device_type.CPU
 
 
@@ -79,7 +69,7 @@ def _matches(device: Any, wanted: str) -> bool:
     return any(wanted.lower() in name.lower() for name in names)
 
 
-def choose_device(wanted: str | int | None) -> pyopencl.Device:
+def choose_device(wanted: str | int | None) -> cl.Device:
     """Return the device that `wanted` names: an index, or a part of its own or its platform's name.
 
     None chooses the first GPU, or the first device where there is no GPU.
@@ -103,7 +93,7 @@ def choose_device(wanted: str | int | None) -> pyopencl.Device:
     return fitting[0]
 
 
-def usable_compute_units(device: pyopencl.Device) -> int:
+def usable_compute_units(device: cl.Device) -> int:
     """Work-groups that run at the same time.
 
     PoCL bounds them by its thread pool (`POCL_MAX_PTHREAD_COUNT`) and by this process's CPU affinity.
@@ -119,7 +109,7 @@ def usable_compute_units(device: pyopencl.Device) -> int:
     return units
 
 
-def capabilities(device: pyopencl.Device) -> Capabilities:
+def capabilities(device: cl.Device) -> Capabilities:
     """Describe a device as plain data."""
     with mapped_errors("describing the device"):
         return Capabilities(
@@ -142,28 +132,26 @@ def capabilities(device: pyopencl.Device) -> Capabilities:
         )
 
 
-def release_unused_code_of(device: pyopencl.Device) -> None:
+def release_unused_code_of(device: cl.Device) -> None:
     """Give back the memory of a CPU driver's compiler, which children run in place of this process."""
     if not is_gpu(device):
         release_unused_code()
 
 
-def open_context(device: pyopencl.Device) -> pyopencl.Context:
+def open_context(device: cl.Device) -> cl.Context:
     """Create a context on one device. Raises `DelegateError` if the driver refuses."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     try:
         return cl.Context([device])
     except cl.Error as error:
         raise DelegateError(f"gpu delegate: no context on {device.name.strip()}: {error}") from error
 
 
-_CONTEXTS: dict[tuple[int, int], pyopencl.Context] = {}
+_CONTEXTS: dict[tuple[int, int], cl.Context] = {}
 """The context of each process and device that was opened. Models share it, since buffers and events of one
 context cannot be used in another."""
 
 
-def shared_context(device: pyopencl.Device) -> pyopencl.Context:
+def shared_context(device: cl.Device) -> cl.Context:
     """Return this process's context on a device. Raises `DelegateError` if the driver refuses."""
     key = (os.getpid(), device.int_ptr)
     if key not in _CONTEXTS:
@@ -179,8 +167,8 @@ class OpenedDevice:
     even out units of unlike cost; one bounds the threads, as each thread runs one group at a time.
     """
 
-    device: pyopencl.Device
-    context: pyopencl.Context
+    device: cl.Device
+    context: cl.Context
     capabilities: Capabilities
     groups_per_unit: int = GROUPS_PER_UNIT
 
@@ -189,7 +177,7 @@ def open_device(
     wanted: str | int | None,
     threads: int | None = None,
     device_class: str = "auto",
-    context: pyopencl.Context | None = None,
+    context: cl.Context | None = None,
 ) -> OpenedDevice:
     """Choose, describe and open a device; at most `threads` groups at a time on a CPU device.
 
@@ -228,7 +216,7 @@ _PCI: Final = 0x410F
 """CL_DEVICE_PCI_BUS_INFO_KHR of cl_khr_pci_bus_info: domain, bus, device and function, 4 bytes each."""
 
 
-def identity(device: pyopencl.Device) -> Mapping[str, str]:
+def identity(device: cl.Device) -> Mapping[str, str]:
     """Return the fields `opencl_uuid` and `opencl_pci` of a device, each left out if its driver has none."""
     extensions = device.extensions.split()
     found = {}
@@ -240,7 +228,7 @@ def identity(device: pyopencl.Device) -> Mapping[str, str]:
     return found
 
 
-def _pci(device: pyopencl.Device, extensions: list[str]) -> str | None:
+def _pci(device: cl.Device, extensions: list[str]) -> str | None:
     if "cl_khr_pci_bus_info" in extensions and (data := _info(device, _PCI, 16)):
         return _place(*struct.unpack("4I", data))
     if "cl_nv_device_attribute_query" in extensions:
@@ -258,7 +246,7 @@ def _place(domain: int, bus: int, slot: int, function: int) -> str:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
-def _info(device: pyopencl.Device, name: int, size: int) -> bytes | None:
+def _info(device: cl.Device, name: int, size: int) -> bytes | None:
     """Return a property that pyopencl has no name for, None if the driver refuses."""
     import pyopencl._cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 

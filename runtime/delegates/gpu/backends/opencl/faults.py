@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.errors import DeviceError, DeviceLostError, DeviceMemoryError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 DEVICE_NOT_AVAILABLE: Final = -2
 """OpenCL's error of a device that is gone (CL_DEVICE_NOT_AVAILABLE of cl.h)."""
@@ -34,7 +32,7 @@ _lost: Final[dict[tuple[int, int], str]] = {}
 
 
 @contextmanager
-def device_errors(what: str, context: pyopencl.Context, needs: str = "") -> Iterator[None]:
+def device_errors(what: str, context: cl.Context, needs: str = "") -> Iterator[None]:
     """Run a block of OpenCL calls on a context's device; a failure becomes what `device_error` makes of it.
 
     Raises:
@@ -42,8 +40,6 @@ def device_errors(what: str, context: pyopencl.Context, needs: str = "") -> Iter
         DeviceMemoryError: the device has no memory left.
         DeviceError: anything else, with the driver's text.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     refuse_lost(context.devices[0])
     try:
         yield
@@ -51,7 +47,7 @@ def device_errors(what: str, context: pyopencl.Context, needs: str = "") -> Iter
         raise device_error(code_of(error), str(error), what, context, needs) from error
 
 
-def refuse_lost(device: pyopencl.Device) -> None:
+def refuse_lost(device: cl.Device) -> None:
     """Raise `DeviceLostError` for a device that this process has lost."""
     why = _lost.get((os.getpid(), device.int_ptr))
     if why is not None:
@@ -63,9 +59,7 @@ def refuse_lost(device: pyopencl.Device) -> None:
 _REMEDY: Final = "start a new process, and look for the cause in the driver's log"
 
 
-def device_error(
-    code: int | None, text: str, what: str, context: pyopencl.Context, needs: str = ""
-) -> DeviceError:
+def device_error(code: int | None, text: str, what: str, context: cl.Context, needs: str = "") -> DeviceError:
     """Convert OpenCL's error `code`, with its words `text`, into an error of `what` on a context's device.
 
     `needs` says in a message about memory how much is needed. A device that is found lost is marked so.
@@ -83,7 +77,7 @@ def device_error(
     return DeviceError(f"gpu delegate: {what}: {text}")
 
 
-def code_of(error: pyopencl.Error) -> int | None:
+def code_of(error: cl.Error) -> int | None:
     """OpenCL's number of an error; None where it has none."""
     try:
         return int(error.code)
@@ -91,10 +85,9 @@ def code_of(error: pyopencl.Error) -> int | None:
         return None
 
 
-def _answers(context: pyopencl.Context) -> bool:
+def _answers(context: cl.Context) -> bool:
     """Whether the smallest transfer in the context still works."""
     import numpy as np  # noqa: PLC0415 - with pyopencl
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
 
     try:
         queue = cl.CommandQueue(context)

@@ -11,9 +11,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from runtime.delegates.gpu.backends.base import Progress, unwatched
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.by_address import load_function, may_call_addresses
 from runtime.delegates.gpu.backends.opencl.compilers import (
     MOST_ON_GPU,
@@ -33,9 +34,6 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import Kernel, Source, trial_kernels
 from runtime.errors import DelegateError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 _addresses: Final[dict[str, int]] = {}
 """Addresses of the functions that this process has loaded, by their keys; all its delegates share them."""
@@ -63,8 +61,8 @@ class LoadedKernels:
 
     names: Sequence[str]
     addresses: Sequence[int] = ()
-    layers: pyopencl.Program | None = None
-    programs: Sequence[pyopencl.Program] = ()
+    layers: cl.Program | None = None
+    programs: Sequence[cl.Program] = ()
 
 
 def kernel_key(form: Form, text: str, device: Capabilities) -> str:
@@ -75,14 +73,14 @@ def kernel_key(form: Form, text: str, device: Capabilities) -> str:
 class KernelLibrary:
     """The kernels of an opened device, the `index`-th of the machine; `cache` keeps them."""
 
-    def __init__(self, context: pyopencl.Context, device: Capabilities, index: int, cache: Cache) -> None:
+    def __init__(self, context: cl.Context, device: Capabilities, index: int, cache: Cache) -> None:
         self._context = context
         self._device = device
         self._cache = cache
         folder = None if cache.folder is None else cache.folder / "compiling"
         self._compilers = compilers(index, device.name, folder)
         self._compilers.most = MOST_ON_GPU if device.is_gpu else None
-        self._layers: pyopencl.Program | None = self._tried() if may_call_addresses(device) else None
+        self._layers: cl.Program | None = self._tried() if may_call_addresses(device) else None
 
     @property
     def calls_addresses(self) -> bool:
@@ -149,9 +147,9 @@ class KernelLibrary:
 
     def _load_programs(
         self, source: Source, keys: Mapping[str, str], progress: Progress
-    ) -> dict[str, pyopencl.Program]:
+    ) -> dict[str, cl.Program]:
         """Load programs; a driver may refuse binaries, or children a context: this process compiles then."""
-        programs: dict[str, pyopencl.Program] = {}
+        programs: dict[str, cl.Program] = {}
         missing = []
         for kernel in source.kernels:
             binary = self._cache.read("kernels", keys[kernel.name])
@@ -194,7 +192,7 @@ class KernelLibrary:
             alike = [kernel for kernel in missing if kernel.common == common]
             self._compilers.compile(form, common, alike, counted)
 
-    def _tried(self) -> pyopencl.Program | None:
+    def _tried(self) -> cl.Program | None:
         """Return the program of `run_layers`, if a trial in a child process has called functions with it.
 
         The program is kept on disk, and so is the reason of a failure. A child that was lost is no answer.
@@ -214,7 +212,7 @@ class KernelLibrary:
         _trials[key] = entry
         return program
 
-    def _layers_of(self, entry: bytes | None) -> pyopencl.Program | None:
+    def _layers_of(self, entry: bytes | None) -> cl.Program | None:
         if entry is None or not entry.startswith(_WORKS):
             return None
         return from_binary(self._context, entry.removeprefix(_WORKS))

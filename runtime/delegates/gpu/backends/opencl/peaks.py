@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from runtime.common.profile import Peaks
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice, mapped_errors
 from runtime.delegates.gpu.backends.opencl.program import built
 from runtime.delegates.gpu.layout.source import kernel_source
@@ -40,8 +41,6 @@ _CPU, _GPU = _Shape(16, 1 << 16, 4, 1), _Shape(4, 1 << 11, 1 << 12, 128)
 
 def measure_peaks(opened: OpenedDevice) -> Peaks:
     """Run both programs. Raises `DelegateError` where they do not compile, and `DeviceError`."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     known = opened.capabilities
     shape = _GPU if known.is_gpu else _CPU
     program = built(opened.context, f"#define VECTOR float{shape.lanes}\n{kernel_source('peaks.cl')}")

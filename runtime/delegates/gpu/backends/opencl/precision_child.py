@@ -9,20 +9,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.device import list_devices, mapped_errors, open_context
 from runtime.delegates.gpu.backends.opencl.program import built
 from runtime.delegates.gpu.graph.graph import LANES
 from runtime.delegates.gpu.layout.source import kernel_source
 from runtime.delegates.gpu.settings.precision import Trial
 from runtime.errors import DelegateError, FarmRuntimeError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 NO_CONTEXT = 75
 """Exit code of a process that gets no context on the device: EX_TEMPFAIL of sysexits.h."""
@@ -57,10 +55,8 @@ def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]
     }
 
 
-def run(context: pyopencl.Context, trial: Trial) -> str:
+def run(context: cl.Context, trial: Trial) -> str:
     """Run a trial and return its fault."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     text = f"#define {trial.value}\n{kernel_source('precision_probe.cl')}"
     try:
         program = built(context, text)
@@ -83,13 +79,11 @@ def run(context: pyopencl.Context, trial: Trial) -> str:
     return f"{len(wrong)} of {LANES} numbers are wrong" if wrong.size else ""
 
 
-def _pace_fault(context: pyopencl.Context, program: pyopencl.Program) -> str:
+def _pace_fault(context: cl.Context, program: cl.Program) -> str:
     """Time both loops of the program, and return its fault: that pairs of products gain nothing.
 
     By the times of events, which begin when the device does: on a busy machine it wakes up late.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     best = {"pairs": np.inf, "floats": np.inf}
     with mapped_errors("timing products of bfloat16"):
         properties = cl.command_queue_properties.PROFILING_ENABLE

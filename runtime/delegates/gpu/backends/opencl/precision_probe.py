@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.compilers import environment_of_child
 from runtime.delegates.gpu.backends.opencl.device import list_devices, shared_context
 from runtime.delegates.gpu.backends.opencl.precision_child import NO_CONTEXT, run
@@ -23,15 +24,12 @@ from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import kernel_source
 from runtime.delegates.gpu.settings.precision import Findings, Trial
 
-if TYPE_CHECKING:
-    import pyopencl
-
 _LIMIT_S: Final = 120.0
 """Seconds after which a trial counts as one that never ends. The slowest driver tried took a few seconds for
 such a kernel; longer only makes a hanging driver hold up the start."""
 
 
-def probe_precision(device: pyopencl.Device, described: Capabilities, cache: Cache) -> Findings:
+def probe_precision(device: cl.Device, described: Capabilities, cache: Cache) -> Findings:
     """Return the device's behaviour with narrow numbers, from the cache or by running every trial."""
     known = kept_findings(described, cache)
     if known is not None:

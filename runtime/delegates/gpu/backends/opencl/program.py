@@ -5,33 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from time import perf_counter
-from typing import TYPE_CHECKING
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.device import mapped_errors, open_context
 from runtime.delegates.gpu.graph.graph import LANES
 from runtime.delegates.gpu.layout.source import Kernel, kernel_source
 from runtime.errors import DelegateError, DeviceError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 BUILD_OPTIONS = ("-cl-std=CL1.2",)
 """OpenCL C 1.2 is what every driver has. No fast-math option: with -cl-fast-relaxed-math the own exp of
 `kernels/common.cl` was slower, and results would differ between drivers."""
 
 
-def binary_of(program: pyopencl.Program) -> bytes:
+def binary_of(program: cl.Program) -> bytes:
     """Return the driver's binary for the program's only device."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     binaries: list[bytes] = program.get_info(cl.program_info.BINARIES)  # type: ignore[assignment]  # typed as object
     return bytes(binaries[0])
 
 
-def from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program | None:
+def from_binary(context: cl.Context, binary: bytes) -> cl.Program | None:
     """Load a driver's binary; None where the driver rejects it."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     try:
         program = cl.Program(context, context.devices, [binary])
         program.build()
@@ -40,13 +33,11 @@ def from_binary(context: pyopencl.Context, binary: bytes) -> pyopencl.Program | 
     return program
 
 
-def check_group(program: pyopencl.Program, kernel: Kernel) -> None:
+def check_group(program: cl.Program, kernel: Kernel) -> None:
     """Raise `DelegateError` where the driver runs a kernel in smaller work-groups only than it is made for.
 
     A kernel that needs many registers has a limit of its own, which is known once it is built.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     device, wanted = program.get_info(cl.program_info.DEVICES)[0], prod(kernel.group)  # type: ignore[index]  # typed as object
     with mapped_errors(f"asking for the limits of {kernel.name}"):
         most = cl.Kernel(program, kernel.name).get_work_group_info(
@@ -59,14 +50,12 @@ def check_group(program: pyopencl.Program, kernel: Kernel) -> None:
         )
 
 
-def built(context: pyopencl.Context, text: str) -> pyopencl.Program:
+def built(context: cl.Context, text: str) -> cl.Program:
     """Build from source.
 
     Raises:
         DelegateError: the device and the first error with `.cl` file and line, then the compiler's whole log.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     try:
         program = cl.Program(context, text)
         program.build(list(BUILD_OPTIONS), cache_dir=False)  # type: ignore[arg-type]  # False: no second cache
@@ -92,13 +81,11 @@ class CompilerProbe:
     seconds: float
 
 
-def probe_compiler(device: pyopencl.Device) -> CompilerProbe:
+def probe_compiler(device: cl.Device) -> CompilerProbe:
     """Build and run the smallest kernel on a device.
 
     A driver may list a device that its compiler does not know, and some compile only what is run.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     start = perf_counter()
     try:
         context = open_context(device)

@@ -6,14 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.abilities import DeviceTime, NotTold
 from runtime.delegates.asynchrony import Completion, StartedRun
-from runtime.delegates.device_time import DeviceTime, NotTold
 from runtime.delegates.gpu.backends.base import Entry, Recording
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.by_address import counters
 from runtime.delegates.gpu.backends.opencl.caller_memory import CallerMemory
 from runtime.delegates.gpu.backends.opencl.device import OpenedDevice
@@ -26,9 +27,6 @@ from runtime.delegates.gpu.layout.packed_file import Constants
 from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
 from runtime.delegates.storage import HostStorage, Storage
 from runtime.errors import InvocationError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 _FINISH_EVERY = 96
 """Enqueues after which a run waits for the queue. PoCL's cost of an enqueue grows with the length of the
@@ -54,12 +52,10 @@ class OpenClRecording(Recording):
     def __init__(
         self, opened: OpenedDevice, plan: RecordingPlan, program: LoadedKernels, constants: Constants
     ) -> None:
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         super().__init__(opened.capabilities, plan, constants)
         self._cl = cl
         self._opened = opened
-        self._tables: tuple[pyopencl.Buffer, ...] = ()
+        self._tables: tuple[cl.Buffer, ...] = ()
         self._running: deque[OpenClRun] = deque()
         self._addresses: dict[int, int] = {}
         self._kernels = program
@@ -74,7 +70,7 @@ class OpenClRecording(Recording):
             allocated = (self.arena, *self.constants, *self._tables)
             self.device_bytes = sum(int(buffer.size) for buffer in allocated)
 
-    def _allocate(self, size: int, *, writable: bool) -> tuple[pyopencl.Buffer, NDArray[np.uint8] | None]:
+    def _allocate(self, size: int, *, writable: bool) -> tuple[cl.Buffer, NDArray[np.uint8] | None]:
         """Allocate a buffer of `size` bytes; also return the host memory under it on a CPU device, else None.
 
         Zeros where it is writable, because padded lanes that no kernel has written must be finite.
@@ -92,7 +88,7 @@ class OpenClRecording(Recording):
             memory[:] = 0
         return self._cl.Buffer(context, access | flags.USE_HOST_PTR, hostbuf=memory), memory
 
-    def _pack(self, constants: Constants, number: int) -> pyopencl.Buffer:
+    def _pack(self, constants: Constants, number: int) -> cl.Buffer:
         """One buffer of constants: on a CPU device the mapped file itself, where there is one."""
         mapped = constants.mapped(number)
         if mapped is not None and not self._opened.capabilities.is_gpu:
@@ -177,7 +173,7 @@ class OpenClRecording(Recording):
 
         return timed
 
-    def _timing_queue(self) -> pyopencl.CommandQueue:
+    def _timing_queue(self) -> cl.CommandQueue:
         """Create a further queue, whose events carry times, once nothing runs on the own one."""
         # A run on a caller's memory may have left its addresses in the table, and that queue waits for none.
         self._place({})
@@ -188,7 +184,7 @@ class OpenClRecording(Recording):
     def device_time(self, entries: Sequence[Entry]) -> DeviceTime | NotTold:
         """See `backends.base.Recording.device_time`."""
         queue = self._timing_queue()
-        events: list[pyopencl.Event] = []
+        events: list[cl.Event] = []
         for batch in self._batches(entries):
             events.extend(
                 self._cl.enqueue_nd_range_kernel(queue, entry.kernel, entry.global_size, entry.local_size)
@@ -210,14 +206,14 @@ class OpenClRecording(Recording):
                 OpenClEvent(event).ask()
             self.queue.finish()
 
-    def _enqueue_all(self, entries: Sequence[Entry]) -> pyopencl.Event:
+    def _enqueue_all(self, entries: Sequence[Entry]) -> cl.Event:
         """Enqueue entries and return the event of the last: the queue keeps the order."""
         queue, enqueue, event = self.queue, self._cl.enqueue_nd_range_kernel, None
         for entry in entries:
             event = enqueue(queue, entry.kernel, entry.global_size, entry.local_size)
         return self._cl.enqueue_marker(queue) if event is None else event
 
-    def _place(self, addresses: dict[int, int]) -> list[pyopencl.Event]:
+    def _place(self, addresses: dict[int, int]) -> list[cl.Event]:
         """Put these addresses into the table in the place of the arena's; the queue keeps the order."""
         if addresses == self._addresses:
             return []
@@ -263,7 +259,7 @@ class OpenClRecording(Recording):
         while self._running and self._running[0].is_signaled():
             self._running.popleft().settle()
 
-    def _copy(self, value: int, storage: Storage, *, is_output: bool) -> pyopencl.Event:
+    def _copy(self, value: int, storage: Storage, *, is_output: bool) -> cl.Event:
         """Enqueue the copy of a value between the arena and a caller's memory."""
         size, offset = self._callers.bytes_of(value), self.plan.offsets[value]
         if isinstance(storage, BufferStorage):
@@ -277,7 +273,7 @@ class OpenClRecording(Recording):
             return self._cl.enqueue_copy(self.queue, host, self.arena, src_offset=offset, is_blocking=False)
         return self._cl.enqueue_copy(self.queue, self.arena, host, dst_offset=offset, is_blocking=False)
 
-    def _take_flags(self, kept: list[pyopencl.Event]) -> NDArray[np.int32] | None:
+    def _take_flags(self, kept: list[cl.Event]) -> NDArray[np.int32] | None:
         """Enqueue a copy of the checks' flags for this run alone, and clear them for the next."""
         checks = self.plan.checks
         if not checks:

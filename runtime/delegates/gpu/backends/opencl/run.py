@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
 from runtime.delegates.asynchrony import Completion
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.faults import code_of, device_error, refuse_lost
 from runtime.errors import DelegateError, DeviceError
-
-if TYPE_CHECKING:
-    import pyopencl
 
 _POLL_SECONDS = 0.0002
 """Pause between two looks at an event by a caller who waits for a limited time: OpenCL has no such wait.
@@ -29,10 +26,10 @@ class OpenClEvent:
     Errors name it by `what`; `needs` says in one about memory how much is needed.
     """
 
-    def __init__(self, event: pyopencl.Event, what: str = "waiting for a run", needs: str = "") -> None:
+    def __init__(self, event: cl.Event, what: str = "waiting for a run", needs: str = "") -> None:
         self._event = event
         # Kept: a driver that has lost its device need not tell it any more.
-        self._context: pyopencl.Context = event.context  # type: ignore[attr-defined]  # not in its stubs
+        self._context: cl.Context = event.context  # type: ignore[attr-defined]  # not in its stubs
         self._what = what
         self._needs = needs
         self.waits_actively = False
@@ -41,7 +38,7 @@ class OpenClEvent:
         self._was_waited_for = False
 
     @property
-    def opencl_event(self) -> pyopencl.Event:
+    def opencl_event(self) -> cl.Event:
         """The event itself."""
         return self._event
 
@@ -54,8 +51,6 @@ class OpenClEvent:
 
         A driver that cannot be asked is an error too: a lost device ends whatever runs there.
         """
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         if self._ended is None:
             try:
                 status = int(self._event.command_execution_status)
@@ -85,8 +80,6 @@ class OpenClEvent:
 
     def _wait(self) -> None:
         """Return when the command has ended; of one that failed, its own status says how."""
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         # Once, also for a command that has ended: its results are the host's only behind a wait.
         if self._was_waited_for:
             return
@@ -107,19 +100,15 @@ class OpenClEvent:
 
     def on_signal(self, callback: Callable[[], None]) -> None:
         """Call once, from a thread of the driver's, when the command has ended."""
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         self._event.set_callback(cl.command_execution_status.COMPLETE, lambda _: callback())
 
 
 class CallersEvent(OpenClEvent):
-    """An event that a caller made. Raises `DelegateError` for anything but a `pyopencl.Event`."""
+    """An event that a caller made. Raises `DelegateError` for anything but a `cl.Event`."""
 
     def __init__(self, event: object) -> None:
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         if not isinstance(event, cl.Event):
-            raise DelegateError(f"an event of OpenCL is a pyopencl.Event, not {type(event).__name__}")
+            raise DelegateError(f"an event of OpenCL is a cl.Event, not {type(event).__name__}")
         super().__init__(event, "waiting for a caller's event")
 
 
@@ -131,7 +120,7 @@ class OpenClRun(OpenClEvent):
 
     def __init__(
         self,
-        event: pyopencl.Event,
+        event: cl.Event,
         after: Sequence[Completion],
         check: Callable[[], BaseException | None],
         used: object,
@@ -182,15 +171,13 @@ def _failure(ended: Sequence[Completion]) -> BaseException | None:
     return None
 
 
-def events_of(after: Sequence[Completion], context: pyopencl.Context) -> list[pyopencl.Event]:
+def events_of(after: Sequence[Completion], context: cl.Context) -> list[cl.Event]:
     """Events of a context for which a queue waits on the device.
 
     Ends that the host knows of, and runs in other contexts, become events of the context that are set when
     they come. Raises `DelegateError` for an event of the caller's in another context.
     """
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
-    found: list[pyopencl.Event] = []
+    found: list[cl.Event] = []
     for completion in after:
         event = completion.opencl_event
         is_own = event is not None and event.context == context
@@ -209,8 +196,6 @@ def events_of(after: Sequence[Completion], context: pyopencl.Context) -> list[py
     return found
 
 
-def _opening(gate: pyopencl.UserEvent) -> Callable[[], None]:
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
+def _opening(gate: cl.UserEvent) -> Callable[[], None]:
     # Also after an error: commands behind an event that failed would fail in ways that differ by driver.
     return lambda: gate.set_status(cl.command_execution_status.COMPLETE)

@@ -3,42 +3,38 @@
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.device import list_devices, mapped_errors
 from runtime.delegates.storage import HostStorage, Place, readable_bytes
 from runtime.errors import DelegateError
 
-if TYPE_CHECKING:
-    import pyopencl
-
 
 class BufferStorage:
-    """A `pyopencl.Buffer`, kept alive by a reference of its own: the caller may release theirs.
+    """A `cl.Buffer`, kept alive by a reference of its own: the caller may release theirs.
 
     Raises `DelegateError` for anything else.
     """
 
     def __init__(self, buffer: object) -> None:
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         if not isinstance(buffer, cl.Buffer):
             raise DelegateError(
-                f"a buffer of OpenCL is a pyopencl.Buffer, not {type(buffer).__name__}; copy an image's "
+                f"a buffer of OpenCL is a cl.Buffer, not {type(buffer).__name__}; copy an image's "
                 "pixels into one with pyopencl.enqueue_copy"
             )
         with mapped_errors("taking a buffer of the caller's"):
             own: Any = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)
-            self.buffer: pyopencl.Buffer = own
-            self.context: pyopencl.Context = buffer.context
+            self.buffer: cl.Buffer = own
+            self.context: cl.Context = buffer.context
             self.size: int = int(buffer.size)
             flags = int(buffer.flags)
         self.is_readable: bool = not flags & cl.mem_flags.WRITE_ONLY
         self.is_writable: bool = not flags & cl.mem_flags.READ_ONLY
-        self._queue: pyopencl.CommandQueue | None = None
+        self._queue: cl.CommandQueue | None = None
         self._place: Place | None = None
 
     @property
@@ -53,8 +49,6 @@ class BufferStorage:
     @contextmanager
     def lock(self) -> Iterator[NDArray[Any]]:
         """Map the buffer into the host's memory for the time of the block."""
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         with mapped_errors("mapping a buffer of the caller's"):
             if self._queue is None:
                 self._queue = cl.CommandQueue(self.context)
@@ -71,30 +65,26 @@ class BufferStorage:
 
 
 class SvmStorage(HostStorage):
-    """Shared virtual memory: `pyopencl.SVM`, `SVMAllocation`, or an array that lies in one.
+    """Shared virtual memory: `cl.SVM`, `SVMAllocation`, or an array that lies in one.
 
     Raises `DelegateError` for anything else.
     """
 
     def __init__(self, memory: object) -> None:
-        import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
         if isinstance(memory, np.ndarray):
             memory = cl.SVM(memory)
         if not isinstance(memory, cl.SVMPointer):
             raise DelegateError(
-                "shared virtual memory is a pyopencl.SVM, a pyopencl.SVMAllocation or an array in one, not "
+                "shared virtual memory is a cl.SVM, a cl.SVMAllocation or an array in one, not "
                 f"{type(memory).__name__}"
             )
-        self.svm: pyopencl.SVMPointer = memory
+        self.svm: cl.SVMPointer = memory
         content = (ctypes.c_uint8 * int(memory.size or 0)).from_address(memory.svm_ptr)
         super().__init__(np.ctypeslib.as_array(content))
 
 
 def gl_refusal(what: str) -> str:
     """Why an object of OpenGL cannot be a tensor's memory on this machine."""
-    import pyopencl as cl  # noqa: PLC0415 - imported on demand: the CPU path must not need it
-
     if not cl.have_gl():
         reason = "pyopencl was built without OpenGL"
     elif not any("cl_khr_gl_sharing" in device.extensions.split() for device in list_devices()):

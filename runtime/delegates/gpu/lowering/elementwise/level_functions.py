@@ -213,11 +213,11 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance = spec.function(
             "elementwise/level_functions_linear.cl",
             f"i8_level_functions_{'product' if linear.is_product else 'sum'}",
-            {
-                **dict(places),
-                **dict(zip(("T0", "T1", "T"), kinds, strict=True)),
-                "IS_PRODUCT": linear.is_product,
-            },
+            spec.joined(
+                dict(places),
+                dict(zip(("T0", "T1", "T"), kinds, strict=True)),
+                {"IS_PRODUCT": linear.is_product},
+            ),
             **shape,
             ZERO0=linear.zeros[0],
             ZERO1=linear.zeros[1],
@@ -232,7 +232,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance = spec.function(
             "elementwise/level_functions.cl",
             "u8_level_functions_picked",
-            {**dict(places), "PERMUTES": context.device.permutes_bytes, "PICKS": 1},
+            spec.joined(dict(places), {"PERMUTES": context.device.permutes_bytes, "PICKS": 1}),
             **shape,
         )
     elif len(places) > 1:
@@ -243,7 +243,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance = spec.function(
             "elementwise/level_functions.cl",
             "u8_level_functions_one",
-            {**dict(places), "PERMUTES": context.device.permutes_bytes, "PICKS": 0},
+            spec.joined(dict(places), {"PERMUTES": context.device.permutes_bytes, "PICKS": 0}),
             **shape,
         )
     launch = spec.Launch(

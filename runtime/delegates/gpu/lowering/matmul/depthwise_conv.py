@@ -102,7 +102,7 @@ def depthwise(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[i
         spec.function(
             "matmul/depthwise_conv.cl",
             spec.instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
-            {**s.taps, "TILE_H": rows, "TILE_W": columns, "WEIGHT": s.weights.type.value},
+            spec.joined(s.taps, {"TILE_H": rows, "TILE_W": columns, "WEIGHT": s.weights.type.value}),
             **s.image,
             BLOCK=channels // parts,
             **divisor("PARTS", parts),

@@ -159,14 +159,16 @@ def _in_units(copy: _Copy) -> spec.Instance:
     return spec.function(
         "movement/copies.cl",
         "f32_copies",
-        {
-            "T": value.type.word,
-            "VALUE": _FILLS[value.type.size],
-            "VECTORS": copy.lanes > 0,
-            "DENSE": copy.step == 1,
-            **constant,
-            **copy.expressions,
-        },
+        spec.joined(
+            constant,
+            copy.expressions,
+            {
+                "T": value.type.word,
+                "VALUE": _FILLS[value.type.size],
+                "VECTORS": copy.lanes > 0,
+                "DENSE": copy.step == 1,
+            },
+        ),
         PIXELS=value.pixels,
         CHANNELS=value.channels,
         OUT_STRIDE=copy.layout.pixel_stride,
@@ -187,7 +189,7 @@ def _in_groups(copy: _Copy) -> tuple[spec.Instance, tuple[int, ...]]:
     instance = spec.function(
         "movement/copies_groups.cl",
         "f32_groups_copies",
-        {"VECTORS": has_vectors, **copy.expressions},
+        spec.joined(copy.expressions, {"VECTORS": has_vectors}),
         group,
         TOTAL=value.pixels * width,
         CHANNELS=value.channels,

@@ -116,7 +116,14 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     instance = spec.function(
         f"movement/{'gather_groups' if in_groups else 'gather'}.cl",
         f"f32_{'groups_' if in_groups else ''}gather_{'rows' if rows else 'elements'}",
-        {"ROWS": rows, "CHECKED": not indices.is_constant, "DEPTH": len(form.extents), **how},
+        spec.joined(
+            how,
+            {
+                "ROWS": rows,
+                "CHECKED": not indices.is_constant,
+                "DEPTH": len(form.extents),
+            },
+        ),
         group,
         CHANNELS=after.channels,
         IN_STRIDE=read.pixel_stride,

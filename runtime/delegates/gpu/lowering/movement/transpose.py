@@ -108,7 +108,7 @@ def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **g
     return spec.function(
         f"movement/{stem}.cl",
         f"f32_{name}",
-        {**given, "SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression},
+        spec.joined(given, {"SOURCE(z)": turned.source.expression, "TARGET(z)": turned.target.expression}),
         **values,
         **turned.source.parameters,
         **turned.target.parameters,

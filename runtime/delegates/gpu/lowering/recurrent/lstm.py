@@ -229,7 +229,7 @@ class _Steps:
         instance = spec.function(
             "recurrent/steps.cl",
             f"f32_{'lstm_sums' if has_norm else 'lstm_step'}",
-            {"SUMS_ONLY": has_norm, **self._forms(sums_only=has_norm)},
+            spec.joined(self._forms(sums_only=has_norm), {"SUMS_ONLY": has_norm}),
             INPUTS=inputs,
             OUTPUTS=outputs,
             **strides,

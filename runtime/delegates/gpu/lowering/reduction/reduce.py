@@ -198,7 +198,7 @@ def _rows(node: Node, context: spec.Context, source: int) -> spec.Launch:
     instance = spec.function(
         "reduction/reduce_rows.cl",
         f"f32_reduce_{_kind(node, element)}_{element.value}_rows",
-        {**_arithmetic(node, element), **expressions},
+        spec.joined(_arithmetic(node, element), expressions),
         **steps,
         REDUCED=rows,
         CHANNELS=before.channels,
@@ -222,7 +222,7 @@ def _columns(node: Node, context: spec.Context, source: int) -> spec.Launch:
     instance = spec.function(
         "reduction/reduce.cl",
         spec.instance_name(f"reduce_{_kind(node, element)}_{element.value}", f"c{block}"),
-        {"BLOCK": block, **_arithmetic(node, element), **expressions},
+        spec.joined(_arithmetic(node, element), expressions, {"BLOCK": block}),
         **steps,
         REDUCED=rows,
         CHANNELS=channels,
@@ -315,7 +315,7 @@ def _columns_instance(
     instance = spec.function(
         "reduction/reduce_groups.cl",
         spec.instance_name(f"groups_reduce_{_kind(node, F32)}", f"l{lanes}"),
-        {"LANES": lanes, "SPLIT": is_split, **_of_floats(_arithmetic(node, F32)), **given.pixels_at},
+        spec.joined(_of_floats(_arithmetic(node, F32)), given.pixels_at, {"LANES": lanes, "SPLIT": is_split}),
         WorkGroup((quads, lanes, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
         **given.steps,
         REDUCED=given.pixels,
@@ -354,13 +354,11 @@ def _rows_in_groups(node: Node, context: spec.Context, given: _Reduced, count: i
     instance = spec.function(
         "reduction/reduce_rows_groups.cl",
         spec.instance_name(f"groups_reduce_{_kind(node, F32)}_rows", f"r{items}"),
-        {
-            "ROW_ITEMS": items,
-            "ROWS": rows,
-            "SINGLE": is_single,
-            **_of_floats(_arithmetic(node, F32)),
-            **given.pixels_at,
-        },
+        spec.joined(
+            _of_floats(_arithmetic(node, F32)),
+            given.pixels_at,
+            {"ROW_ITEMS": items, "ROWS": rows, "SINGLE": is_single},
+        ),
         WorkGroup((items, rows), shared),
         **given.steps,
         REDUCED=given.pixels,

@@ -105,7 +105,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance = spec.function(
             "reduction/softmax_groups.cl",
             spec.instance_name(f"groups_{name}", f"r{items}"),
-            {**kind, "ROW_ITEMS": items, "ROWS": rows},
+            spec.joined(kind, {"ROW_ITEMS": items, "ROWS": rows}),
             WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
             **shape,
             PIXELS=value.pixels,

@@ -118,14 +118,16 @@ def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
         spec.function(
             "matmul/batch_matmul/levels.cl",
             f"i8_batch_matmul_levels__m{panels.tile}n{panels.columns}",
-            {
-                "TILE_M": panels.tile,
-                "VECTORS": panels.vectors,
-                "DENSE": left.step == 1,
-                "INSTRUCTION": context.device.multiplies_bytes,
-                "STAGE": rounding.value,
-                **starts,
-            },
+            spec.joined(
+                starts,
+                {
+                    "TILE_M": panels.tile,
+                    "VECTORS": panels.vectors,
+                    "DENSE": left.step == 1,
+                    "INSTRUCTION": context.device.multiplies_bytes,
+                    "STAGE": rounding.value,
+                },
+            ),
             **steps,
             **divisor("TILES", packed.count * rows),
             **divisor("ROW_TILES", rows),

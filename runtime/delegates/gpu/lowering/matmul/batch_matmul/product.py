@@ -237,7 +237,7 @@ def _gemm(
         spec.function(
             "matmul/batch_matmul/gemm.cl",
             spec.instance_name("batch_matmul_gemm", tile.name),
-            {"TILE_M": tile.rows, "TILE_N": tile.columns, **starts},
+            spec.joined(starts, {"TILE_M": tile.rows, "TILE_N": tile.columns}),
             **steps,
             **tile.order(product.rows, product.columns, 4 * product.depth * product.columns),
             **divisor("TILES", tile.units(product.rows, product.columns)),

@@ -260,17 +260,19 @@ def _tiled(
     instance = spec.function(
         "matmul/conv/gemm_groups.cl",
         spec.instance_name(f"groups_gemm_{kind}", tile.name, weights.type),
-        {
-            **left.defines,
-            "RIGHT_PACKED": 1,
-            "RIGHT_COLUMNS": 0,
-            "WEIGHT": weights.type.value,
-            "ROWS": tile.rows,
-            "VECTORS": tile.vectors,
-            "TILE_K": tile.depth,
-            "SPLIT": is_split,
-            "MATRIX": tile.in_matrices,
-        },
+        spec.joined(
+            left.defines,
+            {
+                "RIGHT_PACKED": 1,
+                "RIGHT_COLUMNS": 0,
+                "WEIGHT": weights.type.value,
+                "ROWS": tile.rows,
+                "VECTORS": tile.vectors,
+                "TILE_K": tile.depth,
+                "SPLIT": is_split,
+                "MATRIX": tile.in_matrices,
+            },
+        ),
         tile.work_group,
         **values,
     )

@@ -75,16 +75,19 @@ def stem(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> spe
     instance = spec.function(
         "matmul/conv/stem.cl",
         spec.instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
-        {
-            **{name: given.pop(name) for name in _CONSTANT},
-            "PLANAR": is_planar(s),
-            "IN_CHANNELS": s.in_channels,
-            "TILE_M": tile.rows,
-            "TILE_N": tile.columns,
-            "WEIGHT": s.weights.type.value,
-            # One size for all images, of which only what is used is touched: every size were a function more.
-            "CAPACITY": _MOST_LINE_BYTES // 4,
-        },
+        spec.joined(
+            {name: given.pop(name) for name in _CONSTANT},
+            {
+                "PLANAR": is_planar(s),
+                "IN_CHANNELS": s.in_channels,
+                "TILE_M": tile.rows,
+                "TILE_N": tile.columns,
+                "WEIGHT": s.weights.type.value,
+                # One size for all images, of which only what is used is touched: every size were one more
+                # function.
+                "CAPACITY": _MOST_LINE_BYTES // 4,
+            },
+        ),
         **given,
         IN_STEP=s.in_layout.channel_stride,
         CHANNELS=round_up(s.out_channels),

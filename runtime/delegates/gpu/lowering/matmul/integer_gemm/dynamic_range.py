@@ -164,15 +164,17 @@ def _candidate(
         spec.function(
             "matmul/integer_gemm/product.cl",
             f"f32_integer_gemm_product_{stored.type.value.lower()}__m{panels.tile}n{panels.columns}",
-            {
-                **panels.defines,
-                "INSTRUCTION": context.device.multiplies_bytes,
-                "STAGE": Stage.REALS.value,
-                "POINTS": shape.is_of_points,
-                "DIRECT": 1,
-                "SIGN": 0,
-                "CENTRED": 0,
-            },
+            spec.joined(
+                panels.defines,
+                {
+                    "INSTRUCTION": context.device.multiplies_bytes,
+                    "STAGE": Stage.REALS.value,
+                    "POINTS": shape.is_of_points,
+                    "DIRECT": 1,
+                    "SIGN": 0,
+                    "CENTRED": 0,
+                },
+            ),
             **shape.parameters,
             **panels.parameters(shape),
             **divisor("IMAGE", shape.out_h * shape.out_w),

@@ -277,15 +277,17 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
         spec.function(
             "matmul/integer_gemm/product.cl",
             f"i8_integer_gemm_product__m{panels.tile}n{panels.columns}",
-            {
-                **panels.defines,
-                "INSTRUCTION": context.device.multiplies_bytes,
-                "STAGE": rounding.value,
-                "POINTS": s.is_of_points,
-                "DIRECT": a["sign"] > 0 or panels.fours <= _FEW_FOURS,
-                "SIGN": -a["sign"],
-                "CENTRED": weight_zero != 0,
-            },
+            spec.joined(
+                panels.defines,
+                {
+                    "INSTRUCTION": context.device.multiplies_bytes,
+                    "STAGE": rounding.value,
+                    "POINTS": s.is_of_points,
+                    "DIRECT": a["sign"] > 0 or panels.fours <= _FEW_FOURS,
+                    "SIGN": -a["sign"],
+                    "CENTRED": weight_zero != 0,
+                },
+            ),
             **bounds(a),
             **{"WEIGHT_ZERO": weight_zero, "BORDER": size} if weight_zero else {},
             **s.parameters,
