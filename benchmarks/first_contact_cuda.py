@@ -86,16 +86,26 @@ def _first(opened: OpenedDevice) -> np.ndarray[Any, Any]:
 
 def _graph() -> Figures:
     """Record a matrix product and its epilogue, launch it as a graph, and compare it with the CPU path."""
+    return {"error": _error("fp32", 1e-3)}
+
+
+def _matrices() -> Figures:
+    """Do the same by the matrix units, where there are any: the lanes of a warp hold what PTX documents."""
+    return {precision: _error(precision, 2e-2) for precision in ("fp16", "bf16")}
+
+
+def _error(precision: str, most: float) -> float:
+    """Return the largest error of a product, which may be `most` of the largest result."""
     weights = np.random.default_rng(0).normal(0, 0.02, (256, 256)).astype(np.float32)
     model = dense(256, weights, 1)
     delegate = load_delegate("gpu", {"backend": "cuda", "tuning": "none", "cache_dir": "",
-                                     "require_full_delegation": True})  # fmt: skip
+                                     "precision": precision, "require_full_delegation": True})  # fmt: skip
     assert isinstance(delegate, PartitionDelegate)
     found, expected = (_output(model, using) for using in ([delegate], []))
     error = float(np.abs(found - expected).max())
-    if not error <= 1e-3 * float(np.abs(expected).max()):
-        raise SystemExit(f"the graph's result is {error:g} from the CPU path's")
-    return {"error": error}
+    if not error <= most * float(np.abs(expected).max()):
+        raise SystemExit(f"in {precision} the graph's result is {error:g} from the CPU path's")
+    return error
 
 
 def _output(model: bytes, delegates: list[Any]) -> np.ndarray[Any, Any]:
@@ -115,6 +125,7 @@ def _expect(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None
 
 STAGES: Final[Mapping[str, Callable[[], Figures]]] = {
     "driver": _driver, "context": _context, "ptx": _ptx, "kernel": _kernel, "graph": _graph,
+    "matrices": _matrices,
 }  # fmt: skip
 
 
