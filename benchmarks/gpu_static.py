@@ -48,6 +48,10 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
         "sm_",
     ): "64 sums and 24 operands each: one group on a multiprocessor; at 128 registers they spill",
     (
+        "f16__m128n64",
+        "sm_",
+    ): "windows for matrix units: 130 registers, as the next part of K is on its way; one group fits",
+    (
         "m128",
         "gfx",
     ): "beside 32 or 64 sums no registers are left for GELU's polynomial, or the places of a window",

@@ -125,6 +125,7 @@ def test_the_committed_table_is_of_every_target_and_has_no_unexplained_fault() -
     rows = json.loads(gpu_static.RESULT.read_text(encoding="utf-8"))
     assert len(rows) > 400
     in_matrices = [row for row in rows if "_matrix_" in row["name"]]
+    assert in_matrices
     for row in rows:
         assert set(row["targets"]) == set(MATRIX_UNITS if row in in_matrices else TARGETS)
     assert set(AMD) < set(TARGETS)
