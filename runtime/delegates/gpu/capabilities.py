@@ -29,8 +29,9 @@ class Capabilities:
     found and the precision allows; `multiplies_bytes`: likewise four bytes by four, which adds up their
     products; `permutes_bytes`: likewise 64 bytes are looked up in a table at once. `matrix_type`: the type of
     weights, F16 or BF16, that its matrix units are to multiply by inputs rounded to it, as the precision
-    allows; empty: none. `max_constants_bytes`: what the constants of one layer may take if that is more than
-    `max_allocation_bytes`. Sizes are bytes.
+    allows; empty: none. `constants_bytes`:
+    how large a buffer of constants becomes where no layer needs more, 0 for `max_allocation_bytes`. Sizes are
+    bytes.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Capabilities:
     multiplies_bf16: bool = False
     multiplies_bytes: bool = False
     permutes_bytes: bool = False
-    max_constants_bytes: int = 0
+    constants_bytes: int = 0
     matrix_type: str = ""
 
     @property

@@ -133,7 +133,7 @@ def _made(
         alternatives = tuner.shortlist(alternatives)
     defaults = [Stage(position, node[0]) for position, node in enumerate(alternatives)]
     # Before the compiler, which takes seconds, and before weights are packed.
-    placement = place(graph, defaults, device.max_allocation_bytes)
+    placement = place(graph, defaults, device)
     if (lack := shortage(placement, device)) is not None:
         raise DelegateError(f"gpu delegate: {lack}; choose a device with more memory, or a smaller input")
     launches = [launch for node in alternatives for candidate in node for launch in candidate.launches]

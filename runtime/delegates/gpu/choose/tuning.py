@@ -146,7 +146,7 @@ class Tuner:
             # The defaults have room; beside all others they may not, and then they are what runs.
             if self._lacks(graph, stages):
                 continue
-            needed = place(graph, stages, self._backend.capabilities.max_allocation_bytes).constant_bytes
+            needed = place(graph, stages, self._backend.capabilities).constant_bytes
             work = sum(weight(stage.candidate) for stage in stages)
             if not groups or size + needed > _TIMED_BYTES or flops + work > _TIMED_FLOPS:
                 groups.append([])
@@ -157,7 +157,7 @@ class Tuner:
 
     def _lacks(self, graph: Graph, stages: Sequence[Stage]) -> bool:
         device = self._backend.capabilities
-        return shortage(place(graph, stages, device.max_allocation_bytes), device) is not None
+        return shortage(place(graph, stages, device), device) is not None
 
     def _measure(
         self,

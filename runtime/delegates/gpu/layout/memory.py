@@ -185,17 +185,17 @@ class Placement:
         return line
 
 
-def place(graph: Graph, stages: Sequence[Stage], most: int) -> Placement:
-    """Plan the memory of the stages' launches, constants in buffers of at most `most` bytes."""
+def place(graph: Graph, stages: Sequence[Stage], device: Capabilities) -> Placement:
+    """Plan the memory of the stages' launches, constants in buffers of the size that suits a device."""
     launches = tuple(launch for stage in stages for launch in stage.candidate.launches)
     owners = tuple(number for number, stage in enumerate(stages) for _ in stage.candidate.launches)
-    constants = divide(launches, most)
+    constants = divide(launches, device.constants_bytes or device.max_allocation_bytes)
     return Placement(graph, launches, owners, plan_arena(graph, stages), constants, checks_of(stages))
 
 
 def place_on(device: Capabilities, graph: Graph, stages: Sequence[Stage]) -> Placement:
     """Place the stages on a device. Raises DelegateError with what the device lacks to hold them."""
-    placement = place(graph, stages, device.max_allocation_bytes)
+    placement = place(graph, stages, device)
     if (lack := shortage(placement, device)) is not None:
         raise DelegateError(f"gpu delegate: {lack}")
     return placement
@@ -205,13 +205,10 @@ def shortage(placement: Placement, device: Capabilities) -> str | None:
     """Describe what a device lacks to hold a placement, with sizes; None if it fits."""
     activations, constants = placement.arena.size, placement.constant_bytes
     largest = max(placement.constants.sizes)
-    one, more = device.max_allocation_bytes, device.max_constants_bytes
-    for what, size, most in (
-        ("activations", activations, one), ("constants of one layer", largest, max(one, more)),
-    ):  # fmt: skip
-        if size > most:
-            gives = f"of which {device.name} gives {_mebibytes(most)}"
-            return f"the {what} need {_mebibytes(size)} in one buffer, {gives}"
+    for what, size in (("activations", activations), ("constants of one layer", largest)):
+        if size > device.max_allocation_bytes:
+            limit = _mebibytes(device.max_allocation_bytes)
+            return f"the {what} need {_mebibytes(size)} in one buffer, of which {device.name} gives {limit}"
     if activations + constants <= device.memory_bytes:
         return None
     return (

@@ -79,7 +79,7 @@ def plan_partition(
     context = spec.Context(found.graph, device, options.memory == "least", options.rounding)
     choices = _choices([list(candidates_of(node, context)) for node in found.graph.nodes], kept)
     stages = [Stage(position, choice.candidate) for position, choice in enumerate(choices)]
-    placement = place(found.graph, stages, device.max_allocation_bytes)
+    placement = place(found.graph, stages, device)
     describing = _Describing(partition, found, placement, stages, device)
     return plan.PartitionPlan(
         operators=tuple(operator.index for operator in partition.operators),

@@ -131,10 +131,10 @@ def test_an_adapter_that_is_not_there_is_one_line_with_those_that_are(any_adapte
         assert "\n" not in text
 
 
-def test_constants_beyond_the_limit_of_a_binding_are_bound_in_several(
+def test_buffers_beyond_the_limit_of_a_binding_are_bound_in_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A kilobyte a binding: the product's weights of 6 KiB take seven.
+    # A kilobyte a binding: the product's weights of 6 KiB take seven, and its activations several, too.
     monkeypatch.setattr(adapter, "_window_bytes", lambda _: 1024)
     check(delegate_on(None), FEW)
 

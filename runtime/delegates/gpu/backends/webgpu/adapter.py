@@ -36,9 +36,6 @@ ALIGNMENT: Final = 256
 """Bytes to multiples of which the start of a binding is placed: the largest alignment that a device of WebGPU
 may ask for. Larger only takes memory."""
 
-_OTHER_BINDINGS: Final = 2
-"""Bindings of a kernel beside those of its constants: the arena and the table of rows."""
-
 _TIMESTAMPS: Final = "timestamp-query"
 """The feature that tells how long a kernel took on the device."""
 
@@ -111,6 +108,11 @@ def _window_bytes(adapter: Any) -> int:
     return most - most % ALIGNMENT
 
 
+def _windows(adapter: Any) -> int:
+    """How many bindings the arena and the constants may have each, beside the one of the table of rows."""
+    return max(1, (int(adapter.limits["max-storage-buffers-per-shader-stage"]) - 1) // 2)
+
+
 def _is_cpu(adapter: Any) -> bool:
     return bool(adapter.info["adapter_type"] == "CPU")
 
@@ -129,13 +131,9 @@ def described(adapter: Any) -> Capabilities:
         vector_floats=1,
         max_work_group=limits["max-compute-invocations-per-workgroup"],
         local_memory_bytes=limits["max-compute-workgroup-storage-size"],
-        max_allocation_bytes=min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
+        max_allocation_bytes=min(limits["max-buffer-size"], _windows(adapter) * _window_bytes(adapter))
         - READ_AHEAD,
-        max_constants_bytes=min(
-            limits["max-buffer-size"],
-            (limits["max-storage-buffers-per-shader-stage"] - _OTHER_BINDINGS) * _window_bytes(adapter),
-        )
-        - READ_AHEAD,
+        constants_bytes=min(limits["max-buffer-size"], _window_bytes(adapter)) - READ_AHEAD,
         memory_bytes=_NO_LIMIT,
         alignment_bytes=limits["min-storage-buffer-offset-alignment"],
         device_class=DeviceClass.GPU,

@@ -46,8 +46,8 @@ def compiled(opened: OpenedAdapter, source: Source, progress: Progress = unwatch
     return Pipelines(found, source.kernels)
 
 
-def _pipeline(opened: OpenedAdapter, kernel: Kernel, constants: Windows = ONE) -> Any:
-    module = translate(kernel.whole, kernel.name, constants)
+def _pipeline(opened: OpenedAdapter, kernel: Kernel, windows: Windows = ONE) -> Any:
+    module = translate(kernel.whole, kernel.name, windows)
     device = opened.device
     size = (*kernel.group, 1, 1)[:3]
     overrides = dict(zip(("local_x", "local_y", "local_z"), size, strict=True))
@@ -103,7 +103,7 @@ class WebGpuRecording(Recording):
         super().__init__(opened.capabilities, plan, constants)
         self._opened = opened
         self._program = program
-        self._wide: dict[tuple[int, int], Any] = {}
+        self._wide: dict[tuple[int, Windows], Any] = {}
         self._refuse_many_groups()
         with device_errors("allocating memory", opened, plan.needs):
             self._arena = self._allocate(plan.arena_bytes + READ_AHEAD)
@@ -155,14 +155,10 @@ class WebGpuRecording(Recording):
     def _bound(self, layer: int) -> Any:
         """Return the buffers of a layer's kernel, which sees a table of its own row alone, as layer 0."""
         constants = self._constants[self.buffers[layer]]
-        row_bytes, window = _WORD * (len(self.rows[layer]) + 1), self._opened.window_bytes
-        windows = [
-            {"buffer": constants, "offset": start, "size": min(window, constants.size - start)}
-            for start in range(0, constants.size, window)
-        ]
+        row_bytes = _WORD * (len(self.rows[layer]) + 1)
         resources = (
-            {"buffer": self._arena, "offset": 0, "size": self._arena.size},
-            *windows,
+            *self._shown(self._arena),
+            *self._shown(constants),
             {"buffer": self._table, "offset": self._offsets[layer], "size": row_bytes},
         )
         return self._opened.device.create_bind_group(
@@ -170,16 +166,24 @@ class WebGpuRecording(Recording):
             entries=[{"binding": place, "resource": one} for place, one in enumerate(resources)],
         )
 
+    def _shown(self, buffer: Any) -> list[dict[str, Any]]:
+        """Return the parts of a buffer, each as large as one binding may be."""
+        window = self._opened.window_bytes
+        return [
+            {"buffer": buffer, "offset": start, "size": min(window, buffer.size - start)}
+            for start in range(0, buffer.size, window)
+        ]
+
     def _pipeline_of(self, layer: int) -> Any:
-        """Return a layer's pipeline: one of its own where its constants need several bindings."""
-        number, window = self.rows[layer][0], self._opened.window_bytes
-        count = -(-self._constants[self.buffers[layer]].size // window)
-        if count == 1:
+        """Return a layer's pipeline: one of its own where a buffer needs several bindings."""
+        number, constants = self.rows[layer][0], self._constants[self.buffers[layer]]
+        counts = len(self._shown(self._arena)), len(self._shown(constants))
+        if counts == (1, 1):
             return self._program.pipelines[number]
-        if (number, count) not in self._wide:
-            windows = Windows(count, window // _WORD)
-            self._wide[number, count] = _pipeline(self._opened, self._program.kernels[number], windows)
-        return self._wide[number, count]
+        windows = Windows(*counts, self._opened.window_bytes // _WORD)
+        if (number, windows) not in self._wide:
+            self._wide[number, windows] = _pipeline(self._opened, self._program.kernels[number], windows)
+        return self._wide[number, windows]
 
     def entry(self, layer: int) -> Entry:
         """Return the run of one layer."""

@@ -33,20 +33,17 @@ ENTRY: Final = "run"
 """The name of the entry of every module."""
 
 
-CONSTANTS: Final = 1
-"""The place of the constants among a kernel's pointers, between the arena and the table of rows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The bindings of a kernel's constants: `count` of them, each of `words` words but for the last."""
+    """How many bindings show the arena and the constants, each `words` words of them but for the last."""
 
-    count: int
-    words: int
+    arena: int = 1
+    constants: int = 1
+    words: int = 0
 
 
-ONE: Final = Windows(1, 0)
-"""Constants that fit into one binding, whatever their size."""
+ONE: Final = Windows()
+"""Buffers that fit into one binding each, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Module:
 
 
 @cache
-def translate(text: str, kernel: str, constants: Windows = ONE) -> Module:
+def translate(text: str, kernel: str, windows: Windows = ONE) -> Module:
     """Translate the kernel of this name into a module; a text that was translated before is not again.
 
     Its pointers become bindings of group 0: a parameter that is const is only read. Its numbers are 0. The
@@ -67,15 +64,15 @@ def translate(text: str, kernel: str, constants: Windows = ONE) -> Module:
     Raises:
         DelegateError: what the text has outside of the portable subset, with file and line.
     """
-    return _Translation(parse(text), constants).module(kernel)
+    return _Translation(parse(text), windows).module(kernel)
 
 
 class _Translation:
     """The functions and arrays that were needed so far; see `expressions.Functions`."""
 
-    def __init__(self, parsed: Parsed, constants: Windows) -> None:
+    def __init__(self, parsed: Parsed, windows: Windows) -> None:
         self._parsed = parsed
-        self._constants = constants
+        self._windows = windows
         self.access = Accesses()
         self._made: dict[tuple[str, tuple[Pointer | None, ...]], tuple[str, Type]] = {}
         self._texts: list[str] = []
@@ -114,9 +111,9 @@ class _Translation:
                 arguments.append(Value("0", Number("i32"), 0))
                 continue
             pointed = parameter.type.type
-            count = self._constants.count if pointers == CONSTANTS else 1
+            count = {0: self._windows.arena, 1: self._windows.constants}.get(pointers, 1)
             buffer = Buffer(f"{parameter.name}_words", "const" not in pointed.quals, bindings=count)
-            texts.append(_declared(buffer, bound, self._constants.words))
+            texts.append(_declared(buffer, bound, self._windows.words))
             bound, pointers = bound + count, pointers + 1
             arguments.append(Value("0", Pointer(buffer, self.element(pointed)), 0))
         return arguments, texts
@@ -225,13 +222,20 @@ def _declared(buffer: Buffer, first: int, words: int) -> str:
     )
     if len(names) == 1:
         return text
-    cases = "".join(
-        f"        case {k}u: {{ return {name}[at - {k * words}u]; }}\n" for k, name in enumerate(names[:-1])
-    )
-    return text + (
-        f"fn word_of_{buffer.name}(i: i32) -> u32 {{\n    let at = u32(i);\n"
-        f"    switch at / {words}u {{\n{cases}"
-        f"        default: {{ return {names[-1]}[at - {(len(names) - 1) * words}u]; }}\n    }}\n}}\n"
+    loads = [f"return {name}[at - {k * words}u];" for k, name in enumerate(names)]
+    text += _choosing(f"word_of_{buffer.name}(i: i32) -> u32", loads, words)
+    if buffer.is_writable:
+        stores = [f"{name}[at - {k * words}u] = v;" for k, name in enumerate(names)]
+        text += _choosing(f"put_into_{buffer.name}(i: i32, v: u32)", stores, words)
+    return text
+
+
+def _choosing(head: str, statements: Sequence[str], words: int) -> str:
+    """Write a function that runs the statement of the binding in which word i is."""
+    cases = "".join(f"        case {k}u: {{ {one} }}\n" for k, one in enumerate(statements[:-1]))
+    return (
+        f"fn {head} {{\n    let at = u32(i);\n    switch at / {words}u {{\n{cases}"
+        f"        default: {{ {statements[-1]} }}\n    }}\n}}\n"
     )
 
 

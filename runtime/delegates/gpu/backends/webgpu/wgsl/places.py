@@ -169,7 +169,7 @@ def _store(name: str, buffer: Buffer, stored: Number, step: int) -> str:
     for lane in range(stored.width):
         value = "v" if stored.width == 1 else f"v.{_LANES[lane]}"
         value = value if held == stored.kind else f"bitcast<{held}>({value})"
-        lines.append(f"    {buffer.name}[{_place(step, lane)}] = {value};\n")
+        lines.append(f"    {buffer.stored(_place(step, lane), value)}\n")
     return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n{''.join(lines)}}}\n"
 
 

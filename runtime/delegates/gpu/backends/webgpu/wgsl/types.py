@@ -74,7 +74,7 @@ Element: TypeAlias = "Number | Narrow | Void"
 class Buffer:
     """Memory that has a name in WGSL: a binding of words, or a workgroup's array of `element`.
 
-    `bindings` are several where it is larger than one may be; `word` then chooses among them.
+    `bindings` are several where it is larger than one may be; `word` and `stored` then choose among them.
     """
 
     name: str
@@ -85,6 +85,12 @@ class Buffer:
     def word(self, index: str) -> str:
         """Return the expression of its word, or of its element, at an i32."""
         return f"{self.name}[{index}]" if self.bindings == 1 else f"word_of_{self.name}({index})"
+
+    def stored(self, index: str, value: str) -> str:
+        """Return the statement that stores a word, or an element, at an i32."""
+        if self.bindings == 1:
+            return f"{self.name}[{index}] = {value};"
+        return f"put_into_{self.name}({index}, {value});"
 
 
 @dataclass(frozen=True, slots=True)
