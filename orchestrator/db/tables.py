@@ -4,17 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    CheckConstraint,
-    DateTime,
-    Dialect,
-    Index,
-    Text,
-    UniqueConstraint,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
@@ -32,16 +22,16 @@ SQLModel.metadata.naming_convention = {
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment in UTC. Naive values are refused: they are always a bug."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
         """Aware datetime -> UTC. Raises `ValueError` for a naive one."""
         if value is not None and value.tzinfo is None:
             raise ValueError(f"a moment without a time zone: {value!r}")
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002  # SQLAlchemy's signature
         """Return a stored moment as UTC, because SQLite drops the time zone."""
         if value is not None and value.tzinfo is None:
             return value.replace(tzinfo=UTC)
@@ -53,22 +43,22 @@ def _quoted(states: Iterable[CellState | AttemptState]) -> str:
 
 
 AGENT_ACTIVE, AGENT_DRAINING, AGENT_REMOVED = "active", "draining", "removed"
-_LIVE = text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
-_LEADS = text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))}) AND lead_attempt_id IS NULL")
-_CARRIED = text("lead_attempt_id IS NOT NULL")
-_COUNTED = text("counted")
-_QUEUED = text("state = 'queued'")
-_UNENDED = text("ended_at IS NULL")
-_FAILED = text("state = 'failed'")
-_SHARED = text("siblings IS NOT NULL")
+_LIVE = sa.text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
+_LEADS = sa.text(f"state IN ({_quoted(sorted(LIVE_ATTEMPT))}) AND lead_attempt_id IS NULL")
+_CARRIED = sa.text("lead_attempt_id IS NOT NULL")
+_COUNTED = sa.text("counted")
+_QUEUED = sa.text("state = 'queued'")
+_UNENDED = sa.text("ended_at IS NULL")
+_FAILED = sa.text("state = 'failed'")
+_SHARED = sa.text("siblings IS NOT NULL")
 MEASURE, HEALTH = "measure", "health"
 
 IMPORTS = ":imported"
 """The agent of the devices of imported results: none can have that name, and no list shows it."""
 
-IS_LIVE = text(f"attempt.state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
-IS_OPEN = text(f"cell.state IN ({_quoted(sorted(OPEN))})")
-IS_QUEUED = text("cell.state = 'queued'")
+IS_LIVE = sa.text(f"attempt.state IN ({_quoted(sorted(LIVE_ATTEMPT))})")
+IS_OPEN = sa.text(f"cell.state IN ({_quoted(sorted(OPEN))})")
+IS_QUEUED = sa.text("cell.state = 'queued'")
 """Conditions of queries, in the words of the partial indexes: a bound parameter would keep an engine from
 using them.
 """
@@ -87,7 +77,7 @@ class Campaign(SQLModel, table=True):
     """
 
     __table_args__ = (
-        Index("ix_campaign_open", "no", sqlite_where=_UNENDED, postgresql_where=_UNENDED),
+        sa.Index("ix_campaign_open", "no", sqlite_where=_UNENDED, postgresql_where=_UNENDED),
     )  # fmt: skip
 
     no: int | None = Field(default=None, primary_key=True)
@@ -98,13 +88,13 @@ class Campaign(SQLModel, table=True):
     level: str
     baseline_delegate: str | None = None
     baseline_kind: str | None = None
-    baseline_options: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    baseline_options: dict[str, Any] | None = Field(default=None, sa_type=sa.JSON)
     reuse: str
     manifest_sha256: str
     content: str = Field(index=True)
-    model_names: list[str] = Field(sa_type=JSON)
-    delegate_names: list[str] = Field(sa_type=JSON)
-    labels: dict[str, str] = Field(sa_type=JSON)
+    model_names: list[str] = Field(sa_type=sa.JSON)
+    delegate_names: list[str] = Field(sa_type=sa.JSON)
+    labels: dict[str, str] = Field(sa_type=sa.JSON)
     parked: bool = False
     cancel_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     priority: int = 0
@@ -126,8 +116,8 @@ class Manifest(SQLModel, table=True):
     campaign_no: int = Field(primary_key=True, foreign_key="campaign.no")
     file: str
     document: str
-    chosen: dict[str, Any] = Field(sa_type=JSON)
-    origins: dict[str, Any] = Field(sa_type=JSON)
+    chosen: dict[str, Any] = Field(sa_type=sa.JSON)
+    origins: dict[str, Any] = Field(sa_type=sa.JSON)
 
 
 NO_FILE = ""
@@ -138,7 +128,7 @@ class Model(SQLModel, table=True):
     """A model file of the store, or `NO_FILE`."""
 
     sha256: str = Field(primary_key=True)
-    size_bytes: int = Field(sa_type=BigInteger)
+    size_bytes: int = Field(sa_type=sa.BigInteger)
     added_at: datetime = Field(sa_type=UtcDateTime)
 
 
@@ -156,11 +146,11 @@ class Agent(SQLModel, table=True):
     host: str
     version: str
     protocol: int
-    missing: list[dict[str, str]] = Field(sa_type=JSON)
+    missing: list[dict[str, str]] = Field(sa_type=sa.JSON)
     seen_at: datetime = Field(sa_type=UtcDateTime)
     heard_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     state: str = AGENT_ACTIVE
-    refused: str | None = Field(default=None, sa_type=Text)
+    refused: str | None = Field(default=None, sa_type=sa.Text)
     undelivered_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     dropped: int = 0
     dropped_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -171,7 +161,7 @@ class Environment(SQLModel, table=True):
     """The conditions and versions that a result was measured with, by their digest."""
 
     environment_id: str = Field(primary_key=True)
-    fields: dict[str, str] = Field(sa_type=JSON)
+    fields: dict[str, str] = Field(sa_type=sa.JSON)
 
 
 class Device(SQLModel, table=True):
@@ -191,25 +181,25 @@ class Device(SQLModel, table=True):
     api: str
     name: str
     vendor: str
-    delegates: list[str] = Field(sa_type=JSON)
+    delegates: list[str] = Field(sa_type=sa.JSON)
     exclusion_group: str
     environment_id: str = Field(foreign_key="environment.environment_id")
-    facts: dict[str, str] = Field(sa_type=JSON)
-    labels: dict[str, str] = Field(sa_type=JSON)
+    facts: dict[str, str] = Field(sa_type=sa.JSON)
+    labels: dict[str, str] = Field(sa_type=sa.JSON)
     epoch: int = 0
     present: bool = True
     cooldown_s: float = 0.0
     rests_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     quarantined_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    quarantine_text: str | None = Field(default=None, sa_type=Text)
-    faulty_cells: list[str] = Field(default_factory=list, sa_type=JSON)
+    quarantine_text: str | None = Field(default=None, sa_type=sa.Text)
+    faulty_cells: list[str] = Field(default_factory=list, sa_type=sa.JSON)
     health_failures: int = 0
-    delegate_environments: dict[str, dict[str, str]] = Field(default_factory=dict, sa_type=JSON)
-    noise: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    delegate_environments: dict[str, dict[str, str]] = Field(default_factory=dict, sa_type=sa.JSON)
+    noise: dict[str, Any] | None = Field(default=None, sa_type=sa.JSON)
     reserved_by: str | None = None
     reserved_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    reserved_text: str | None = Field(default=None, sa_type=Text)
-    recoveries: list[dict[str, Any]] | None = Field(default=None, sa_type=JSON)
+    reserved_text: str | None = Field(default=None, sa_type=sa.Text)
+    recoveries: list[dict[str, Any]] | None = Field(default=None, sa_type=sa.JSON)
 
 
 class Pool(SQLModel, table=True):
@@ -236,15 +226,15 @@ class Cell(SQLModel, table=True):
     """
 
     __table_args__ = (
-        UniqueConstraint("campaign_no", "key"),
-        CheckConstraint(f"state IN ({_quoted(CellState)})", name="state"),
-        Index("ix_cell_pick", "campaign_no", "line", "rank", "position",
+        sa.UniqueConstraint("campaign_no", "key"),
+        sa.CheckConstraint(f"state IN ({_quoted(CellState)})", name="state"),
+        sa.Index("ix_cell_pick", "campaign_no", "line", "rank", "position",
               sqlite_where=_QUEUED, postgresql_where=_QUEUED),
-        Index("ix_cell_siblings", "device_id", "siblings", sqlite_where=_SHARED, postgresql_where=_SHARED),
-        Index("ix_cell_names", "model", "delegate", "target"),
-        Index("ix_cell_campaign_state", "campaign_no", "state"),
-        Index("ix_cell_queue_until", "queue_until", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
-        Index("ix_cell_waiting_model", "campaign_no", "model",
+        sa.Index("ix_cell_siblings", "device_id", "siblings", sqlite_where=_SHARED, postgresql_where=_SHARED),
+        sa.Index("ix_cell_names", "model", "delegate", "target"),
+        sa.Index("ix_cell_campaign_state", "campaign_no", "state"),
+        sa.Index("ix_cell_queue_until", "queue_until", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
+        sa.Index("ix_cell_waiting_model", "campaign_no", "model",
               sqlite_where=_QUEUED, postgresql_where=_QUEUED),
     )  # fmt: skip
 
@@ -258,16 +248,16 @@ class Cell(SQLModel, table=True):
     model_sha256: str = Field(foreign_key="model.sha256")
     delegate: str
     delegate_kind: str
-    delegate_options: dict[str, Any] = Field(sa_type=JSON)
+    delegate_options: dict[str, Any] = Field(sa_type=sa.JSON)
     target: str
     level: str
-    plan: dict[str, Any] = Field(sa_type=JSON)
-    inputs: dict[str, Any] = Field(sa_type=JSON)
+    plan: dict[str, Any] = Field(sa_type=sa.JSON)
+    inputs: dict[str, Any] = Field(sa_type=sa.JSON)
     soft_limit_s: float
     expected_s: float = 0.0
     state: str
     reason_code: str | None = None
-    reason_text: str | None = Field(default=None, sa_type=Text)
+    reason_text: str | None = Field(default=None, sa_type=sa.Text)
     not_before: datetime | None = Field(default=None, sa_type=UtcDateTime)
     cancel_asked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -278,10 +268,10 @@ class Cell(SQLModel, table=True):
     device_id: str | None = None
     retried_after: int = 0
     reuse: str | None = None
-    retry: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    retry: dict[str, Any] | None = Field(default=None, sa_type=sa.JSON)
     queue_limit_s: float | None = None
     queue_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    refines: dict[str, Any] | None = Field(default=None, sa_type=JSON)
+    refines: dict[str, Any] | None = Field(default=None, sa_type=sa.JSON)
 
 
 class Attempt(SQLModel, table=True):
@@ -295,18 +285,18 @@ class Attempt(SQLModel, table=True):
     """
 
     __table_args__ = (
-        UniqueConstraint("cell_id", "attempt_no"),
-        CheckConstraint(f"state IN ({_quoted(AttemptState)})", name="state"),
-        Index("ix_attempt_failed", "device_id", "cell_id", sqlite_where=_FAILED, postgresql_where=_FAILED),
-        Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
-        Index(
+        sa.UniqueConstraint("cell_id", "attempt_no"),
+        sa.CheckConstraint(f"state IN ({_quoted(AttemptState)})", name="state"),
+        sa.Index("ix_attempt_failed", "device_id", "cell_id", sqlite_where=_FAILED, postgresql_where=_FAILED),
+        sa.Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+        sa.Index(
             "uq_attempt_live_device", "device_id", unique=True, sqlite_where=_LEADS, postgresql_where=_LEADS
         ),
-        Index(
+        sa.Index(
             "uq_attempt_live_group", "exclusion_group", unique=True,
             sqlite_where=_LEADS, postgresql_where=_LEADS,
         ),
-        Index("ix_attempt_carried", "lead_attempt_id", sqlite_where=_CARRIED, postgresql_where=_CARRIED),
+        sa.Index("ix_attempt_carried", "lead_attempt_id", sqlite_where=_CARRIED, postgresql_where=_CARRIED),
     )  # fmt: skip
 
     attempt_id: str = Field(primary_key=True)
@@ -317,7 +307,7 @@ class Attempt(SQLModel, table=True):
     epoch: int
     state: str
     reason_code: str | None = None
-    reason_text: str | None = Field(default=None, sa_type=Text)
+    reason_text: str | None = Field(default=None, sa_type=sa.Text)
     phase: str = ""
     stop_asked: bool = False
     lead_attempt_id: str | None = None
@@ -339,10 +329,10 @@ class Result(SQLModel, table=True):
     """
 
     __table_args__ = (
-        Index("uq_result_counted_cell", "cell_id", unique=True, sqlite_where=_COUNTED,
+        sa.Index("uq_result_counted_cell", "cell_id", unique=True, sqlite_where=_COUNTED,
               postgresql_where=_COUNTED),
-        Index("ix_result_fingerprint_received_at", "fingerprint", "received_at"),
-        Index("ix_result_series_received_at", "series", "received_at"),
+        sa.Index("ix_result_fingerprint_received_at", "fingerprint", "received_at"),
+        sa.Index("ix_result_series_received_at", "series", "received_at"),
     )  # fmt: skip
 
     attempt_id: str = Field(primary_key=True, foreign_key="attempt.attempt_id")
@@ -351,13 +341,13 @@ class Result(SQLModel, table=True):
     epoch: int
     status: str
     reason_code: str
-    reason_text: str = Field(sa_type=Text)
-    measurement: str | None = Field(default=None, sa_type=Text)
+    reason_text: str = Field(sa_type=sa.Text)
+    measurement: str | None = Field(default=None, sa_type=sa.Text)
     samples_sha256: str | None = None
     environment_id: str = Field(foreign_key="environment.environment_id")
-    facts: dict[str, str] = Field(sa_type=JSON)
-    log_tail: str = Field(sa_type=Text)
-    duration_ns: int = Field(sa_type=BigInteger)
+    facts: dict[str, str] = Field(sa_type=sa.JSON)
+    log_tail: str = Field(sa_type=sa.Text)
+    duration_ns: int = Field(sa_type=sa.BigInteger)
     series: str
     fingerprint: str
     content: str
@@ -382,8 +372,8 @@ class ReferenceClaim(SQLModel, table=True):
     kind: str
     maker: str
     sha256: str | None = None
-    size_bytes: int = Field(default=0, sa_type=BigInteger)
-    failure: str = Field(default="", sa_type=Text)
+    size_bytes: int = Field(default=0, sa_type=sa.BigInteger)
+    failure: str = Field(default="", sa_type=sa.Text)
     limit_s: float = 0.0
     trusted: bool = False
     made_at: datetime = Field(sa_type=UtcDateTime)
@@ -409,15 +399,15 @@ class Event(SQLModel, table=True):
     campaign_no: int = Field(foreign_key="campaign.no", index=True)
     cell_id: str = Field(foreign_key="cell.cell_id", index=True)
     kind: str
-    text: str = Field(sa_type=Text)
+    text: str = Field(sa_type=sa.Text)
 
 
 class Output(SQLModel, table=True):
     """The end of the output of a running attempt's runner; `start` characters came before it."""
 
     attempt_id: str = Field(primary_key=True, foreign_key="attempt.attempt_id")
-    start: int = Field(sa_type=BigInteger)
-    text: str = Field(sa_type=Text)
+    start: int = Field(sa_type=sa.BigInteger)
+    text: str = Field(sa_type=sa.Text)
 
 
 class Outbox(SQLModel, table=True):
@@ -441,7 +431,7 @@ class Scheduler(SQLModel, table=True):
     since_at: datetime = Field(sa_type=UtcDateTime)
     beat_at: datetime = Field(sa_type=UtcDateTime)
     broker: str
-    broker_text: str = Field(sa_type=Text)
+    broker_text: str = Field(sa_type=sa.Text)
     store: str = ""
 
 
@@ -484,7 +474,7 @@ class UserToken(SQLModel, table=True):
 
     token_sha256: str = Field(primary_key=True)
     name: str = Field(index=True)
-    scopes: list[str] = Field(sa_type=JSON)
+    scopes: list[str] = Field(sa_type=sa.JSON)
     made_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.wire.messages import (
-    SANDBOX_FACT,
-    SANDBOX_OFF,
-    SANDBOX_SEES_PROCESSES,
-    SANDBOX_WITHOUT_FACT,
-    AgentHello,
-    Device,
-)
+from agent.wire import messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +26,7 @@ _ATTACHED: Final = ("ssh", "adb")
 _KERNEL_FIX = "see docs/security.md for what each needs; until then, measure only models that you trust"
 
 
-def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
+def sandbox_checks(devices: Iterable[messages.Device]) -> list[Check]:
     """One check for all devices with a whole sandbox, and one for each way in which others lack it.
 
     A runner that sees processes and cannot touch them is said, and is no fault: no ordinary user's is better.
@@ -41,11 +34,11 @@ def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
     whole: dict[str, str] = {}
     lacking: dict[str, list[str]] = {}
     for device in devices:
-        said = device.facts.get(SANDBOX_FACT, "")
-        without = device.facts.get(SANDBOX_WITHOUT_FACT, "")
-        if said.startswith(SANDBOX_OFF):
+        said = device.facts.get(messages.SANDBOX_FACT, "")
+        without = device.facts.get(messages.SANDBOX_WITHOUT_FACT, "")
+        if said.startswith(messages.SANDBOX_OFF):
             lacking.setdefault(said, []).append(device.device_id)
-        elif without == SANDBOX_SEES_PROCESSES:
+        elif without == messages.SANDBOX_SEES_PROCESSES:
             whole[f"{said}; without {without}"] = device.device_id
         elif without:
             lacking.setdefault(f"without {without}", []).append(device.device_id)
@@ -56,14 +49,14 @@ def sandbox_checks(devices: Iterable[Device]) -> list[Check]:
             "sandbox",
             False,
             f"{', '.join(ids)}: {text}",
-            _ON_FIX if text.startswith(SANDBOX_OFF) else _KERNEL_FIX,
+            _ON_FIX if text.startswith(messages.SANDBOX_OFF) else _KERNEL_FIX,
         )
         for text, ids in lacking.items()
     ]
     return checks or [Check("sandbox", True, text) for text in whole]
 
 
-def attached_checks(report: AgentHello) -> list[Check]:
+def attached_checks(report: messages.AgentHello) -> list[Check]:
     """One check for all devices that hang on the hosts of agents, and one for each that did not answer."""
     found = [f"{one.device_id}: {one.name}, over {one.api}" for one in report.devices if one.api in _ATTACHED]
     silent = [(*one.kind.partition(":"), one.reason) for one in report.missing]

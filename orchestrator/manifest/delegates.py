@@ -17,20 +17,10 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
 from orchestrator.errors import UsageError
+from orchestrator.manifest import values as value_types
 from orchestrator.manifest.campaign import DelegateEntry, OptionValue
 from orchestrator.manifest.keys import Items, Unknown
 from orchestrator.manifest.problems import suggestion
-from orchestrator.manifest.values import (
-    Choice,
-    JsonSchema,
-    Number,
-    Text,
-    ValueType,
-    Whole,
-    YesNo,
-    describe,
-    mistake,
-)
 
 ENTRY_POINT_GROUP: Final = "delegate_farm.delegates"
 
@@ -131,14 +121,16 @@ def _descriptor(kind: str) -> tuple[Mapping[str, DeclaredOption], _Settled]:
         raise UnusableKindError(f"{point.value} cannot be loaded: {error}") from error
 
 
-def _type(name: str, option: DeclaredOption) -> ValueType:
+def _type(name: str, option: DeclaredOption) -> value_types.ValueType:
     if option.choices:
-        return Choice(option.choices, name)
+        return value_types.Choice(option.choices, name)
     if option.value_type is bool:
-        return YesNo()
+        return value_types.YesNo()
     if option.value_type is str:
-        return Text(numeric=True, limit=MOST_OPTION_CHARACTERS)
-    return (Whole if option.value_type is int else Number)(option.minimum, option.maximum)
+        return value_types.Text(numeric=True, limit=MOST_OPTION_CHARACTERS)
+    return (value_types.Whole if option.value_type is int else value_types.Number)(
+        option.minimum, option.maximum
+    )
 
 
 def read_options(kind: str, texts: Mapping[str, str]) -> dict[str, OptionValue]:
@@ -167,21 +159,21 @@ class DelegateForm:
     options: Mapping[str, OptionValue | list[OptionValue]]
 
 
-class WrittenDelegate(ValueType):
+class WrittenDelegate(value_types.ValueType):
     """`{kind: cpu, threads: [1, 4]}`. An option that the kind does not declare is a mistake."""
 
     def read(self, value: Any) -> DelegateForm:
         """See `ValueType.read`."""
         if not isinstance(value, dict):
-            raise mistake(f"expected keys with values, found {describe(value)}")
+            raise value_types.mistake(f"expected keys with values, found {value_types.describe(value)}")
         if "kind" not in value:
             raise _at_kind("missing")
         try:
-            kind = Choice(known_kinds(), "delegate kind").read(value["kind"])
+            kind = value_types.Choice(known_kinds(), "delegate kind").read(value["kind"])
             types = {name: _type(name, option) for name, option in declared_options(kind).items()}
         except UnusableKindError as error:
             text = f"delegate kind {value['kind'].value!r} cannot be used here: {error}"
-            raise _at_kind(mistake(text)) from error
+            raise _at_kind(value_types.mistake(text)) from error
         except PydanticCustomError as error:
             raise _at_kind(error) from error
         noun = f"of delegate kind {kind!r}"
@@ -196,7 +188,7 @@ class WrittenDelegate(ValueType):
         }
         return DelegateForm(kind, _options_validator(types).validate_python(options))
 
-    def schema(self) -> JsonSchema:
+    def schema(self) -> value_types.JsonSchema:
         """Return a form for each kind that is installed and can be loaded."""
         return {"anyOf": [form for kind in known_kinds() for form in _kind_schema(kind)]}
 
@@ -205,7 +197,7 @@ def _at_kind(error: PydanticCustomError | Literal["missing"]) -> ValidationError
     return ValidationError.from_exception_data("delegate", [{"type": error, "loc": ("kind",), "input": None}])
 
 
-def _options_validator(types: Mapping[str, ValueType]) -> SchemaValidator:
+def _options_validator(types: Mapping[str, value_types.ValueType]) -> SchemaValidator:
     """Return what reads the options of a kind: each is one value, or a list of them."""
     fields = {}
     for name, one in types.items():
@@ -220,7 +212,7 @@ def _list_or_one(value: object) -> str:
     return "list" if isinstance(value, list) else "one"
 
 
-def _kind_schema(kind: str) -> Iterator[JsonSchema]:
+def _kind_schema(kind: str) -> Iterator[value_types.JsonSchema]:
     try:
         declared = declared_options(kind)
     except UnusableKindError:

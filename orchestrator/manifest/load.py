@@ -13,20 +13,9 @@ from pydantic import ValidationError
 
 from agent.wire.plan import InputSpec, MeasurePlan, OutputSpec
 from orchestrator.errors import UsageError
+from orchestrator.manifest import campaign as values
 from orchestrator.manifest import schema
 from orchestrator.manifest.budget import RATIO, read_budget
-from orchestrator.manifest.campaign import (
-    Campaign,
-    CellRule,
-    DataEntry,
-    DelegateEntry,
-    DeviceSelector,
-    InputSource,
-    ModelEntry,
-    Notify,
-    RetryEntry,
-    Written,
-)
 from orchestrator.manifest.delegates import expand, settled
 from orchestrator.manifest.document import Places, compose, read_bytes
 from orchestrator.manifest.keys import written
@@ -37,11 +26,13 @@ from runtime.model.skeleton import fitting_skeletons
 
 _PYPI = re.compile(r"(?!==)[^!]+==[^!]+!.+")
 
-CheckSources: TypeAlias = Callable[[Sequence[ModelEntry]], Iterable[Problem]]
+CheckSources: TypeAlias = Callable[[Sequence[values.ModelEntry]], Iterable[Problem]]
 """Returns the mistakes in the sources of models, which another room knows how to check."""
 
 
-def load_manifest(path: Path, level: str | None = None, sources: CheckSources | None = None) -> Campaign:
+def load_manifest(
+    path: Path, level: str | None = None, sources: CheckSources | None = None
+) -> values.Campaign:
     """Read and check a campaign file; `level`: in place of the file's.
 
     Raises `ManifestError` (a `UsageError`) with every mistake: of form, between places of the file, and what
@@ -52,7 +43,7 @@ def load_manifest(path: Path, level: str | None = None, sources: CheckSources | 
 
 def parse_manifest(
     content: bytes, file: str, level: str | None = None, sources: CheckSources | None = None
-) -> Campaign:
+) -> values.Campaign:
     """Check the content of a campaign file, which messages call `file`. Raises as `load_manifest`."""
     if level is not None and level not in LEVELS:
         raise UsageError(f"unknown level {level!r}{suggestion(level, LEVELS)}")
@@ -74,7 +65,7 @@ def parse_manifest(
     if problems and sources is not None:
         problems.extend(sources(campaign.models))
     problems.raise_any()
-    return replace(campaign, written=Written(content.decode(), file, level=level))
+    return replace(campaign, written=values.Written(content.decode(), file, level=level))
 
 
 def _read(root: yaml.Node, problems: Problems) -> tuple[schema.Manifest, Places]:
@@ -113,23 +104,23 @@ class _Builder:
         against = file.baseline.against if file.baseline else None
         self._against = against.campaign if against else None
 
-    def campaign(self, manifest_sha256: str) -> Campaign:
+    def campaign(self, manifest_sha256: str) -> values.Campaign:
         models = tuple(self._models())
         delegates = tuple(self._delegates())
         named = [entry.name for entry in delegates] if self._is_whole("delegates") else None
         ids = [entry.id for entry in models] if self._is_whole("models") else None
         self._check_rules("include", self._file.include, ids, named)
         self._check_rules("exclude", self._file.exclude, ids, named)
-        return Campaign(
+        return values.Campaign(
             name=self._file.campaign,
             level=self._level,
             labels=self._file.labels,
             models=models,
             delegates=delegates,
-            devices=tuple(DeviceSelector(**written(one)) for one in self._selectors),
+            devices=tuple(values.DeviceSelector(**written(one)) for one in self._selectors),
             shared=self._file.devices == schema.ANY,
-            include=tuple(CellRule(**written(one)) for one in self._file.include),
-            exclude=tuple(CellRule(**written(one)) for one in self._file.exclude),
+            include=tuple(values.CellRule(**written(one)) for one in self._file.include),
+            exclude=tuple(values.CellRule(**written(one)) for one in self._file.exclude),
             baseline_delegate=self._baseline(named),
             reuse=self._defaults.reuse,
             manifest_sha256=manifest_sha256,
@@ -137,7 +128,7 @@ class _Builder:
             budgets=tuple(self._budgets()),
             time_budget_s=self._file.time_budget,
             against=self._against,
-            notify=Notify(**written(self._file.notify)) if self._file.notify else None,
+            notify=values.Notify(**written(self._file.notify)) if self._file.notify else None,
         )
 
     @property
@@ -150,7 +141,7 @@ class _Builder:
     def _is_whole(self, key: str) -> bool:
         return len(getattr(self._file, key)) == self._lengths.get(key)
 
-    def _models(self) -> Iterable[ModelEntry]:
+    def _models(self) -> Iterable[values.ModelEntry]:
         seen: dict[str, int] = {}
         for index, model in self._written_models():
             at = ("models", index)
@@ -170,7 +161,7 @@ class _Builder:
             sets = {} if model.input_sets is None else {"input_sets": model.input_sets}
             counts = counts.model_copy(update={"outputs": kinds, **sets})
             retry = written(self._defaults.retry, model.retry)
-            yield ModelEntry(
+            yield values.ModelEntry(
                 id=model.id,
                 source=model.source,
                 sha256=model.sha256,
@@ -181,11 +172,13 @@ class _Builder:
                 soft_limit_s=limits.get("job", soft_limit_s(counts)),
                 queue_limit_s=limits.get("queue"),
                 reuse=model.reuse,
-                retry=RetryEntry(**retry) if retry else None,
+                retry=values.RetryEntry(**retry) if retry else None,
                 data=_data(model.accuracy) if model.accuracy else None,
                 signature=model.signature,
                 own_inputs={
-                    name: InputSource(one.data, one.sha256) for name, one in model.inputs.items() if one.data
+                    name: values.InputSource(one.data, one.sha256)
+                    for name, one in model.inputs.items()
+                    if one.data
                 },
                 input_sets=model.input_sets,
                 place=(source.line + 1, source.column + 1),
@@ -243,7 +236,7 @@ class _Builder:
             self._add(text, *place)
         return counts
 
-    def _delegates(self) -> Iterable[DelegateEntry]:
+    def _delegates(self) -> Iterable[values.DelegateEntry]:
         names: set[str] = set()
         if not self._file.delegates and self._is_whole("delegates"):
             self._add("no delegates; write e.g. `delegates: {cpu: {kind: cpu}}`")
@@ -320,9 +313,11 @@ class _Builder:
         return name
 
 
-def _data(form: schema.Accuracy) -> DataEntry:
+def _data(form: schema.Accuracy) -> values.DataEntry:
     limits = form.at_least, form.max_drop
-    return DataEntry(form.dataset, form.sha256, form.metric, *limits, form.class_offset, form.mean, form.std)
+    return values.DataEntry(
+        form.dataset, form.sha256, form.metric, *limits, form.class_offset, form.mean, form.std
+    )
 
 
 def _input(form: schema.Input) -> InputSpec:

@@ -12,14 +12,8 @@ from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.manifest import ManifestError, ModelEntry
 from orchestrator.manifest.campaign import scheme_of
 from orchestrator.manifest.problems import Problem
+from orchestrator.sources import files
 from orchestrator.sources.content import Requirement, require_labelled_data, require_model
-from orchestrator.sources.files import (
-    SKELETON_SUFFIX,
-    check_file,
-    store_file,
-    store_signature,
-    store_skeleton,
-)
 from orchestrator.sources.npm import Package, download_package, open_packed, parse_npm
 from orchestrator.sources.pypi import Wheel, download, open_member, parse_source, recall, remember
 from orchestrator.sources.store import DEFAULT_MAX_BYTES, Store, StoredFile, wrong_hash
@@ -178,7 +172,7 @@ def check(entry: ModelEntry, base_dir: Path, most_bytes: int, require: Requireme
         if entry.sha256 not in (None, expected):
             raise wrong_hash(entry.source, str(entry.sha256), expected)
     else:
-        check_file(base_dir / rest, require, entry.sha256, most_bytes)
+        files.check_file(base_dir / rest, require, entry.sha256, most_bytes)
 
 
 def _split(source: str) -> tuple[str, str]:
@@ -220,7 +214,7 @@ class _Resolver:
     def resolve(self, entry: ModelEntry) -> StoredModel:
         found = self.bring(entry)
         if entry.signature is not None:
-            found = store_signature(self._store, found, entry.signature, entry.source)
+            found = files.store_signature(self._store, found, entry.signature, entry.source)
         model = StoredModel(entry.id, found.sha256, found.size_bytes, entry.source)
         path = self._store.path(found.sha256)
         try:
@@ -242,12 +236,12 @@ class _Resolver:
         if scheme == "zoo":
             model = zoo_model(rest)
             self._note(f"restoring {rest}")
-            return store_skeleton(model.skeleton, self._store, model.sha256, self._require)
+            return files.store_skeleton(model.skeleton, self._store, model.sha256, self._require)
         path = self._base_dir / rest
-        if path.suffix == SKELETON_SUFFIX:
+        if path.suffix == files.SKELETON_SUFFIX:
             self._note(f"restoring {path.name}")
-            return store_skeleton(path, self._store, entry.sha256, self._require)
-        return store_file(path, self._store, entry.sha256, self._require)
+            return files.store_skeleton(path, self._store, entry.sha256, self._require)
+        return files.store_file(path, self._store, entry.sha256, self._require)
 
     def _from_wheel(self, entry: ModelEntry) -> StoredFile:
         wheel, member = parse_source(entry.source, entry.platform, entry.python)

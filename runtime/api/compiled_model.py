@@ -12,18 +12,7 @@ from typing import Any
 import numpy as np
 
 from runtime import errors
-from runtime.api.background import (
-    Route,
-    attach,
-    buffer_dtype,
-    buffer_named,
-    copy_in,
-    copy_out,
-    fillings,
-    memory_of,
-    route_of,
-    uses,
-)
+from runtime.api import background
 from runtime.api.cpu_kernel_mode import CpuKernelMode
 from runtime.api.environment import Environment, EnvironmentOptions
 from runtime.api.event import Event
@@ -63,7 +52,7 @@ class CompiledModel:
             model, delegates, num_threads=max(1, options.cpu_options.num_threads)
         )
         self.profiler = Profiler()
-        self._routes: dict[int, Route | None] = {}
+        self._routes: dict[int, background.Route | None] = {}
         self._lock = threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         if delegates:
@@ -260,8 +249,8 @@ class CompiledModel:
         """Run a signature with buffers by name. Raises RuntimeError as `run_by_index`."""
         index = self._index(signature_key)
         signature = self._at(index)
-        inputs = [buffer_named("input", input_map, name) for name, _ in signature.inputs]
-        outputs = [buffer_named("output", output_map, name) for name, _ in signature.outputs]
+        inputs = [background.buffer_named("input", input_map, name) for name, _ in signature.inputs]
+        outputs = [background.buffer_named("output", output_map, name) for name, _ in signature.outputs]
         self.run_by_index(index, inputs, outputs)
 
     def run_async(
@@ -282,18 +271,18 @@ class CompiledModel:
         self._check_buffers(signature_index, input_buffers, output_buffers)
         if route := self._route(signature_index):
             return route.start(input_buffers, output_buffers)
-        after, behind = fillings(input_buffers), uses(output_buffers)
+        after, behind = background.fillings(input_buffers), background.uses(output_buffers)
         event = Event()
         inputs = [buffer.view() for buffer in input_buffers]
         outputs = [buffer.view() for buffer in output_buffers]
-        attach(event, input_buffers, output_buffers)
+        background.attach(event, input_buffers, output_buffers)
         if self._worker is None:
             # One thread: runs share the plan's memory, and their order is that of the calls.
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="compiled-model")
         self._worker.submit(self._run_later, after, behind, event, signature_index, inputs, outputs)
         return event
 
-    def _route(self, signature_index: int) -> Route | None:
+    def _route(self, signature_index: int) -> background.Route | None:
         """Return the route by which a delegate runs the whole signature in the background, or None."""
         if not self._delegates or self.profiler.is_profiling:
             return None
@@ -302,7 +291,7 @@ class CompiledModel:
             planned = self._allocated(signature_index)
             known = self._routes.get(signature_index)
             if known is None or known.execution is not planned.execution:
-                known = self._routes[signature_index] = route_of(planned, signature)
+                known = self._routes[signature_index] = background.route_of(planned, signature)
             return known
 
     def _run_later(
@@ -332,7 +321,7 @@ class CompiledModel:
         with self._lock:
             planned = self._allocated(signature_index)
             for (name, index), buffer in zip(signature.inputs, inputs, strict=True):
-                copy_in(memory_of(planned, index), buffer, name)
+                background.copy_in(background.memory_of(planned, index), buffer, name)
             try:
                 planned.run(self.profiler.noting(planned.subgraph))
             except errors.ModelError as error:
@@ -340,7 +329,7 @@ class CompiledModel:
                     f"Failed to invoke the compiled model: {error}", errors.RUNTIME_FAILURE
                 ) from error
             for (name, index), buffer in zip(signature.outputs, outputs, strict=True):
-                copy_out(memory_of(planned, index), buffer, name)
+                background.copy_out(background.memory_of(planned, index), buffer, name)
 
     def close(self) -> None:
         """Finish the runs that were started, and release all memory. Later calls raise RuntimeError."""
@@ -416,7 +405,7 @@ class CompiledModel:
     def _buffer(self, signature_index: int, index: int) -> TensorBuffer:
         planned = self._allocated(signature_index)
         tensor = planned.subgraph.tensors[index]
-        return TensorBuffer.create_managed(buffer_dtype(tensor), planned.shape(index))
+        return TensorBuffer.create_managed(background.buffer_dtype(tensor), planned.shape(index))
 
     def _check_buffers(
         self, signature_index: int, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer]

@@ -12,28 +12,17 @@ from runtime.common.litert_statistics import Statistics
 from runtime.common.profile import written
 from runtime.delegates.base import Array, CountsMemory
 from runtime.errors import FarmRuntimeError
+from runtime.evaluation import report as printed
 from runtime.evaluation.files import example, graph_file
 from runtime.evaluation.flags import FlagError, Flags, benchmark_flags, echo, run_tool, write
 from runtime.evaluation.inputs import InputSettings
 from runtime.evaluation.loop import NS_PER_US, Pace, StopRule, run_loop
-from runtime.evaluation.report import (
-    MB,
-    Timings,
-    delegate_line,
-    document,
-    phase_line,
-    profile_message,
-    result_message,
-    samples_document,
-    signature_lines,
-    summary_lines,
-)
 from runtime.evaluation.state import Widths, runtime_details, state_lines
 from runtime.measure.inputs import InputRule
 from runtime.measure.loading import NotDelegatedError, Opened, Opener
 from runtime.measure.memory import peak_bytes, reset_peak
 from runtime.model.reader import load_model
-from runtime.tools.model_info.source import readable_model
+from runtime.model.signatures import readable_model
 from runtime.tools.model_profile import profile_file
 
 _TITLES: Final = {"gpu": "GPU", "litert": "XNNPACK"}
@@ -105,7 +94,7 @@ def benchmark(flags: Flags) -> None:
 def _run_signature(flags: Flags, file: Path) -> None:
     signatures = [one.key for one in load_model(file).signatures]
     if flags.is_set("list_signatures"):
-        for line in signature_lines(signatures):
+        for line in printed.signature_lines(signatures):
             write(line)
         return
     key = _signature(flags.text("signature_to_run_for"), signatures)
@@ -142,7 +131,7 @@ def _benchmark(flags: Flags, graph: str, file: Path) -> None:
     opened = _open(opener, graph, choice, settings, flags)
     init_us = (time.perf_counter_ns() - started) // NS_PER_US
     init_bytes = max(0, peak_bytes() - before)
-    write(f"The input model file size (MB): {size / MB:g}")
+    write(f"The input model file size (MB): {size / printed.MB:g}")
     write(f"Initialized session in {init_us / 1000:g}ms.")
     model: Any = opened.model
     details = model.get_input_details()
@@ -151,7 +140,7 @@ def _benchmark(flags: Flags, graph: str, file: Path) -> None:
     warmup, regular = _phases(flags, model, [int(d["index"]) for d in details], values)
     _write_state(flags, model, "print_postinvoke_state")
     delegate: object = opened.delegate
-    found = Timings(
+    found = printed.Timings(
         init_us=init_us,
         warmup=warmup,
         regular=regular,
@@ -162,7 +151,7 @@ def _benchmark(flags: Flags, graph: str, file: Path) -> None:
         peak_bytes=peak_bytes() if flags.is_set("report_peak_memory_footprint") else None,
         device_bytes=delegate.device_bytes if isinstance(delegate, CountsMemory) else None,
     )
-    for line in summary_lines(found):
+    for line in printed.summary_lines(found):
         write(line)
     if flags.is_set("enable_op_profiling") and not flags.is_set("dry_run"):
         write_profile(flags, graph, choice.kind, choice.options, settings.ranged_rules(details))
@@ -190,7 +179,7 @@ def _open(opener: Opener, graph: str, choice: Choice, settings: InputSettings, f
         write(f"Created TensorFlow Lite delegate for {title}.")
         # Of a peer without a report nobody knows how much of the model it runs.
         if report is not None:
-            write(delegate_line(title, report.delegated_ops, report.total_ops, report.partitions))
+            write(printed.delegate_line(title, report.delegated_ops, report.total_ops, report.partitions))
     return opened
 
 
@@ -207,7 +196,7 @@ def _phases(
         rule = StopRule(flags.integer(runs), flags.number(seconds), flags.number("max_secs"))
         if flags.is_set("dry_run"):
             rule = StopRule(0, -1.0, rule.max_secs)
-        write(phase_line(rule))
+        write(printed.phase_line(rule))
         found.append(Statistics(run_loop(rule, pace, prepare, model.invoke)))
         write(found[-1].line())
     return found[0], found[1]
@@ -221,17 +210,17 @@ def _write_state(flags: Flags, model: Any, flag: str) -> None:
             write(line)
 
 
-def _write_files(flags: Flags, model: Any, found: Timings) -> None:
+def _write_files(flags: Flags, model: Any, found: printed.Timings) -> None:
     if flags.is_set("export_model_runtime_info"):
         details = runtime_details(Path(flags.text("graph")).name, model.state())
         Path(flags.text("model_runtime_info_output_file")).write_bytes(details)
     if flags.text("result_file_path"):
         path, name = Path(flags.text("result_file_path")), flags.text("benchmark_name")
         if path.suffix == ".json":
-            whole = document(name, found) | samples_document(found)
+            whole = printed.document(name, found) | printed.samples_document(found)
             path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         else:
-            path.write_bytes(result_message(document(name, found)))
+            path.write_bytes(printed.result_message(printed.document(name, found)))
     outputs = [(str(d["name"]), model.get_tensor(d["index"])) for d in model.get_output_details()]
     if flags.text("output_filepath"):
         Path(flags.text("output_filepath")).write_bytes(b"".join(array.tobytes() for _, array in outputs))
@@ -259,7 +248,7 @@ def write_profile(
     mode, target = profile_mode(flags)
     profile = profile_file(Path(graph), kind, options, rules, _ROUNDS).profile
     if mode == "proto":
-        Path(target).write_bytes(profile_message(Path(flags.text("graph")).name, profile))
+        Path(target).write_bytes(printed.profile_message(Path(flags.text("graph")).name, profile))
         return
     lines = written(profile, "", "csv" if mode == "csv" else "tables")
     if target:

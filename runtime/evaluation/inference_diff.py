@@ -10,10 +10,10 @@ from pathlib import Path
 
 from runtime.evaluation.flags import FlagError, Flags, run_tool, write
 from runtime.evaluation.run_eval import flags_of, required, setting_of
+from runtime.model.signatures import readable_model
 from runtime.tools.calls import clear_errors
 from runtime.tools.model_diff.comparing import Request, difference
 from runtime.tools.model_diff.printed import evaluation_metrics, litert_lines
-from runtime.tools.model_info.source import readable_model
 
 
 def main(words: Sequence[str] | None = None) -> int:

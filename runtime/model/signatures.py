@@ -1,15 +1,20 @@
 """Makes a signature of a model the graph that every runtime runs by default: its first subgraph.
 
-The farm then treats it as any other model. Inputs and outputs get the signature's names.
+The farm then treats it as any other model. Inputs and outputs get the signature's names. The verbs on models
+read such a file, a model as it is, or a skeleton.
 """
 
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from runtime.errors import ModelFormatError
 from runtime.model.graph import Model, Operator, Signature, Subgraph
-from runtime.model.reader import read_model
+from runtime.model.reader import load_model, read_model
+from runtime.model.skeleton import is_skeleton, restore_skeleton
 from runtime.model.writer import write_model
 
 _REFERENCES: Final = ("subgraph", "subgraph_index", "subgraph_indices")
@@ -72,3 +77,23 @@ def _named(subgraph: Subgraph, signature: Signature) -> Subgraph:
         names.setdefault(index, name)
     tensors = tuple(replace(one, name=names.get(one.index, one.name)) for one in subgraph.tensors)
     return replace(subgraph, tensors=tensors)
+
+
+@contextmanager
+def readable_model(file: Path, signature: str | None = None) -> Iterator[tuple[Path, Model]]:
+    """Give path and graph of a `.tflite` file, or of a `.skel` file restored to a temporary one.
+
+    With a `signature`, its graph is the first of a temporary file, in place of the file's own first one.
+    Raises `OSError` and `ModelFormatError`.
+    """
+    with file.open("rb") as stream:
+        head = stream.read(4096)
+    if not is_skeleton(head) and not signature:
+        yield file, load_model(file)
+        return
+    content: bytes | bytearray = file.read_bytes()
+    content = restore_skeleton(bytes(content)) if is_skeleton(head) else content
+    with tempfile.NamedTemporaryFile(suffix=".tflite") as made:
+        made.write(signature_file(bytes(content), signature) if signature else content)
+        made.flush()
+        yield Path(made.name), load_model(made.name)

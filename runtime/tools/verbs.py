@@ -84,8 +84,8 @@ def info(
     Inputs, outputs, signatures, metadata, operators with versions, quantisation, parameters and MACs, memory
     plan, what each delegate of this machine runs, and what was measured to suit models of its kind.
     """
+    from runtime.model.signatures import readable_model
     from runtime.tools.model_info import advice_for, delegate_views, memory_plan, model_facts
-    from runtime.tools.model_info.source import readable_model
 
     with calls.clear_errors(file), readable_model(file) as (path, model):
         facts = model_facts(model, path.stat().st_size)
@@ -131,8 +131,8 @@ def plan(
     Partitions, fused and removed operators, kernels with their work-items and memory, what stays on the CPU
     and why, and what LiteRT's documents advise.
     """
+    from runtime.model.signatures import readable_model
     from runtime.tools import model_plan
-    from runtime.tools.model_info.source import readable_model
 
     if as_json and as_dot:
         calls.refuse("--json and --dot are two forms of one plan; give one of them")
@@ -173,8 +173,8 @@ def profile(
     """
     from runtime.common import profile as forms
     from runtime.measure.inputs import ranged
+    from runtime.model.signatures import readable_model
     from runtime.tools import model_profile
-    from runtime.tools.model_info.source import readable_model
 
     options = calls.options_of(option or [], threads)
     rules = calls.rules_of(input_ or [], shape or [])

@@ -18,18 +18,8 @@ from agent.runner.judge.references import References
 from agent.runner.probe.installed import installed
 from agent.runner.tunings import by_tuning, tunings
 from agent.runner.tunings import timed as timed_reports
+from agent.wire import measurement as wire
 from agent.wire.labelled import LabelledScore
-from agent.wire.measurement import (
-    BlockFigure,
-    Energy,
-    InitStages,
-    Latency,
-    Measurement,
-    ProcessSamples,
-    Quality,
-    Ratio,
-    Variation,
-)
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from runtime.common.statistics import estimate
 from runtime.delegates.descriptor import KEPT, RECORDING
@@ -79,7 +69,7 @@ def concluded(
         if why is not None:
             update = {
                 "latency_ms": _no_latency(why),
-                "init": InitStages(),
+                "init": wire.InitStages(),
                 "device": stages.no_device_time(why),
                 "transfer": stages.no_transfer(why),
                 "cpu_ms": None,
@@ -93,9 +83,9 @@ def concluded(
 class Figures(TypedDict, total=False):
     """The fields that a measurement gets once its processes are judged, besides those of the passes."""
 
-    quality: Quality
-    energy: Energy
-    ratio: Ratio | None
+    quality: wire.Quality
+    energy: wire.Energy
+    ratio: wire.Ratio | None
     labelled: LabelledScore
 
 
@@ -106,7 +96,7 @@ def with_figures(result: RunnerResult, **found: Unpack[Figures]) -> RunnerResult
     return result.model_copy(update={"measurement": result.measurement.model_copy(update=found)})
 
 
-def over_blocks(result: RunnerResult, blocks: Sequence[BlockFigure]) -> RunnerResult:
+def over_blocks(result: RunnerResult, blocks: Sequence[wire.BlockFigure]) -> RunnerResult:
     """Add its blocks to the result. If some are earlier ones, p50 and its interval are over all of them."""
     m = result.measurement
     if m is None or not blocks:
@@ -147,7 +137,7 @@ def not_measured(failure: Failure) -> RunnerResult:
     if failure.delegation is None:
         return RunnerResult(status=failure.status, reason=failure.reason)
     why = f"not measured: {failure.reason.code.value}"
-    measurement = Measurement(
+    measurement = wire.Measurement(
         latency_ms=_no_latency(why),
         samples=0,
         memory_peak_bytes=0,
@@ -189,7 +179,7 @@ def _summed_up(
     judged: JudgedOutputs,
     took_s: Mapping[int, float],
     folder: Path,
-) -> Measurement:
+) -> wire.Measurement:
     """Compute the cell's figures, the cold process first; memory is the largest of a timed one."""
     processes = [report.samples for report in reports if report.samples is not None]
     cold = [p for p in processes if p.cache == "cold"]
@@ -211,8 +201,8 @@ def _summed_up(
         # The farm shows the floors beside the figures and may not import them: they are part of the result.
         "sample_floors": json.dumps(FLOORS),
     }
-    return Measurement(
-        latency_ms=Latency.like(latency),
+    return wire.Measurement(
+        latency_ms=wire.Latency.like(latency),
         samples=sum(len(p.kept_ns) for p in processes),
         memory_peak_bytes=max(p.memory_peak_bytes for p in timed),
         memory_peak_cold_bytes=max(p.memory_peak_bytes for p in cold),
@@ -233,7 +223,7 @@ def _summed_up(
     )
 
 
-def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) -> Variation | None:
+def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) -> wire.Variation | None:
     """Return how much the medians vary, and what would narrow the interval; None for fewer than two."""
     samples = [report.samples for report in reports if report.samples is not None]
     found = variation_of(
@@ -249,10 +239,10 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
     if found is None:
         return None
     given = found.level == "process" and reports[0].choices is not None
-    return Variation.like(found, given_tuning=given)
+    return wire.Variation.like(found, given_tuning=given)
 
 
-def _warnings(processes: Sequence[ProcessSamples]) -> tuple[str, ...]:
+def _warnings(processes: Sequence[wire.ProcessSamples]) -> tuple[str, ...]:
     return tuple(f"process {p.index + 1}: {flag}" for p in processes for flag in p.flags)
 
 
@@ -264,6 +254,6 @@ def _not_warm(reports: Sequence[ProcessReport]) -> Iterator[str]:
             yield f"{count} of {len(warm)} warm starts prepared the model anew: its recording was {told}"
 
 
-def _no_latency(why: str) -> Latency:
-    names = [name for name in Latency.model_fields if name != "missing"]
-    return Latency.model_validate({**dict.fromkeys(names), "missing": dict.fromkeys(names, why)})
+def _no_latency(why: str) -> wire.Latency:
+    names = [name for name in wire.Latency.model_fields if name != "missing"]
+    return wire.Latency.model_validate({**dict.fromkeys(names), "missing": dict.fromkeys(names, why)})

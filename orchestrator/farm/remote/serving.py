@@ -16,13 +16,7 @@ from agent.wire.service_manager import ServiceManager
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
-from orchestrator.db.campaigns.farm_state import (
-    BROKER_DOWN,
-    BROKER_UP,
-    STOPPED,
-    SchedulerState,
-    write_scheduler,
-)
+from orchestrator.db.campaigns import farm_state
 from orchestrator.db.engine.sessions import Database
 from orchestrator.dispatch.base import Dispatcher
 from orchestrator.dispatch.lab import LabDispatcher
@@ -79,7 +73,7 @@ class Server:
     endpoint: Callable[[], AbstractContextManager[None]] = nullcontext
     stored: Callable[[float], None] | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)
-    _state: SchedulerState = field(init=False)
+    _state: farm_state.SchedulerState = field(init=False)
     _heartbeat_at_s: float = 0.0
     _rights_at_s: float = 0.0
     _collect_at_s: float = 0.0
@@ -88,7 +82,9 @@ class Server:
 
     def __post_init__(self) -> None:
         now, store = utc_now(), Store(self.home.store).identity()
-        self._state = SchedulerState(socket.gethostname(), os.getpid(), now, now, BROKER_DOWN, "", store)
+        self._state = farm_state.SchedulerState(
+            socket.gethostname(), os.getpid(), now, now, farm_state.BROKER_DOWN, "", store
+        )
 
     def run(self) -> None:
         """Schedule. Raises `FarmError` where another process schedules already."""
@@ -116,7 +112,9 @@ class Server:
             self.manager.stopping()
             try:
                 service.stop()
-                self._record(replace(self._state, beat_at=utc_now(), broker=STOPPED, broker_text=""))
+                self._record(
+                    replace(self._state, beat_at=utc_now(), broker=farm_state.STOPPED, broker_text="")
+                )
             except UnreachableError as error:
                 log.warning("stopped without the database: %s", error)
         log.info("stopped; agents finish the attempts that they have")
@@ -132,14 +130,14 @@ class Server:
     def _beat(self, lock: SchedulerLock) -> None:
         """Record a heartbeat, and make sure that no other process has taken over."""
         fault = self.dispatcher.fault
-        broker = BROKER_DOWN if fault else BROKER_UP
+        broker = farm_state.BROKER_DOWN if fault else farm_state.BROKER_UP
         if time.monotonic() < self._heartbeat_at_s and broker == self._state.broker:
             return
         # PostgreSQL frees the lock with a lost connection, and another `farm lab serve` may have taken it.
         if not lock.renew(self.database):
             raise FarmError(f"another process took over the scheduling for {self.database.name}")
         self._heartbeat_at_s = time.monotonic() + _HEARTBEAT_EVERY_S
-        if broker == BROKER_UP and time.monotonic() > self._rights_at_s:
+        if broker == farm_state.BROKER_UP and time.monotonic() > self._rights_at_s:
             self._rights_at_s = time.monotonic() + _RIGHTS_EVERY_S
             self.credentials.apply_rights()
         state = replace(self._state, beat_at=utc_now(), broker=broker, broker_text=fault)
@@ -148,9 +146,9 @@ class Server:
             self._collect_at_s = time.monotonic() + _COLLECT_EVERY_S
             collect_unnamed(self.database, Store(self.home.store), utc_now())
 
-    def _record(self, state: SchedulerState) -> None:
+    def _record(self, state: farm_state.SchedulerState) -> None:
         with self.database.write() as turn:
-            write_scheduler(turn, state)
+            farm_state.write_scheduler(turn, state)
         self._state = state
 
     def _wait(self, why: str) -> None:

@@ -10,16 +10,9 @@ from typing import Any
 from runtime.delegates.base import Array, LoadedModel
 from runtime.delegates.litert import litert_version
 from runtime.delegates.partition import DelegationReport
+from runtime.delegates.peers import litert_words
 from runtime.delegates.peers.litert_buffers import Buffers, imported, require_version
 from runtime.delegates.peers.litert_gpu import DESCRIPTOR, SWITCHES
-from runtime.delegates.peers.litert_words import (
-    adapter_of,
-    failure,
-    found_no_gpu,
-    problems,
-    report_of,
-    spoken,
-)
 from runtime.delegates.peers.whole_model import WholeModel
 from runtime.errors import DelegateError, FallbackForbiddenError, NoDeviceError, UnsupportedOperatorError
 from runtime.model.interface import Interface, load_interface
@@ -78,7 +71,7 @@ class LiteRtGpuDelegate:
             if self._options["require_full_delegation"]:
                 raise FallbackForbiddenError(f"Disallowed CPU fallback detected.\n{report}", report) from None
             model, said = self._create(path, accelerators.GPU | accelerators.CPU)
-        self._adapter = adapter_of(said) or "not named by LiteRT"
+        self._adapter = litert_words.adapter_of(said) or "not named by LiteRT"
         return WholeModel("litert-gpu", interface, _Session(model, interface, report))
 
     def describe(self) -> Mapping[str, str]:
@@ -104,7 +97,7 @@ class LiteRtGpuDelegate:
         )
         heard = None
         try:
-            with spoken() as heard:
+            with litert_words.spoken() as heard:
                 model = imported("litert-gpu", "compiled_model").CompiledModel.from_file(path, options=chosen)
         except (RuntimeError, ValueError) as error:
             raise _failure(heard.text if heard else "", str(error), path) from error
@@ -147,13 +140,13 @@ def _full(interface: Interface, model: Any) -> DelegationReport:
 
 def _failure(said: str, error: str, path: str) -> Exception:
     """Return the error that LiteRT's words stand for."""
-    report = report_of(said, path)
+    report = litert_words.report_of(said, path)
     if report is not None:
         return _PartialError(report)
-    words = "; ".join(problems(said, error)) or "it gives no reason"
-    if found_no_gpu(said):
+    words = "; ".join(litert_words.problems(said, error)) or "it gives no reason"
+    if litert_words.found_no_gpu(said):
         return NoDeviceError(f"litert-gpu: LiteRT finds no GPU that it can use: {words}")
-    return failure("litert-gpu: LiteRT", words, DelegateError)
+    return litert_words.failure("litert-gpu: LiteRT", words, DelegateError)
 
 
 def _with_report(error: UnsupportedOperatorError, report: DelegationReport) -> UnsupportedOperatorError:

@@ -10,20 +10,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from runtime.ops.matmul import integer_gemm
 from runtime.ops.matmul.hybrid import (
     RowQuantizer,
     channel_scales,
     differs_by_channel,
     hybrid_filter,
     is_hybrid,
-)
-from runtime.ops.matmul.integer_gemm import (
-    LEVELS,
-    ExactGemm,
-    input_zero_point,
-    integer_bias,
-    output_stage,
-    require_filter,
 )
 from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product, stored_filter
 from runtime.ops.matmul.windows import Geometry, Tile, geometry, tiles
@@ -63,14 +56,14 @@ def conv_shape(op: OpContext) -> tuple[Shape, ...]:
     Op.CONV_2D,
     max_version=8,
     infer=conv_shape,
-    types=(TensorType.FLOAT32, *LEVELS),
+    types=(TensorType.FLOAT32, *integer_gemm.LEVELS),
     note="float32 with float32, int8 or int4 filters; int8 and int16 with int8 or int4 filters",
 )
 def conv(op: OpContext) -> Kernel:
     """CONV_2D: cross-correlation, bias, fused activation; the filter's depth implies the groups."""
     kind = op.input().type
     if kind is not TensorType.FLOAT32:
-        require_filter(op, kind)
+        integer_gemm.require_filter(op, kind)
         return _conv_levels(op, kind)
     if is_hybrid(op):
         return _conv_hybrid(op)
@@ -234,11 +227,11 @@ def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
     weights, zero = stored_filter(op)
     out_channels, filter_h, filter_w, depth = weights.shape
     groups = x.shape[3] // depth
-    in_zero = input_zero_point(op)
-    bias = integer_bias(op, out_channels)
+    in_zero = integer_gemm.input_zero_point(op)
+    bias = integer_gemm.integer_bias(op, out_channels)
     each = out_channels // groups
     gemms = [
-        ExactGemm(op, m, zero, kind, in_zero, bias[i * each : (i + 1) * each])
+        integer_gemm.ExactGemm(op, m, zero, kind, in_zero, bias[i * each : (i + 1) * each])
         for i, m in enumerate(weights.reshape(groups, each, -1))
     ]
     dtype = np.float64 if any(gemm.dtype is np.float64 for gemm in gemms) else np.float32
@@ -249,13 +242,18 @@ def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
 
 
 def _levels_lane(
-    op: OpContext, g: Geometry, lane: Sequence[Tile], y: Array, gemms: list[ExactGemm], dtype: Any
+    op: OpContext,
+    g: Geometry,
+    lane: Sequence[Tile],
+    y: Array,
+    gemms: list[integer_gemm.ExactGemm],
+    dtype: Any,
 ) -> Kernel:
     """Return one thread's kernel: tile by tile the columns, the product, and the way to output levels."""
     groups, out_channels, taps = len(gemms), y.shape[3], g.filter_h * g.filter_w
     each = out_channels // groups
     most = max(len(t.columns) for t in lane)
-    finish = output_stage(
+    finish = integer_gemm.output_stage(
         op,
         out_channels,
         most * out_channels,

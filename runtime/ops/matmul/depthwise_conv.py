@@ -15,16 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from runtime.ops.matmul import integer_gemm
 from runtime.ops.matmul.conv import RowsEnd, check_bias, plain_end, scaled_end
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
-from runtime.ops.matmul.integer_gemm import (
-    LEVELS,
-    centred_filter,
-    input_zero_point,
-    integer_bias,
-    output_stage,
-    require_filter,
-)
 from runtime.ops.matmul.windows import Geometry, geometry
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.blocks import in_turn, over
@@ -92,7 +85,7 @@ _Finish = Callable[[_Strip], Kernel]
     Op.DEPTHWISE_CONV_2D,
     max_version=7,
     infer=depthwise_shape,
-    types=(TensorType.FLOAT32, *LEVELS),
+    types=(TensorType.FLOAT32, *integer_gemm.LEVELS),
     note="float32 with float32 or int8 filters; int8 and int16 with int8 filters",
 )
 def depthwise_conv(op: OpContext) -> Kernel:
@@ -102,7 +95,7 @@ def depthwise_conv(op: OpContext) -> Kernel:
     """
     kind = op.input().type
     if kind is not TensorType.FLOAT32:
-        require_filter(op, kind)
+        integer_gemm.require_filter(op, kind)
         return _depthwise_levels(op, kind)
     if is_hybrid(op):
         return _depthwise_hybrid(op)
@@ -129,12 +122,14 @@ def _depthwise_levels(op: OpContext, kind: TensorType) -> Kernel:
 
     The filter is centred, and the input's zero point is subtracted from the sums by way of the bias.
     """
-    weights = centred_filter(op)
+    weights = integer_gemm.centred_filter(op)
     taps = weights.shape[1] * weights.shape[2]
     exact = taps <= _EXACT_TAPS[kind]
     filters = weights.astype(np.float32 if exact else np.float64)
-    zero = input_zero_point(op)
-    bias = integer_bias(op, weights.shape[3]) - zero * weights.sum(axis=(0, 1, 2), dtype=np.int64)
+    zero = integer_gemm.input_zero_point(op)
+    bias = integer_gemm.integer_bias(op, weights.shape[3]) - zero * weights.sum(
+        axis=(0, 1, 2), dtype=np.int64
+    )
     largest = np.abs(weights).sum(axis=(0, 1, 2), dtype=np.int64) * max(abs(bound) for bound in RANGES[kind])
     limit = float((largest + np.abs(bias)).max(initial=0))
     return _sums(op, op.read(0), zero, filters, partial(_level_rows, op, bias, limit))
@@ -213,7 +208,9 @@ def _level_rows(
     """Return what sums a strip in floating point, and turns the exact sums into output levels."""
     y = op.write()
     shape = (most, *y.shape[2:])
-    stage = output_stage(op, y.shape[3], math.prod(shape), offset=bias, limit=limit, width=y.shape[2])
+    stage = integer_gemm.output_stage(
+        op, y.shape[3], math.prod(shape), offset=bias, limit=limit, width=y.shape[2]
+    )
     sums = op.temporary(shape, filters.dtype)
 
     def finish(strip: _Strip) -> Kernel:

@@ -10,16 +10,9 @@ import math
 import numpy as np
 
 from runtime.model.schema import FullyConnectedOptionsWeightsFormat
+from runtime.ops.matmul import integer_gemm
 from runtime.ops.matmul.conv import check_bias, float_end
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, hybrid_filter, is_hybrid
-from runtime.ops.matmul.integer_gemm import (
-    LEVELS,
-    ExactGemm,
-    OutputStage,
-    input_zero_point,
-    integer_bias,
-    require_filter,
-)
 from runtime.ops.matmul.level_matrix import LevelMatrix, stored_filter
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.blocks import in_turn
@@ -65,7 +58,7 @@ def fully_connected_shape(op: OpContext) -> tuple[Shape, ...]:
     Op.FULLY_CONNECTED,
     max_version=14,
     infer=fully_connected_shape,
-    types=(TensorType.FLOAT32, *LEVELS),
+    types=(TensorType.FLOAT32, *integer_gemm.LEVELS),
     note="float32 with float32, int8, int4, int2, blockwise weights; int8 and int16 with int8, int4, int2; "
     "int16 with int16; uint8 may give int16",
 )
@@ -76,7 +69,7 @@ def fully_connected(op: OpContext) -> Kernel:
     kind = op.input().type
     if kind is not TensorType.FLOAT32:
         if not kind is op.input(1).type is TensorType.INT16:
-            require_filter(op, kind)
+            integer_gemm.require_filter(op, kind)
         return _levels(op, kind)
     if is_hybrid(op):
         return _hybrid(op)
@@ -194,7 +187,13 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
     """Return the kernel of quantised activations and weights, whose sums are exact integers."""
     x, y = _rows(op)
     channels = y.shape[1]
-    gemm = ExactGemm(op, *stored_filter(op), kind, input_zero_point(op), integer_bias(op, channels))
+    gemm = integer_gemm.ExactGemm(
+        op,
+        *stored_filter(op),
+        kind,
+        integer_gemm.input_zero_point(op),
+        integer_gemm.integer_bias(op, channels),
+    )
     finish = _output_stage(op)
 
     def lane_of(blocks: list[slice]) -> Kernel:
@@ -220,7 +219,7 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
     return together([lane_of(blocks) for blocks in _blocks(x, y, lanes)])
 
 
-def _output_stage(op: OpContext) -> OutputStage:
+def _output_stage(op: OpContext) -> integer_gemm.OutputStage:
     """Return the way from sums to output levels, which differs from that of convolutions.
 
     LiteRT's reference kernel multiplies once in double precision and rounds ties away from zero, where its

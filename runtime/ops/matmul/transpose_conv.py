@@ -6,16 +6,9 @@ and int16 exactly as LiteRT's `reference/integer_ops/transpose_conv.h`.
 
 import numpy as np
 
+from runtime.ops.matmul import integer_gemm
 from runtime.ops.matmul.conv import RowsEnd, check_bias, plain_end, scaled_end
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, is_hybrid
-from runtime.ops.matmul.integer_gemm import (
-    LEVELS,
-    centred_filter,
-    input_zero_point,
-    integer_bias,
-    output_stage,
-    require_filter,
-)
 from runtime.ops.matmul.windows import transposed_before, transposed_span
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
 from runtime.ops.support.blocks import in_turn
@@ -40,7 +33,7 @@ def transpose_conv_shape(op: OpContext) -> tuple[Shape, ...]:
     Op.TRANSPOSE_CONV,
     max_version=5,
     infer=transpose_conv_shape,
-    types=(TensorType.FLOAT32, *LEVELS),
+    types=(TensorType.FLOAT32, *integer_gemm.LEVELS),
     data=2,
     note="float32 with float32 or int8 filters; int8 and int16 with int8 filters",
 )
@@ -55,7 +48,7 @@ def transpose_conv(op: OpContext) -> Kernel:
         op.require(TensorType.FLOAT32, i=1)
         end = plain_end(op, y.shape[2], 3)
         return _sums(op, op.read(2), op.read(1), y, end)
-    require_filter(op, kind)
+    integer_gemm.require_filter(op, kind)
     return _levels(op, kind)
 
 
@@ -97,11 +90,11 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
     """Return the kernel of quantised activations and filters, whose sums are exact in float64."""
     x, y = op.read(2), op.write()
     channels = y.shape[3]
-    weights = centred_filter(op).astype(np.float64)
+    weights = integer_gemm.centred_filter(op).astype(np.float64)
     centred, total = op.temporary(x.shape, np.float64), op.temporary(y.shape, np.float64)
-    zero = float(input_zero_point(op, 2))
-    bias = integer_bias(op, channels, 3)
-    finish = output_stage(op, channels, y.size, data=2, bias=3)
+    zero = float(integer_gemm.input_zero_point(op, 2))
+    bias = integer_gemm.integer_bias(op, channels, 3)
+    finish = integer_gemm.output_stage(op, channels, y.size, data=2, bias=3)
     run_sums = _sums(op, centred, weights, total, None)
 
     def run() -> None:

@@ -9,14 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.model.schema import ActivationFunctionType
-from runtime.ops.recurrent.fixed_point import (
-    look_up,
-    narrow,
-    narrow_to_byte,
-    sigmoid_table,
-    tanh_table,
-    times,
-)
+from runtime.ops.recurrent import fixed_point
 from runtime.ops.recurrent.gates import sigmoid, weights
 from runtime.ops.support import Array, Kernel, OpContext, Shape, TensorType
 from runtime.ops.support.quantization import (
@@ -109,10 +102,10 @@ def _integer(op: OpContext) -> Kernel:
     def run() -> None:
         np.concatenate([x, previous], axis=1, out=joined)
         total = ((joined - np.float64(form.input_zero)) @ matrix).astype(np.int64) + bias
-        sums[:] = narrow(_scaled(total, form.multiplier, form.shift))
+        sums[:] = fixed_point.narrow(_scaled(total, form.multiplier, form.shift))
         fresh, output = _integer_state(sums, state.astype(np.int64))
         after[:] = fresh
-        y[:] = narrow_to_byte(rounding_shift_right(output, 8)) + 128
+        y[:] = fixed_point.narrow_to_byte(rounding_shift_right(output, 8)) + 128
         np.copyto(previous, y)
         np.copyto(state, after)
 
@@ -132,8 +125,8 @@ def _scaled(x: Array, multiplier: int, shift: int) -> Array:
 def _integer_state(sums: Array, state: Array) -> tuple[Array, Array]:
     """Return (new state with 4 integer bits, output with none), both int64 [batch, units]."""
     parts = np.split(sums, 4, axis=1)
-    given, forget, output = (look_up(sigmoid_table(), parts[i]) for i in (0, 2, 3))
-    candidate = look_up(tanh_table(3), parts[1])
-    fresh = rounding_shift_right(times(given, candidate), STATE_BITS)
-    kept = narrow(fresh + times(forget, state))
-    return kept, times(output, look_up(tanh_table(STATE_BITS), kept))
+    given, forget, output = (fixed_point.look_up(fixed_point.sigmoid_table(), parts[i]) for i in (0, 2, 3))
+    candidate = fixed_point.look_up(fixed_point.tanh_table(3), parts[1])
+    fresh = rounding_shift_right(fixed_point.times(given, candidate), STATE_BITS)
+    kept = fixed_point.narrow(fresh + fixed_point.times(forget, state))
+    return kept, fixed_point.times(output, fixed_point.look_up(fixed_point.tanh_table(STATE_BITS), kept))

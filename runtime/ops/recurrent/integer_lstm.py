@@ -6,15 +6,7 @@ with 15; the cell's scale is a power of two.
 
 import numpy as np
 
-from runtime.ops.recurrent.fixed_point import (
-    INT16_MAX,
-    layer_norm,
-    look_up,
-    narrow,
-    narrow_to_byte,
-    sigmoid_table,
-    tanh_table,
-)
+from runtime.ops.recurrent import fixed_point
 from runtime.ops.recurrent.float_lstm import LstmSlots, lstm_sizes
 from runtime.ops.recurrent.gates import state
 from runtime.ops.recurrent.integer_cell import Scaling, gate_matrices, integer_cell
@@ -69,15 +61,15 @@ class IntegerLstm:
         part, peephole, norm = sums[:, self._places[gate]], self._form.peepholes[gate], self._form.norms[gate]
         if peephole is not None:
             added = multiply_by_quantized_multiplier(cell * peephole.weights, *peephole.scale)
-            part[:] = narrow(part + added)
+            part[:] = fixed_point.narrow(part + added)
         if norm is not None:
-            part[:] = layer_norm(part, norm.weights, norm.bias, norm.scale, norm.least_variance)
+            part[:] = fixed_point.layer_norm(part, norm.weights, norm.bias, norm.scale, norm.least_variance)
 
     def begin(self) -> None:
         """See `Cell.begin`."""
         time, batch, size = self._x.shape
         rows = self._x.reshape(time * batch, size)
-        np.copyto(self._given, narrow(self._give(rows)).reshape(self._given.shape))
+        np.copyto(self._given, fixed_point.narrow(self._give(rows)).reshape(self._given.shape))
 
     def step(self, t: int, y: Array) -> None:
         """See `Cell.step`. Gates have 15 fractional bits after sigmoid and tanh, and the candidate with them.
@@ -85,22 +77,22 @@ class IntegerLstm:
         `narrow` saturates wherever the reference stores int16; products in between have int64 here.
         """
         size, cell = self._cells, self._cell.astype(np.int64)
-        sums = narrow(self._given[t] + self._recur(self._state))
+        sums = fixed_point.narrow(self._given[t] + self._recur(self._state))
         for gate in range(len(self._places) - 1):
             self._complete(gate, sums, cell)
-        candidate = look_up(tanh_table(3), sums[:, :size])
-        shares = look_up(sigmoid_table(), sums[:, size:-size])
+        candidate = fixed_point.look_up(fixed_point.tanh_table(3), sums[:, :size])
+        shares = fixed_point.look_up(fixed_point.sigmoid_table(), sums[:, size:-size])
         forget = shares[:, -size:]
-        given = shares[:, :size] if len(self._places) == 4 else INT16_MAX - forget
+        given = shares[:, :size] if len(self._places) == 4 else fixed_point.INT16_MAX - forget
         kept = rounding_shift_right(forget * cell, 15)
-        cell = narrow(kept + rounding_shift_right(given * candidate, 30 + self._form.cell_bits))
+        cell = fixed_point.narrow(kept + rounding_shift_right(given * candidate, 30 + self._form.cell_bits))
         clip = self._form.clips[0]
         if clip:
             cell = np.clip(cell, -clip, clip)
         self._complete(len(self._places) - 1, sums, cell)
-        output = look_up(sigmoid_table(), sums[:, -size:])
-        shaped = look_up(tanh_table(15 + self._form.cell_bits), cell)
-        hidden = narrow_to_byte(self._to_hidden(output * shaped) + self._form.hidden_zero)
+        output = fixed_point.look_up(fixed_point.sigmoid_table(), sums[:, -size:])
+        shaped = fixed_point.look_up(fixed_point.tanh_table(15 + self._form.cell_bits), cell)
+        hidden = fixed_point.narrow_to_byte(self._to_hidden(output * shaped) + self._form.hidden_zero)
         np.copyto(self._cell, cell, casting="same_kind")
         np.copyto(self._state, self._projected(hidden), casting="same_kind")
         np.copyto(y, self._state)
@@ -108,5 +100,8 @@ class IntegerLstm:
     def _projected(self, hidden: Array) -> Array:
         if self._project is None:
             return hidden
-        found, clip = narrow_to_byte(self._project(hidden) + self._form.state_zero), self._form.clips[1]
+        found, clip = (
+            fixed_point.narrow_to_byte(self._project(hidden) + self._form.state_zero),
+            self._form.clips[1],
+        )
         return np.asarray(np.clip(found, -clip, clip)) if clip else found

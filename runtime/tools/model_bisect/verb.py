@@ -41,8 +41,8 @@ def bisect(
     """
     from runtime.measure.inputs import make_pool, ranged
     from runtime.measure.loading import Opener
+    from runtime.model.signatures import readable_model
     from runtime.tools.model_bisect import search
-    from runtime.tools.model_info.source import readable_model
 
     options, rules = calls.options_of(option or [], None), calls.rules_of(input_ or [], shape or [])
     with calls.clear_errors(file), readable_model(file, signature) as (path, model):

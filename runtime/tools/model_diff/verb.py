@@ -50,10 +50,10 @@ def diff(
     Exit code: 0 no output is outside the rule, 1 one is.
     """
     from runtime.measure.inputs import ranged
+    from runtime.model.signatures import readable_model
     from runtime.tools.model_bisect import search
     from runtime.tools.model_diff import comparing, printed
     from runtime.tools.model_diff.running import Setting
-    from runtime.tools.model_info.source import readable_model
 
     options, rules = calls.options_of(option or [], None), calls.rules_of(input_ or [], shape or [])
     with calls.clear_errors(file), readable_model(file, signature) as (path, model):

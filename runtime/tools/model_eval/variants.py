@@ -11,9 +11,9 @@ from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.intervals import Verdict, judged_drop
 from runtime.measure.accuracy.scores import Difference, Score, difference, scores
+from runtime.model.signatures import readable_model
 from runtime.tools.model_diff.running import Setting
 from runtime.tools.model_eval.process import Passed, run_pass
-from runtime.tools.model_info.source import readable_model
 
 Progress = Callable[[str, int, int], None]
 """Is told a variant's name, its answers so far and the number of samples."""

@@ -108,15 +108,6 @@ KERNELS = {
 }
 """Kernels of the GPU delegate: the file, and a part of it that a wrong one replaces."""
 
-LONGEST = "between others"
-BY_DEFAULT = {*((LONGEST, opcode) for opcode in KERNELS), ("two of each", Op.MAX_POOL_2D)}
-"""Each kernel at one place, and one at two places."""
-
-
-def rarely(*case: object) -> Any:
-    """Mark a case that differs from one of the default suite in its network alone."""
-    return pytest.param(*case, marks=pytest.mark.exhaustive)
-
 
 def found_in(model: Model, delegate: str) -> Bisected:
     shapes = [model.subgraphs[0].tensors[i].shape for i in model.subgraphs[0].inputs]
@@ -152,7 +143,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, delegate: str, opcode: Op) -> 
 
 
 @pytest.mark.parametrize("delegate", ["cpu", "gpu"])
-@pytest.mark.parametrize("name", [name if name == LONGEST else rarely(name) for name in MODELS])
+@pytest.mark.parametrize("name", MODELS)
 def test_nothing_is_named_where_nothing_is_wrong(name: str, delegate: str) -> None:
     found = found_in(MODELS[name][0](), delegate)
     assert found.suspects == ()
@@ -161,14 +152,8 @@ def test_nothing_is_named_where_nothing_is_wrong(name: str, delegate: str) -> No
 
 
 @pytest.mark.parametrize("delegate", ["cpu", "gpu"])
-@pytest.mark.parametrize(
-    ("name", "opcode"),
-    [
-        (name, opcode) if (name, opcode) in BY_DEFAULT else rarely(name, opcode)
-        for name in MODELS
-        for opcode in KERNELS
-    ],
-)
+@pytest.mark.parametrize("opcode", KERNELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_broken_kernels_are_named(
     monkeypatch: pytest.MonkeyPatch, name: str, opcode: Op, delegate: str
 ) -> None:
