@@ -1,4 +1,4 @@
-"""The verbs that ask and steer, as processes on a farm whose cells nobody runs meanwhile."""
+"""The verbs that ask and steer, on a farm whose cells nobody runs meanwhile."""
 
 from __future__ import annotations
 
