@@ -49,7 +49,6 @@ from tests.runtime.ops.cases import Case, case, constant, random
 from tests.runtime.ops.families import Family
 from tests.runtime.ops.matmul.test_conv import RELU, RELU6, conv
 from tests.runtime.ops.matmul.test_conv_3d import conv as conv_3d
-from tests.runtime.ops.matmul.test_transpose_conv import transpose_conv
 
 TYPES = {"fp16": "F16", "bf16": "BF16"}
 FOUND = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""}, ("F16", "BF16"))
@@ -104,9 +103,6 @@ MORE = tuple(
             conv("dilated", (1, 14, 12, 16), (17, 3, 3, 16), dilation=(2, 2), padding=Padding.VALID),
             conv("groups_of_many", (1, 5, 6, 96), (108, 3, 3, 32), activation=RELU),
             conv_3d("volume", (1, 5, 6, 7, 3), (3, 2, 3, 3, 20), stride=(2, 1, 2), activation=RELU),
-            transpose_conv(
-                "transposed", (1, 4, 5, 7), (6, 3, 4, 7), (1, 8, 9, 6), 2, Padding.SAME, bias=True
-            ),
         ),
     )
 )

@@ -222,7 +222,9 @@ def tiled_product(
     rows, depth, columns = shape
     width, count = columns // left.members, left.members * left.phases
     tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
-    has_units = weights.type.value == context.device.matrix_type and tile.rows >= _FEWEST_MATRIX_ROWS
+    # Phases of transposed convolutions differ from LiteRT by matrix units; why is not known yet.
+    has_units = weights.type.value == context.device.matrix_type and left.kind != "phases"
+    has_units = has_units and tile.rows >= _FEWEST_MATRIX_ROWS
     tiles = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
     return [_tiled(node, context, left, weights, shape, one, note, cost) for one in tiles]
 
