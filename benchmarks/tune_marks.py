@@ -88,6 +88,8 @@ def compared(name: str, blocks: int) -> dict[str, Any]:
 
 def best(cells: Sequence[Mapping[str, Any]], recommended: str) -> dict[str, Any]:
     """Return the fastest column by its ratio over the recommended one, with the interval of that ratio."""
+    if not any(cell["ratio"] for cell in cells if cell["status"] == "done"):
+        raise SystemExit(f"no column of the exhaustive run has a ratio over {recommended}")
     best, over = recommended, [1.0, 1.0, 1.0]
     for cell in cells:
         ratio = cell["ratio"]

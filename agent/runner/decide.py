@@ -8,6 +8,7 @@ by blocks (`agent.runner.turns.block`), until each one's answer is known (`agent
 import contextlib
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -209,8 +210,13 @@ class _Blocks(Comparison[Arm]):
         return ArmState(time_units(blocks), ratio_units(blocks), allowance, arm.stopped, until_decided)
 
     def _is_wrong(self, arm: Arm) -> bool:
-        """Whether its outputs are wrong: it must not put others behind, however fast it is."""
+        """Whether its outputs are wrong, or its times no evidence: it must not put others behind."""
+        if any(report.saw.invalid for report in arm.reports):
+            self.wrong[arm.name] = True
         if arm.stopped is None and arm.name not in self.wrong:
+            if arm.cpus:
+                # Which times are possible is judged by the CPUs that this process may use.
+                os.sched_setaffinity(0, arm.cpus)
             result = concluded(arm.attempt, arm.reports, arm.folder, self.references, arm.took_s)
             self.wrong[arm.name] = result.status is not Status.DONE
         return self.wrong.get(arm.name, False)

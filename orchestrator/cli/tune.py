@@ -85,7 +85,13 @@ def tune(
       farm tune zoo:torchvision_mobilenet_v2 --precision fp32,fp16 --objective memory
     """
     axes = {"threads": _words(threads), "precision": _words(precision)}
-    columns = product_of(_words(delegates), axes | dict(map(_axis, option or ())))
+    given = [_axis(one) for one in option or ()]
+    names = [name for name, _ in given] + [name for name, values in axes.items() if values]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(
+            f"{twice} is given twice; list its values in one option, such as --option {twice}=1,2"
+        )
+    columns = product_of(_words(delegates), axes | dict(given))
     with open_farm() as farm:
         output.note(f"{len(columns)} columns: {', '.join(one.name for one in columns)}")
         submitted = submit_document(farm, _document(file, columns, objective), "farm tune", output.note)
@@ -176,9 +182,11 @@ def ranked(cells: Sequence[CellRecord], objective: Objective) -> list[CellRecord
 
 
 def over_runner_up(cells: Sequence[CellRecord], objective: Objective) -> str:
-    """Say how fast the first of `ranked` cells is beside the second, by the blocks that both were in; empty
-    where they shared none.
+    """Say how fast the first of `ranked` cells is beside the second, by the medians of the blocks that both
+    were in; empty where they shared none, or where something else than the median is sought.
     """
+    if objective is not Objective.P50 or any(one.reused_from for one in cells[:FEWEST]):
+        return ""
     first, second = (one.measurement for one in cells[:FEWEST])
     if _figure(cells[1], objective) is None or first is None or second is None:
         return ""
@@ -241,7 +249,8 @@ def _document(file: str, columns: Sequence[DelegateEntry], objective: Objective)
                     "source": str(Path(file).absolute()) if Path(file).is_file() else file,
                 }
             ],
-            "defaults": {"measure": measure},
+            # A column that left the race of another run had other ones beside it.
+            "defaults": {"measure": measure, "reuse": "never"},
             "delegates": {one.name: {"kind": one.kind, **one.options} for one in columns},
             **together,
         },

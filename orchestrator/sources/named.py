@@ -56,7 +56,7 @@ def campaign_name(words: Sequence[str], ids: Sequence[str]) -> str:
 
 
 def _sources(word: str) -> Iterable[str]:
-    if not word:
+    if not word.strip():
         # Else it would be the folder in which the command runs, and all models below it.
         raise UsageError("an empty word names no model; is a variable of the shell unset?")
     scheme = scheme_of(word)

@@ -32,7 +32,7 @@ def after_halving(
 ) -> dict[str, Stopped | None]:
     """Return for each arm why it stops after so many blocks, or None where it goes on.
 
-    An arm that has stopped stays so. Wrong ones leave at the first rung, whatever their figures.
+    An arm that has stopped stays so. Wrong ones leave at once, whatever their figures.
     """
     racing = {name: arm for name, arm in arms.items() if arm.stopped is None}
     left = _kept(blocks, racing)
@@ -45,15 +45,19 @@ def after_halving(
 
 def _kept(blocks: int, arms: Mapping[str, ArmState]) -> dict[str, ArmState]:
     """Return the arms that stay in the race, at a rung the best first: half of them, and of these only those
-    that a few slow processes can have put behind.
+    that a few slow processes can have put behind. Those that have no figure cannot be behind.
     """
+    right = {name: arm for name, arm in arms.items() if not arm.wrong}
     if blocks < FIRST_RUNG or blocks & (blocks - 1):
-        return dict(arms)
-    centres = {name: fmean(arm.figures) for name, arm in arms.items() if arm.figures and not arm.wrong}
+        return right
+    centres = {name: fmean(arm.figures) for name, arm in right.items() if arm.figures}
+    unknown = [name for name in right if name not in centres]
     order = sorted(centres, key=lambda name: centres[name])
     better = order[: max(FINALISTS, math.ceil(len(order) / 2))]
     near = [name for name in better if centres[name] - centres[order[0]] <= math.log(FAR)]
-    return {name: arms[name] for name in (near if len(near) >= FINALISTS else order[:FINALISTS])}
+    return {
+        name: right[name] for name in (*(near if len(near) >= FINALISTS else order[:FINALISTS]), *unknown)
+    }
 
 
 def _is_known(plan: MeasurePlan, blocks: int, arms: Mapping[str, ArmState]) -> bool:

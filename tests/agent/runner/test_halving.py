@@ -53,6 +53,17 @@ def test_one_that_is_far_behind_leaves_although_it_is_in_the_better_half():
     assert [name for name, why in _stops(2, **arms).items() if why is None] == ["a", "b"]
 
 
+@pytest.mark.parametrize("blocks", [1, 3, 4, 5])
+def test_a_wrong_finalist_leaves_at_once_and_decides_nothing(blocks):
+    arms = {"wrong": _arm(0.1, blocks, wrong=True), "a": _arm(1.0, blocks, 0.3)}
+    assert _stops(blocks, **arms) == {"wrong": "behind", "a": None}
+
+
+def test_those_without_a_figure_are_not_behind():
+    arms = {name: replace(_arm(1.0, 2), figures=()) for name in "abcd"}
+    assert set(_stops(2, **arms).values()) == {None}
+
+
 def test_a_wrong_one_puts_nobody_behind():
     arms = {"wrong": _arm(0.1, 2, wrong=True), "a": _arm(1.0, 2), "b": _arm(1.1, 2)}
     assert _stops(2, **arms) == {"wrong": "behind", "a": None, "b": None}

@@ -55,6 +55,8 @@ def test_the_runner_up_is_compared_by_the_blocks_that_both_were_in():
     assert over_runner_up([first, second], Objective.P50).startswith("a is 1.10")
     assert over_runner_up([first, second], Objective.P50).endswith(" as fast as b")
     assert over_runner_up([first, replace(second, status="failed")], Objective.P50) == ""
+    assert over_runner_up([first, replace(second, reused_from="another campaign")], Objective.P50) == ""
+    assert over_runner_up([first, second], Objective.P99) == ""
 
 
 def _in_blocks(record: CellRecord, *ms: float, stopped: str = "blocks") -> CellRecord:
