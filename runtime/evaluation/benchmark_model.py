@@ -228,10 +228,6 @@ def _write_files(flags: Flags, model: Any, found: printed.Timings) -> None:
         Path(flags.text("output_proto_filepath")).write_bytes(example(outputs))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 _MODES: Final = ("stdout", "csv", "proto")
 
 _ROUNDS: Final = 10
@@ -268,3 +264,7 @@ def profile_mode(flags: Flags) -> tuple[str, str]:
     if mode == "proto" and not target:
         raise FlagError("--op_profiling_output_mode=proto needs --op_profiling_output_file=PATH")
     return mode, target
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,6 +25,10 @@ def _broken_rules(path: Path) -> list[str]:
         "longer than a file may be: look for the second purpose": text.count("\n") > LONGEST_FILE,
         "OpenCL C belongs in .cl files": "__kernel" in text,
         "a module says what it is for": not is_documented,
+        "a program starts where all of it is defined": re.search(
+            r"^if __name__ ==.*\n([ \t].*\n|\n)*\S", text, re.MULTILINE
+        )
+        is not None,
         "a note to oneself": re.search(r"\b(TODO|FIXME|XXX)\b", text) is not None,
     }
     return [f"{path.relative_to(REPOSITORY)}: {rule}" for rule, is_broken in rules.items() if is_broken]

@@ -212,6 +212,9 @@ def test_products_in_work_groups_have_the_bits_of_those_without(tmp_path_factory
     cases = [case for case in quantised((test_conv, test_fully_connected)) if not left(case, delegates[0])]
     ours, others = (Family(one, [(case.model, case.inputs) for case in cases]) for one in delegates)
     for place, case in enumerate(cases):
-        for found, expected in zip(ours.outputs(place) or (), others.outputs(place) or (), strict=True):
+        found_here, expected_here = ours.outputs(place), others.outputs(place)
+        assert found_here is not None, f"{case} stayed on the CPU"
+        assert expected_here is not None, f"{case} stayed on the CPU"
+        for found, expected in zip(found_here, expected_here, strict=True):
             np.testing.assert_array_equal(found, expected, err_msg=str(case))
     assert sum("i8_groups_integer_gemm_product" in name for name in names) >= 1

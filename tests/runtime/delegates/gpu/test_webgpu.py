@@ -13,7 +13,8 @@ from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
 from runtime.api.tensor_buffer import TensorBuffer
 from runtime.common.installation import install_command
-from runtime.delegates.gpu.backends.webgpu import adapter
+from runtime.delegates.gpu.backends.webgpu import adapter, recording
+from runtime.delegates.gpu.backends.webgpu.wgsl.module import Module, Windows, translate
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import DelegateError, DeviceError, DeviceLostError, UnsupportedPrecisionError
 from runtime.model.graph import Model
@@ -136,7 +137,16 @@ def test_buffers_beyond_the_limit_of_a_binding_are_bound_in_several(
 ) -> None:
     # A kilobyte a binding: the product's weights of 6 KiB take seven, and its activations several, too.
     monkeypatch.setattr(adapter, "_window_bytes", lambda _: 1024)
+    bound = []
+
+    def noted(text: str, kernel: str, windows: Windows) -> Module:
+        bound.append(windows)
+        return translate(text, kernel, windows)
+
+    monkeypatch.setattr(recording, "translate", noted)
     check(delegate_on(None), FEW)
+    assert max(one.constants for one in bound) == 7
+    assert max(one.arena for one in bound) > 1
 
 
 def test_a_buffer_beyond_the_limit_of_a_binding_is_one_line(any_adapter: GpuDelegate) -> None:

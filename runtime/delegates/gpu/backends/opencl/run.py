@@ -104,11 +104,11 @@ class OpenClEvent:
 
 
 class CallersEvent(OpenClEvent):
-    """An event that a caller made. Raises `DelegateError` for anything but a `cl.Event`."""
+    """An event that a caller made. Raises `DelegateError` for anything but a `pyopencl.Event`."""
 
     def __init__(self, event: object) -> None:
         if not isinstance(event, cl.Event):
-            raise DelegateError(f"an event of OpenCL is a cl.Event, not {type(event).__name__}")
+            raise DelegateError(f"an event of OpenCL is a pyopencl.Event, not {type(event).__name__}")
         super().__init__(event, "waiting for a caller's event")
 
 

@@ -15,7 +15,7 @@ from runtime.errors import DelegateError
 
 
 class BufferStorage:
-    """A `cl.Buffer`, kept alive by a reference of its own: the caller may release theirs.
+    """A `pyopencl.Buffer`, kept alive by a reference of its own: the caller may release theirs.
 
     Raises `DelegateError` for anything else.
     """
@@ -23,7 +23,7 @@ class BufferStorage:
     def __init__(self, buffer: object) -> None:
         if not isinstance(buffer, cl.Buffer):
             raise DelegateError(
-                f"a buffer of OpenCL is a cl.Buffer, not {type(buffer).__name__}; copy an image's "
+                f"a buffer of OpenCL is a pyopencl.Buffer, not {type(buffer).__name__}; copy an image's "
                 "pixels into one with pyopencl.enqueue_copy"
             )
         with mapped_errors("taking a buffer of the caller's"):
@@ -65,7 +65,7 @@ class BufferStorage:
 
 
 class SvmStorage(HostStorage):
-    """Shared virtual memory: `cl.SVM`, `SVMAllocation`, or an array that lies in one.
+    """Shared virtual memory: `pyopencl.SVM`, `SVMAllocation`, or an array that lies in one.
 
     Raises `DelegateError` for anything else.
     """
@@ -75,7 +75,7 @@ class SvmStorage(HostStorage):
             memory = cl.SVM(memory)
         if not isinstance(memory, cl.SVMPointer):
             raise DelegateError(
-                "shared virtual memory is a cl.SVM, a cl.SVMAllocation or an array in one, not "
+                "shared virtual memory is a pyopencl.SVM, a pyopencl.SVMAllocation or an array in one, not "
                 f"{type(memory).__name__}"
             )
         self.svm: cl.SVMPointer = memory

@@ -268,4 +268,5 @@ class WebGpuRecording(Recording):
         for buffer in (self._arena, *self._constants, self._table):
             buffer.destroy()
         self._groups, self._pipelines, self._wide = [], [], {}
+        self._program = Pipelines((), ())
         del self._arena, self._constants, self._table

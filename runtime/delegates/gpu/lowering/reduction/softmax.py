@@ -78,7 +78,7 @@ def _of_levels(node: Node, context: spec.Context, source: int) -> spec.Candidate
         instance,
         (source, spec.PackedConstant(f"table{target}", table.size, lambda: table, ElementType.I32), target),
         max(1, min(_UNITS, value.pixels)),
-        note=f"int8 {value.extents}",
+        note=f"{value.type.value} {value.extents}",
         flops=value.elements * 12,
     )
     return spec.Candidate("rows", (launch,))
