@@ -66,9 +66,10 @@ _WORK_GROUPS_HEAD = """\
 ## Kernels of work-groups
 
 The same networks with the kernels that GPUs get, on drivers of the CPU: PoCL (`groups`), Mesa's rusticl, and
-Mesa's software adapters through WebGPU (`vulkan`, `opengl`). Operators without such a kernel stay on `cpu`
-there. A cell says how many operators were taken, where it is not all, and whether the network that was run
-agrees; *not run* asked only which are taken.
+Mesa's software adapters through WebGPU (`vulkan`, `opengl`), as far as they were tried. Through WebGPU,
+operators without such a kernel stay on `cpu`; OpenCL runs kernels of units for them. A cell says how many
+operators were taken, where it is not all, and whether the network that was run agrees; *not run* asked only
+which are taken.
 
 """
 
@@ -112,8 +113,9 @@ def _work_groups(rows: Mapping[str, Mapping[str, Any]]) -> str:
 def _whole(name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     found = [row[name] for row in rows.values() if name in row]
     whole = sum(one.get("status") == "full" for one in found)
-    ran = sum("verdict" in one for one in found)
-    agreed = sum(one.get("verdict") == "pass" for one in found)
+    # Where nothing was taken, `cpu` was compared with itself.
+    ran = sum("verdict" in one and one["delegated"] > 0 for one in found)
+    agreed = sum(one.get("verdict") == "pass" and one["delegated"] > 0 for one in found)
     return f"- {name}: {whole} of {len(found)} taken whole; {ran} were run and {agreed} agree."
 
 
@@ -121,7 +123,9 @@ def _taken_and_agrees(row: Mapping[str, Any]) -> str:
     if not row:
         return ""
     taken = _taken(row)
-    return _agrees(row) if taken in ("all", "-") else f"{taken} taken; {_agrees(row)}"
+    if taken in ("all", "-"):
+        return _agrees(row)
+    return f"{taken} taken" + (f"; {_agrees(row)}" if row["delegated"] else "")
 
 
 def _count(precision: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
