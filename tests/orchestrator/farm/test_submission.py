@@ -78,7 +78,7 @@ def test_what_farm_submit_shows_is_the_object_that_is_stored(
     monkeypatch.setenv("FARM_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(PresentDevices, "hello", lambda *_, **__: HELLO)
     monkeypatch.setattr(Running, "run", lambda *_: None)
-    checked = calls(monkeypatch, import_module("orchestrator.sources.resolve"), "check_file")
+    checked = calls(monkeypatch, import_module("orchestrator.sources.files"), "check_file")
     shown = calls(monkeypatch, import_module("orchestrator.cli.submit"), "_summary")
     expanded = calls(monkeypatch, submission, "expand")
     decided = calls(monkeypatch, submission, "plan_cells")

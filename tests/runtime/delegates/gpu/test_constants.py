@@ -163,7 +163,7 @@ _TYPED: dict[Kind, tuple[tuple[TensorType, ...], TensorType]] = {
 _INDICES = (TensorType.INT32, TensorType.INT64)
 _COMPARED = (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32, TensorType.BOOL)
 _SEVERAL: dict[tuple[Kind, int], tuple[TensorType, ...]] = {
-    **{(op, 0): _COMPARED for op in (Op.ARG_MAX, Op.ARG_MIN)},
+    **{(op, 0): (*_COMPARED, TensorType.INT8, TensorType.UINT8) for op in (Op.ARG_MAX, Op.ARG_MIN)},
     (Op.BITCAST, 0): (TensorType.FLOAT32, TensorType.FLOAT16, TensorType.INT32),
     (Op.CAST, 0): (
         *_COMPARED,

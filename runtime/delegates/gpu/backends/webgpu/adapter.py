@@ -109,7 +109,7 @@ def _window_bytes(adapter: Any) -> int:
 
 
 def _windows(adapter: Any) -> int:
-    """How many bindings the arena and the constants may have each, beside the one of the table of rows."""
+    """Return how many bindings arena and constants may have each, beside the one of the table of rows."""
     return max(1, (int(adapter.limits["max-storage-buffers-per-shader-stage"]) - 1) // 2)
 
 

@@ -35,7 +35,7 @@ ENTRY: Final = "run"
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How many bindings show the arena and the constants, each `words` words of them but for the last."""
+    """The numbers of bindings that show arena and constants, each `words` words of them but for the last."""
 
     arena: int = 1
     constants: int = 1
