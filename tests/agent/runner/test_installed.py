@@ -9,6 +9,7 @@ import pytest
 
 from agent.runner.probe.host import sources
 from agent.runner.probe.installed import installed
+from runtime.delegates import registry
 from runtime.delegates.descriptor import INTERPRETER
 
 MODULE = """\
@@ -37,10 +38,13 @@ def package(tmp_path, monkeypatch):
         for name, content in files.items():
             (tmp_path / name).write_text(content)
         monkeypatch.syspath_prepend(tmp_path)
+        # A process looks once for what is installed: here it changes from test to test.
+        registry._entry_point.cache_clear()
         return sum(map(len, files.values()))
 
     yield lay_out
     sys.modules.pop("measured_delegate_module", None)
+    registry._entry_point.cache_clear()
 
 
 def test_of_our_delegates_the_files_that_they_execute_count():

@@ -11,8 +11,8 @@ from runtime.delegates.gpu.graph.epilogue import EXPRESSIONS, Operand, can_broad
 from runtime.delegates.gpu.graph.graph import Graph, Layout, Node, Step, Value
 from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.layout.source import assemble
-from runtime.delegates.gpu.lowering.elementwise.pointwise import family as pointwise
 from runtime.delegates.gpu.lowering.elementwise.elementwise import lower
+from runtime.delegates.gpu.lowering.elementwise.pointwise import family as pointwise
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
