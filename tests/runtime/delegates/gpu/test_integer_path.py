@@ -199,7 +199,7 @@ def test_products_can_have_the_bits_of_xnnpack(tmp_path_factory):
 
 @pytest.mark.parametrize("more", [{}, {"rounding": "xnnpack"}], ids=["reference", "xnnpack"])
 def test_products_in_work_groups_have_the_bits_of_those_without(tmp_path_factory, monkeypatch, more):
-    """Compare with kernels that are compared with LiteRT above: odd windows, depths and outputs, deep sums."""
+    """Compare with kernels that are compared with LiteRT above: odd windows, depths and outputs, sums."""
     names: list[str] = []
 
     def noted(*given: Any) -> Source:
