@@ -50,10 +50,46 @@ def translated(body: str, before: str = "") -> str:
         ("float a[2 * 3]; a[1] = 2.0f;", "var a_: array<f32, 6>;\na_[1] = 2.0f;"),
         ("barrier(CLK_LOCAL_MEM_FENCE);", "workgroupBarrier();"),
         ("if (1) { int i = 0; } else { int j = 0; }", "{\nvar i_: i32 = 0;\n}"),
+        (
+            "int a[4];\n#pragma unroll\nfor (int i = 1; i < 4; i += 2) { a[i] = i * 2; }",
+            "var a_: array<i32, 4>;\n{\na_[1] = 2;\n}\n{\na_[3] = 6;\n}",
+        ),
     ],
 )  # fmt: skip
 def test_statements(body: str, expected: str) -> None:
     assert translated(body) == expected
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (int i = 0; i < 2; i++) { out[i] = 0.0f; }",
+        "\n#pragma unroll 2\nfor (int i = 0; i < 4; i++) { out[i] = 0.0f; }",
+        "\n#pragma unroll\nfor (int i = 0; i < whole[0]; i++) { out[i] = 0.0f; }",
+        "\n#pragma unroll\nfor (int i = 0; i < 4; i++) { if (in[i] > 0.0f) { break; } }",
+        "\n#pragma unroll\nfor (int i = 0; i < 4; i++) { i += 1; }",
+        "\n#pragma unroll\nfor (int i = 0; i < 4000; i++) { out[i] = 0.0f; }",
+    ],
+)
+def test_a_loop_stays_one_where_its_turns_are_unknown_or_many(loop: str) -> None:
+    assert translated(loop).count("loop {") == 1
+
+
+VECTORS = """
+    __global const float4 *from = (__global const float4 *)in;
+    __global float4 *to = (__global float4 *)out;
+    to[1] = from[2] + in[whole[0]];
+"""
+
+
+def test_a_buffer_consists_of_vectors_where_no_less_is_stored() -> None:
+    text = translate(KERNEL.format(body=VECTORS), "run_it").text
+    assert "out_words: array<vec4<u32>>" in text
+    assert "in_words: array<vec4<u32>>" in text
+    assert "whole_words: array<u32>" in text
+    stored = translate(KERNEL.format(body=VECTORS + "out[0] = 1.0f;"), "run_it").text
+    assert "out_words: array<u32>" in stored
+    assert "in_words: array<vec4<u32>>" in stored
 
 
 def test_a_choice_does_not_read_what_c_does_not_read() -> None:
@@ -207,6 +243,14 @@ def test_work_items_share_an_array_between_barriers(device: Any) -> None:
     found = computed(device, body, np.arange(64, dtype=np.float32), np.zeros(4, np.int32), 16)
     np.testing.assert_array_equal(found[:16], np.arange(15, -1, -1) * 16)
     np.testing.assert_array_equal(found[16:], -1)
+
+
+def test_numbers_and_vectors_of_one_buffer(device: Any) -> None:
+    whole = np.array([0, 5, 0, 0], np.int32)
+    inputs = np.arange(64, dtype=np.float32)
+    for body, first in ((VECTORS, -1.0), (VECTORS + "out[0] = in[whole[1]];", 5.0)):
+        found = computed(device, body, inputs, whole, 1)
+        np.testing.assert_array_equal(found[:9], [first, -1, -1, -1, 8, 9, 10, 11, -1])
 
 
 def test_divisions_by_reciprocals_are_exact(device: Any) -> None:

@@ -85,6 +85,9 @@ def _layout(device: Any, writable: Sequence[bool]) -> Any:
 _WORD: Final = 4
 """Bytes to multiples of which WebGPU copies."""
 
+_VECTOR: Final = 16
+"""Bytes of the vectors of which kernels may see a buffer consist. Of a part of one they would see nothing."""
+
 _TIMESTAMPS: Final = 2
 """Timestamps of a timed entry: its beginning and its end, in nanoseconds."""
 
@@ -125,7 +128,7 @@ class WebGpuRecording(Recording):
     def _allocate(self, size: int) -> Any:
         usage = wgpu.BufferUsage
         return self._opened.device.create_buffer(
-            size=round_up(size, _WORD), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
+            size=round_up(size, _VECTOR), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
         )
 
     def _pack(self, constants: Constants, number: int) -> Any:

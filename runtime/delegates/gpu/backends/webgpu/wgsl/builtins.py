@@ -145,6 +145,8 @@ def _reads(arguments: Arguments) -> bool:
 
 def _multiply_add(arguments: Arguments) -> Value:
     a, b, c = arguments
+    if c.number.kind == FLOAT:
+        return _lanewise("fma", arguments, FLOAT)
     return binary("+", binary("*", a, b), c)
 
 

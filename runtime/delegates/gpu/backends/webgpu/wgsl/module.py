@@ -11,7 +11,7 @@ from runtime.delegates.gpu.backends.webgpu.wgsl.parse import OutsideSubsetError,
 from runtime.delegates.gpu.backends.webgpu.wgsl.places import Accesses, Variable, recast
 from runtime.delegates.gpu.backends.webgpu.wgsl.prelude import FUNCTIONS, ORDERED, PRELUDE
 from runtime.delegates.gpu.backends.webgpu.wgsl.scope import Scope, Writer, named
-from runtime.delegates.gpu.backends.webgpu.wgsl.statements import Statements
+from runtime.delegates.gpu.backends.webgpu.wgsl.statements import Statements, assigned
 from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
     BOOL,
     FLOAT,
@@ -84,39 +84,43 @@ class _Translation:
         node = self._parsed.functions.get(kernel)
         if node is None:
             raise DelegateError(f"gpu delegate: the text has no kernel {kernel}")
-        arguments, bindings = self._bound(node)
+        arguments = self._bound(node)
         buffers = [value.type.buffer for value in arguments if isinstance(value.type, Pointer)]
         called = self.call(kernel, arguments, node.coord)
         assert called is not None
         shared = [f"var<workgroup> {name}: {array.wgsl};\n" for name, array in self._shared.items()]
         parts = (
-            *bindings,
+            *self._declared(buffers),
             PRELUDE,
             *_comparisons(),
             *shared,
             *self._preludes.values(),
-            *self.access.functions.values(),
+            *self.access.texts(),
             *self._texts,
             _entry(called.text),
         )
         return Module("".join(parts), tuple(one.is_writable for one in buffers for _ in range(one.bindings)))
 
-    def _bound(self, node: c_ast.FuncDef) -> tuple[list[Value], list[str]]:
-        """Return the arguments of the kernel, and the declarations of its bindings."""
+    def _bound(self, node: c_ast.FuncDef) -> list[Value]:
+        """Return the arguments of the kernel: its numbers are 0, its pointers the beginnings of buffers."""
         arguments: list[Value] = []
-        texts: list[str] = []
-        bound, pointers = 0, 0
+        counts = iter((self._windows.arena, self._windows.constants))
         for parameter in _parameters(node):
             if not isinstance(parameter.type, c_ast.PtrDecl):
                 arguments.append(Value("0", Number("i32"), 0))
                 continue
             pointed = parameter.type.type
-            count = {0: self._windows.arena, 1: self._windows.constants}.get(pointers, 1)
-            buffer = Buffer(f"{parameter.name}_words", "const" not in pointed.quals, bindings=count)
-            texts.append(_declared(buffer, bound, self._windows.words))
-            bound, pointers = bound + count, pointers + 1
+            name, is_writable = f"{parameter.name}_words", "const" not in pointed.quals
+            buffer = Buffer(name, is_writable, bindings=next(counts, 1))
             arguments.append(Value("0", Pointer(buffer, self.element(pointed)), 0))
-        return arguments, texts
+        return arguments
+
+    def _declared(self, buffers: Sequence[Buffer]) -> Iterator[str]:
+        """Declare the bindings, in the order of the kernel's pointers, once all accesses are known."""
+        first = 0
+        for buffer in buffers:
+            yield _declared(self.access.layout(buffer), first, self._windows.words)
+            first += buffer.bindings
 
     def call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value | None:
         """Call a function of the text, translated for the buffers of its arguments."""
@@ -178,7 +182,7 @@ class _Translation:
         self, node: c_ast.FuncDef, written: str, pointers: tuple[Pointer | None, ...], result: Type
     ) -> str:
         scope, writer = Scope(), Writer()
-        changed = _assigned(node.body)
+        changed = assigned(node.body)
         heads = []
         for parameter, pointer in zip(_parameters(node), pointers, strict=True):
             number = pointer or self.element(parameter.type)
@@ -217,7 +221,7 @@ def _declared(buffer: Buffer, first: int, words: int) -> str:
     mode = "read_write" if buffer.is_writable else "read"
     names = [buffer.name if buffer.bindings == 1 else f"{buffer.name}_{k}" for k in range(buffer.bindings)]
     text = "".join(
-        f"@group(0) @binding({place}) var<storage, {mode}> {name}: array<u32>;\n"
+        f"@group(0) @binding({place}) var<storage, {mode}> {name}: {buffer.wgsl};\n"
         for place, name in enumerate(names, first)
     )
     if len(names) == 1:
@@ -248,21 +252,6 @@ def _comparisons() -> Iterator[str]:
 def _parameters(node: c_ast.FuncDef) -> list[Any]:
     listed = node.decl.type.args
     return [] if listed is None else [p for p in listed.params if isinstance(p, c_ast.Decl)]
-
-
-def _assigned(node: Any) -> set[str]:
-    """Names that a function assigns to."""
-    target = None
-    if isinstance(node, c_ast.Assignment):
-        target = node.lvalue
-    elif isinstance(node, c_ast.UnaryOp) and node.op in ("++", "p++", "--", "p--"):
-        target = node.expr
-    while isinstance(target, c_ast.StructRef):
-        target = target.name
-    found = {target.name} if isinstance(target, c_ast.ID) else set()
-    for _, child in node.children():
-        found |= _assigned(child)
-    return found
 
 
 def _entry(call: str) -> str:

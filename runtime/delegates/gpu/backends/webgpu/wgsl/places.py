@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
@@ -23,15 +24,19 @@ _LANES: Final = "xyzw"
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable or a parameter, or an element of an array of a function or a work-group."""
+    """A variable or a parameter, or an element of an array of a function or a work-group.
+
+    `literal` is the number of one that stands for a turn of a loop that is written out.
+    """
 
     text: str
     type: Type
     in_memory: bool = False
+    literal: int | None = None
 
     def load(self, access: Accesses) -> Value:  # noqa: ARG002 - as all places
         """Its value."""
-        return Value(self.text, self.type, reads_memory=self.in_memory)
+        return Value(self.text, self.type, self.literal, self.in_memory)
 
     def store(self, value: Value, access: Accesses) -> str:  # noqa: ARG002 - as all places
         """Return the statement that stores a value of its type."""
@@ -105,11 +110,26 @@ def lanes_of(field: str, width: int) -> str:
     return named
 
 
+QUAD: Final = 4
+"""Words of the vectors of which a buffer consists in WGSL where that suits all accesses to it."""
+
+
 class Accesses:
     """The functions that load from buffers and store into them, made when they are first needed."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, str] = {}
+        self._functions: dict[str, tuple[Buffer, Callable[[Buffer], str]]] = {}
+        self._in_quads: set[str] = set()
+        self._in_words: set[str] = set()
+
+    def layout(self, buffer: Buffer) -> Buffer:
+        """Return a buffer as all accesses that were asked for suit it: of vectors, or of words."""
+        is_wide = buffer.name in self._in_quads - self._in_words and buffer.bindings == 1
+        return replace(buffer, is_wide=is_wide)
+
+    def texts(self) -> list[str]:
+        """Return the functions that were asked for."""
+        return [write(self.layout(buffer)) for buffer, write in self._functions.values()]
 
     def loading(self, pointer: Pointer, width: int | None = None) -> str:
         """Return the name of the function that loads an element, or `width` elements side by side."""
@@ -117,20 +137,22 @@ class Accesses:
         if isinstance(element, Narrow):
             sign = "i" if element.is_signed else "u"
             name = f"load_{buffer.name}_{sign}{element.bits}"
-            self.functions.setdefault(name, _narrow_load(name, buffer, element))
+            self._functions.setdefault(name, (buffer, lambda laid: _narrow_load(name, laid, element)))
             return name
         loaded = _widened(element, width)
-        name = f"load_{buffer.name}_{loaded.kind}_{loaded.width}"
         step = 1 if width else loaded.width
-        name = name if width is None else f"{name}_unaligned"
-        self.functions.setdefault(name, _load(name, buffer, loaded, step))
+        name = f"load_{buffer.name}_{loaded.kind}_{loaded.width}{'_unaligned' if width else ''}"
+        if step == QUAD and buffer.element is None:
+            self._in_quads.add(buffer.name)
+        self._functions.setdefault(name, (buffer, lambda laid: _load(name, laid, loaded, step)))
         return name
 
     def storing(self, pointer: Pointer, width: int | None = None) -> str:
         """Return the name of the function that stores an element, or `width` elements side by side.
 
         Raises TypeError where the buffer is read only, or an element is smaller than a word: two invocations
-        that store into one word would lose one of them.
+        that store into one word would lose one of them. A store of less than a vector of a buffer of vectors
+        may write the others as well, so that such a buffer consists of words.
         """
         buffer, element = pointer.buffer, pointer.element
         if not buffer.is_writable:
@@ -139,9 +161,10 @@ class Accesses:
             raise TypeError(f"a store of {element.bits} bits")
         stored = _widened(element, width)
         step = 1 if width else stored.width
-        name = f"store_{buffer.name}_{stored.kind}_{stored.width}"
-        name = name if width is None else f"{name}_unaligned"
-        self.functions.setdefault(name, _store(name, buffer, stored, step))
+        name = f"store_{buffer.name}_{stored.kind}_{stored.width}{'_unaligned' if width else ''}"
+        if buffer.element is None:
+            (self._in_quads if step == QUAD else self._in_words).add(buffer.name)
+        self._functions.setdefault(name, (buffer, lambda laid: _store(name, laid, stored, step)))
         return name
 
 
@@ -157,6 +180,8 @@ def _load(name: str, buffer: Buffer, loaded: Number, step: int) -> str:
     words = [buffer.word(_place(step, lane)) for lane in range(loaded.width)]
     held = buffer.element.kind if buffer.element else UINT
     joined = words[0] if loaded.width == 1 else f"{Number(held, loaded.width).wgsl}({', '.join(words)})"
+    if buffer.is_wide and step == QUAD:
+        joined = f"{buffer.name}[i]"
     value = joined if held == loaded.kind else f"bitcast<{loaded.wgsl}>({joined})"
     return f"fn {name}(i: i32) -> {loaded.wgsl} {{\n    return {value};\n}}\n"
 
@@ -165,6 +190,9 @@ def _store(name: str, buffer: Buffer, stored: Number, step: int) -> str:
     if buffer.element == stored:
         return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n    {buffer.name}[i] = v;\n}}\n"
     held = buffer.element.kind if buffer.element else UINT
+    if buffer.is_wide:
+        value = "v" if held == stored.kind else f"bitcast<{Number(held, QUAD).wgsl}>(v)"
+        return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n    {buffer.name}[i] = {value};\n}}\n"
     lines = []
     for lane in range(stored.width):
         value = "v" if stored.width == 1 else f"v.{_LANES[lane]}"

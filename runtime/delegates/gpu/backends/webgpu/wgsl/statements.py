@@ -16,7 +16,11 @@ from runtime.delegates.gpu.backends.webgpu.wgsl.values import Value, binary, con
 _BARRIERS = {"CLK_LOCAL_MEM_FENCE": "workgroupBarrier();", "CLK_GLOBAL_MEM_FENCE": "storageBarrier();"}
 
 _UNROLLED = "unroll"
-"""The only pragma, a hint that WGSL has no word for."""
+"""The only pragma. WGSL has no word for it: where the turns of the loop behind it are known, they are written
+out, since compilers keep an array in registers whose places are all known."""
+
+_MOST_TURNS = 64
+"""Turns that are written out at most: more make long texts, and spare little for each turn."""
 
 
 class Statements(Expressions):
@@ -29,6 +33,7 @@ class Statements(Expressions):
         super().__init__(*context)
         self.result = result
         self.share = share
+        self._is_unrolled = False
 
     def body(self, node: c_ast.Compound) -> None:
         """Translate the statements of a block, without its braces."""
@@ -54,8 +59,10 @@ class Statements(Expressions):
         pass
 
     def _do_pragma(self, node: c_ast.Pragma) -> None:
-        if not node.string.split()[:1] == [_UNROLLED]:
+        words = node.string.split()
+        if words[:1] != [_UNROLLED]:
             raise OutsideSubsetError(node.coord, f"#pragma {node.string}")
+        self._is_unrolled = len(words) == 1
 
     def _do_decllist(self, node: c_ast.DeclList) -> None:
         for declaration in node.decls:
@@ -120,17 +127,20 @@ class Statements(Expressions):
         self.scope.declare(node.name, Variable(named(node.name), number))
 
     def _do_assignment(self, node: c_ast.Assignment) -> None:
-        place = self.place(node.lvalue)
-        value = self.value(node.rvalue)
-        if node.op != "=":
-            value = self._combined(place, node.op[:-1], value)
-        self._store(place, value, node)
+        self._store(*self._changed(node), node)
 
     def _do_unaryop(self, node: c_ast.UnaryOp) -> None:
+        self._store(*self._changed(node), node)
+
+    def _changed(self, node: Any) -> tuple[Place, Value]:
+        """Return the place that an assignment, `++` or `--` changes, and its new value."""
+        if isinstance(node, c_ast.Assignment):
+            place, value = self.place(node.lvalue), self.value(node.rvalue)
+            return place, value if node.op == "=" else self._combined(place, node.op[:-1], value)
         if node.op not in ("++", "p++", "--", "p--"):
             raise OutsideSubsetError(node.coord, "an expression without an effect")
         place = self.place(node.expr)
-        self._store(place, self._combined(place, node.op.strip("p")[0], whole(1)), node)
+        return place, self._combined(place, node.op.strip("p")[0], whole(1))
 
     def _combined(self, place: Place, operator: str, value: Value) -> Value:
         given = place.load(self.access)
@@ -204,10 +214,39 @@ class Statements(Expressions):
                 self.statement(item)
 
     def _do_for(self, node: c_ast.For) -> None:
+        is_unrolled, self._is_unrolled = self._is_unrolled, False
+        turns = self._turns(node) if is_unrolled else None
+        if turns is not None:
+            for turn in turns:
+                with self.scope.block():
+                    self.scope.declare(node.init.decls[0].name, turn)
+                    self._block_of("", node.stmt)
+            return
         with self.writer.block(""), self.scope.block():
             for part in _parts(node.init):
                 self.statement(part)
             self._loop(node.cond, node.stmt, _parts(node.next))
+
+    def _turns(self, node: c_ast.For) -> list[Variable] | None:
+        """Return what a loop's variable is in each turn; None where that is not known here."""
+        declared = node.init.decls if isinstance(node.init, c_ast.DeclList) else []
+        steps = _parts(node.next)
+        if len(declared) != 1 or len(steps) != 1 or declared[0].init is None or node.cond is None:
+            return None
+        name, value = declared[0].name, self.value(declared[0].init)
+        if name in assigned(node.stmt) or _is_left(node.stmt):
+            return None
+        turns: list[Variable] = []
+        while value.literal is not None and len(turns) <= _MOST_TURNS:
+            turn = Variable(value.text, value.type, literal=value.literal)
+            with self.scope.block():
+                self.scope.declare(name, turn)
+                holds = truth(self.value(node.cond)).literal
+                if not holds:
+                    return None if holds is None else turns
+                turns.append(turn)
+                value = self._changed(steps[0])[1]
+        return None
 
     def _do_while(self, node: c_ast.While) -> None:
         self._loop(node.cond, node.stmt, [])
@@ -237,6 +276,27 @@ def _parts(node: Any) -> list[Any]:
     if node is None:
         return []
     return list(node.exprs) if isinstance(node, c_ast.ExprList) else [node]
+
+
+def assigned(node: Any) -> set[str]:
+    """Return the names that a function or statement assigns to."""
+    target = None
+    if isinstance(node, c_ast.Assignment):
+        target = node.lvalue
+    elif isinstance(node, c_ast.UnaryOp) and node.op in ("++", "p++", "--", "p--"):
+        target = node.expr
+    while isinstance(target, c_ast.StructRef):
+        target = target.name
+    found = {target.name} if isinstance(target, c_ast.ID) else set()
+    for _, child in node.children():
+        found |= assigned(child)
+    return found
+
+
+def _is_left(node: Any) -> bool:
+    """Whether a `break` or `continue` is in a statement."""
+    leaves = isinstance(node, c_ast.Break | c_ast.Continue)
+    return leaves or any(_is_left(child) for _, child in node.children())
 
 
 def _identifiers(node: Any) -> list[c_ast.ID]:

@@ -75,15 +75,24 @@ class Buffer:
     """Memory that has a name in WGSL: a binding of words, or a workgroup's array of `element`.
 
     `bindings` are several where it is larger than one may be; `word` and `stored` then choose among them.
+    `is_wide`: the binding consists of vectors of four words.
     """
 
     name: str
     is_writable: bool = True
     element: Number | None = None
     bindings: int = 1
+    is_wide: bool = False
+
+    @property
+    def wgsl(self) -> str:
+        """The type of a binding in WGSL."""
+        return f"array<{'vec4<u32>' if self.is_wide else 'u32'}>"
 
     def word(self, index: str) -> str:
         """Return the expression of its word, or of its element, at an i32."""
+        if self.is_wide:
+            return f"{self.name}[({index}) >> 2u][({index}) & 3]"
         return f"{self.name}[{index}]" if self.bindings == 1 else f"word_of_{self.name}({index})"
 
     def stored(self, index: str, value: str) -> str:
