@@ -8,11 +8,15 @@ class DeviceClass(Enum):
     """The kind of kernels that suit a device; its value is the name that options and reports use.
 
     CPU: few workers, each of which takes a range of units and computes with vectors of 16 floats. GPU:
-    work-groups of many work-items that share local memory, with vectors of at most four floats.
+    work-groups of many work-items that share local memory, with vectors of at most four floats. LANES: such
+    work-groups on a processor, whose work-items are the lanes of its vectors. What all of a group load from
+    one place is one load, else there is one for each lane; local memory is no nearer than other, and at a
+    barrier the processor changes from one vector to the next.
     """
 
     CPU = "cpu"
     GPU = "gpu"
+    LANES = "lanes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,12 @@ class Capabilities:
     @property
     def works_in_groups(self) -> bool:
         """True where families offer kernels of work-groups, if they have any."""
-        return self.device_class is DeviceClass.GPU
+        return self.device_class is not DeviceClass.CPU
+
+    @property
+    def works_in_lanes(self) -> bool:
+        """True where families offer kernels whose work-items share nothing, if they have any."""
+        return self.device_class is DeviceClass.LANES
 
     @property
     def is_pocl(self) -> bool:

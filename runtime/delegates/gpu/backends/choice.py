@@ -30,7 +30,8 @@ def open_backend(options: Options, folder: Path | None) -> Backend:
     if options.backend == "cuda":
         return CudaBackend.open(options.device, folder)
     if options.backend != "opencl":
-        return _webgpu().open(options.backend, options.device, folder)
+        backend = _webgpu().open(options.backend, options.device, folder)
+        return backend.knowing(classed(backend.capabilities, options.device_class))
     return OpenClBackend.open(options.device, folder, options.threads, options.device_class, options.context)
 
 
@@ -42,7 +43,7 @@ def describe_device(options: Options) -> Capabilities:
     if options.backend == "cuda":
         return CudaBackend.described(options.device)
     if options.backend != "opencl":
-        return _webgpu().described(options.backend, options.device)
+        return classed(_webgpu().described(options.backend, options.device), options.device_class)
     return classed(
         bounded(capabilities(choose_device(options.device)), options.threads), options.device_class
     )

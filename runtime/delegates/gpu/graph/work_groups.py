@@ -22,6 +22,10 @@ FEWEST_ITEMS = 16_384
 """Work-items that a launch should have where its work can be divided so far. A large GPU holds a quarter of a
 million at a time, and with less than a tenth of that most of it idles; more parts cost more to join."""
 
+LANE_ITEMS = 16
+"""Work-items of a group that shares nothing on a processor, a few vectors of it. More leave more of the last
+group idle, fewer start more groups."""
+
 MOST_ITEMS = 1 << 18
 """Work-items of a launch whose work-items take several elements each: as many as the largest GPUs hold at a
 time, 132 processors of 2048. More would only wait; fewer leave processors idle."""
@@ -85,6 +89,13 @@ def image_places(value: Value) -> dict[str, int]:
     """Return the parameters by which a kernel finds row and column of a pixel of images [N, H, W, C]."""
     _, height, width, _ = value.shape
     return {**divisor("OUT_PIXELS", height * width), **divisor("OUT_W", width)}
+
+
+def shared_rows(value: Value, device: Capabilities) -> tuple[int, int]:
+    """Return as `row_group` who shares a pixel's channels: none where that costs more than it saves."""
+    if device.works_in_lanes and value.pixels >= LANE_ITEMS:
+        return 1, LANE_ITEMS
+    return row_group(value.channels)
 
 
 def row_group(channels: int) -> tuple[int, int]:

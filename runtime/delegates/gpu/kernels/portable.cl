@@ -13,6 +13,14 @@
         BARRIER(); \
     }
 #define ADDED(a, b) ((a) + (b))
+// The same of `value` of the ROW_ITEMS work-items of a row, which get all the result; one alone has it.
+#define JOIN_ROW(value, COMBINE) \
+    if (ROW_ITEMS > 1) { \
+        partial[item] = value; \
+        JOIN_ITEMS(partial, item, lane, ROW_ITEMS, 1, COMBINE) \
+        value = partial[item - lane]; \
+        BARRIER(); \
+    }
 
 // Byte i of a buffer of bytes: not every language of GPUs has pointers to less than a word.
 #define LOAD_BYTE(buffer, i) ((LOAD_WORD(buffer, (i) / 4) >> (uint)((i) % 4 * 8)) & 255u)

@@ -71,7 +71,7 @@ class GpuPlanner(Offer):
         self._kept = KeptChoices.of(self._capabilities, cache, self.options) if is_tuned else None
         self.device = PlannedDevice(
             name=capabilities.name,
-            device_class=capabilities.device_class.value,
+            device_class="gpu" if capabilities.works_in_groups else "cpu",
             is_assumed=is_assumed,
             compute_units=capabilities.compute_units,
             resident_threads=resident_threads(capabilities) if capabilities.is_gpu else 0,

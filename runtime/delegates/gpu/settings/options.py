@@ -19,7 +19,7 @@ _LOSSY = frozenset({"fp16", "bf16"})
 WEIGHTS = ("stored", "float32")
 TUNING_EFFORTS = ("none", "fast", "exhaustive")
 PERSISTENT_MODES = ("auto", "off", "on")
-DEVICE_CLASSES = ("auto", "cpu", "gpu")
+DEVICE_CLASSES = ("auto", "cpu", "gpu", "lanes")
 MEMORY = ("fast", "least")
 ROUNDINGS = ("reference", "xnnpack")
 CONFORMANCE = ("kept", "ignored")
@@ -160,7 +160,8 @@ class Options:
     - `device`: an index into the backend's list of devices, or a part of a device's or platform's name. None
       chooses a GPU where there is one, else a CPU device.
     - `device_class`: which kernels the device gets, for tests and plans: "cpu" those of few workers with wide
-      vectors, "gpu" those of work-groups that share local memory; "auto" decides by the device's type.
+      vectors, "gpu" those of work-groups that share local memory, "lanes" those of work-groups that share
+      nothing; "auto" decides by the device's type. No adapter of WebGPU runs kernels of the class "cpu".
     - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
       else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
       the bits of the CPU path; the others stay there, and float rows that meet weights of levels are

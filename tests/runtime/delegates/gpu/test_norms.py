@@ -49,7 +49,7 @@ def test_a_norm_of_which_a_part_is_read_elsewhere_stays():
     assert not norms_of(build_graph(whole(build.build(norm.y, norm.factor))))
 
 
-@pytest.mark.parametrize("device_class", ["cpu", "gpu"])
+@pytest.mark.parametrize("device_class", ["cpu", "gpu", "lanes"])
 def test_it_gives_the_numbers_of_the_formula(device_class, tmp_path_factory):
     """Scale and offset of the channels behind it are steps of the same kernel; the mean is far from zero."""
     random, build, expected = np.random.default_rng(3), ModelBuilder(), {}

@@ -71,7 +71,7 @@ def check(delegate: GpuDelegate, cases: tuple[Case, ...]) -> None:
 def test_products_chains_and_softmax_match_litert(delegate: GpuDelegate) -> None:
     check(delegate, FEW)
     settings = delegate.describe()
-    assert (settings["backend"], settings["device_class"]) == ("webgpu", "gpu")
+    assert (settings["backend"], settings["device_class"]) == ("webgpu", "lanes")
     assert settings["platform"] in ("WebGPU via Vulkan", "WebGPU via OpenGL")
 
 

@@ -82,6 +82,22 @@ def test_each_family_matches_litert(family, one):
         compare(ours, theirs)
 
 
+LANES = tuple(
+    one for one in CASES if one.name in ("windows", "windows_of_an_image", "tiles_with_idle_items", "norm")
+)
+
+
+def test_work_items_that_share_nothing_match_litert():
+    family = Family(
+        GpuDelegate({**OPTIONS, "device_class": "lanes"}), [(one.model, one.inputs) for one in LANES]
+    )
+    for member, one in enumerate(LANES):
+        for ours, theirs in zip(
+            family.outputs(member), run_litert(one.model, one.inputs, one.resolver), strict=True
+        ):
+            compare(ours, theirs)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{"memory": "least", "device_class": "cpu"}, {}], ids=["least", "gpu"])
 def test_what_is_not_finite_reaches_the_outputs_of_its_windows_alone(options):

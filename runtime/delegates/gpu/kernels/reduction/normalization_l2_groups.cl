@@ -11,9 +11,8 @@ static void FUNC(INPUT(in), OUTPUT(out) PARAMETERS)
     for (int c = lane * 4; c < CHANNELS; c += ROW_ITEMS * 4) {
         total += sum_of4(square4(mask4(LOAD4(in, p * IN_STRIDE + c), c, CHANNELS)));
     }
-    partial[item] = total;
-    JOIN_ITEMS(partial, item, lane, ROW_ITEMS, 1, ADDED)
-    const float norm = sqrt(partial[item - lane]);
+    JOIN_ROW(total, ADDED)
+    const float norm = sqrt(total);
     const float divisor = norm < 1e-6f ? 1e-6f : norm;
     if (pixel < PIXELS) {
         for (int c = lane * 4; c < PADDED; c += ROW_ITEMS * 4) {

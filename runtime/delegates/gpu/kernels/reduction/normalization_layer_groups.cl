@@ -12,17 +12,14 @@ static void FUNC(INPUT(in), OUTPUT(out) PARAMETERS)
     for (int c = lane * 4; c < CHANNELS; c += ROW_ITEMS * 4) {
         total += sum_of4(mask4(LOAD4(in, p * IN_STRIDE + c), c, CHANNELS));
     }
-    partial[item] = total;
-    JOIN_ITEMS(partial, item, lane, ROW_ITEMS, 1, ADDED)
-    const float mean = partial[item - lane] * SCALE;
-    BARRIER();
+    JOIN_ROW(total, ADDED)
+    const float mean = total * SCALE;
     total = 0.0f;
     for (int c = lane * 4; c < CHANNELS; c += ROW_ITEMS * 4) {
         total += sum_of4(square4(mask4(LOAD4(in, p * IN_STRIDE + c) - mean, c, CHANNELS)));
     }
-    partial[item] = total;
-    JOIN_ITEMS(partial, item, lane, ROW_ITEMS, 1, ADDED)
-    const float factor = 1.0f / sqrt(partial[item - lane] * SCALE + EPSILON);
+    JOIN_ROW(total, ADDED)
+    const float factor = 1.0f / sqrt(total * SCALE + EPSILON);
     if (pixel < PIXELS) {
         for (int c = lane * 4; c < PADDED; c += ROW_ITEMS * 4) {
             const float4 v = mask4((LOAD4(in, p * IN_STRIDE + c) - mean) * factor, c, CHANNELS);

@@ -13,17 +13,12 @@ static void FUNC(INPUT(in), OUTPUT(out) PARAMETERS)
     for (int c = lane * 4; c < CHANNELS; c += ROW_ITEMS * 4) {
         top = fmax(top, max_of4(replaced4(LOAD4(in, p * IN_STRIDE + c), c, CHANNELS, -INFINITY)));
     }
-    partial[item] = top;
-    JOIN_ITEMS(partial, item, lane, ROW_ITEMS, 1, fmax)
-    top = partial[item - lane];
-    BARRIER();
+    JOIN_ROW(top, fmax)
     float total = 0.0f;
     for (int c = lane * 4; c < CHANNELS; c += ROW_ITEMS * 4) {
         total += sum_of4(mask4(exp((LOAD4(in, p * IN_STRIDE + c) - top) * BETA), c, CHANNELS));
     }
-    partial[item] = total;
-    JOIN_ITEMS(partial, item, lane, ROW_ITEMS, 1, ADDED)
-    total = partial[item - lane];
+    JOIN_ROW(total, ADDED)
 #if LOGARITHM
     const float behind = log(total);
 #else

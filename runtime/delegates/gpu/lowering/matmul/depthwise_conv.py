@@ -6,6 +6,7 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
+    LANE_ITEMS,
     LOCAL_BYTES,
     QUAD,
     LocalArray,
@@ -52,7 +53,10 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the cheapest tile, and the next if the model sees little difference."""
     shape = conv_shape(node, context, depthwise=True)
     if suits_groups(context.device):
-        tile = patch_tile(shape) if shape.in_channels == shape.out_channels else None
+        is_plain = shape.in_channels == shape.out_channels
+        if is_plain and context.device.works_in_lanes:
+            return [_in_lanes(node, context, shape)]
+        tile = patch_tile(shape) if is_plain else None
         grouped = _in_groups(node, context, shape, tile) if tile else direct_in_groups(node, context, shape)
         return [grouped]
     if shape.in_channels != shape.out_channels:
@@ -179,6 +183,35 @@ def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[
         groups=groups,
     )
     return spec.Candidate(f"groups_r{rows}c{columns}", (launch,))
+
+
+def _in_lanes(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candidate:
+    """Return a launch with a work-item for each output pixel by 16 channels."""
+    s = shape
+    channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
+    image = {name: value for name, value in s.image.items() if name not in ("OUT_H", "OUT_W")}
+    matrix = s.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
+    launch = context.launch(
+        node,
+        spec.function(
+            "matmul/depthwise_conv_lanes.cl",
+            spec.instance_name("lanes_depthwise_conv", weights=s.weights.type),
+            {"WEIGHT": s.weights.type.value, "ITEMS": LANE_ITEMS},
+            WorkGroup((LANE_ITEMS, 1)),
+            **image,
+            **s.taps,
+            M=s.pixels,
+            CHANNELS=channels,
+            **divisor("OUT_PIXELS", s.out_h * s.out_w),
+            **divisor("OUT_W", s.out_w),
+        ),
+        (s.source, matrix.rows(f"weights{s.target}", taps, s.out_channels), s.target),
+        (channels // LANES, ceil_div(s.pixels, LANE_ITEMS)),
+        note=f"{s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
+        flops=2 * s.pixels * s.out_channels * taps,
+        moved=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
+    )
+    return spec.Candidate("lanes", (launch,))
 
 
 FAMILY = spec.Family(

@@ -13,7 +13,8 @@ from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.matmul.conv.groups import LeftSide, tiled_product
+from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
+from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, panels, weights_of

@@ -9,7 +9,7 @@ from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
     LocalArray,
     WorkGroup,
-    row_group,
+    shared_rows,
     suits_groups,
 )
 from runtime.delegates.gpu.lowering import spec
@@ -41,7 +41,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     value = context.value(target)
     shape: dict[str, int | float] = {"CHANNELS": value.channels, **context.strides(IN=source, OUT=target)}
     in_groups = suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
-    items, rows = row_group(value.channels)
+    items, rows = shared_rows(value, context.device)
     kernel = "normalization_l2"
     if "epsilon" in node.attributes:
         kernel = "normalization_layer"

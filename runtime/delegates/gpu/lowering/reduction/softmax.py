@@ -12,7 +12,7 @@ from runtime.delegates.gpu.graph.work_groups import (
     GROUP_ITEMS,
     LocalArray,
     WorkGroup,
-    row_group,
+    shared_rows,
     suits_groups,
 )
 from runtime.delegates.gpu.lowering import spec
@@ -100,7 +100,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     units: int | tuple[int, ...] = value.pixels
     instance = spec.function("reduction/softmax.cl", f"f32_{name}", kind, **shape)
     if in_groups:
-        items, rows = row_group(value.channels)
+        items, rows = shared_rows(value, context.device)
         units = (ceil_div(value.pixels, rows), 1)
         instance = spec.function(
             "reduction/softmax_groups.cl",

@@ -1,6 +1,6 @@
 """Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
@@ -8,6 +8,8 @@ from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, QUAD, LocalArray, WorkGroup
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
+from runtime.delegates.gpu.lowering.matmul.conv.lanes import in_lanes, suits_lanes
+from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, filter_matrix
 
@@ -131,39 +133,6 @@ def joining_items(parts: int, vectors: int) -> int:
     return items
 
 
-@dataclass(frozen=True, slots=True)
-class LeftSide:
-    """The way in which a kernel reads the left side: defines, parameters, and if four k are adjacent.
-
-    `kind` is rows, window, volume or phases. `members` are the groups of channels of a window, of which each
-    sees its own `channels`; `phases` those of a transposed convolution of `pixels` output pixels.
-    """
-
-    kind: str
-    row: int
-    step: int
-    channels: int
-    is_aligned: bool
-    scale: int | None = None
-    members: int = 1
-    phases: int = 1
-    pixels: int = 0
-    values: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def defines(self) -> dict[str, int]:
-        """The forms of the left side as `gemm_groups.cl` names them."""
-        return {
-            "LEFT_ROWS": self.kind == "rows",
-            "LEFT_WINDOW": self.kind != "rows",
-            "VOLUME": self.kind == "volume",
-            "MEMBERS": self.members > 1,
-            "PHASES": self.kind == "phases",
-            "LEFT_SCALED": self.scale is not None,
-            "VECTOR_LOADS": self.is_aligned,
-        }
-
-
 def product_in_groups(
     node: Node, context: spec.Context, product: Product, scale: int | None = None
 ) -> list[spec.Candidate]:
@@ -219,6 +188,8 @@ def tiled_product(
     cost: tuple[int, int] | None = None,
 ) -> list[spec.Candidate]:
     """Return the product in tiles, first by matrix units where the device has them for these weights."""
+    if context.device.works_in_lanes and suits_lanes(left):
+        return [in_lanes(node, context, left, weights, shape, note, cost)]
     rows, depth, columns = shape
     width, count = columns // left.members, left.members * left.phases
     tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
