@@ -30,6 +30,15 @@ _FEWEST_CHAINS = 8
 """Vectors of sums that must be in flight to hide the latency of a multiply-add: four cycles on each of two
 pipes. A tile with fewer takes as long as one with eight."""
 
+_PANEL_BYTES = 1 << 20
+"""Bytes of a panel up to which every tile of rows but the first finds it in a core's second-level cache: half of
+what current server cores have, since pixels need room too. Set too large, the panels of deep products are streamed
+for every tile; too small, deep products get tall and narrow tiles, whose loads cost a few per cent more."""
+
+_STREAMED_COST = 16.0
+"""Cost of a vector of weights from beyond that cache, where a multiply-add costs 1: 64 bytes at 23 GB/s for each of
+two cores, as the convolution 32 x 250 -> 2000 over 42 pixels took it. Loads and multiply-adds overlap."""
+
 _CLOSE_RATIO = 1.02
 """Costs within this ratio are left to measurement. The model counts what bounds these kernels, so little is
 close; `depthwise_conv.py` allows more, as its model sees less. Every further candidate must be compiled:
@@ -110,5 +119,7 @@ def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int, batc
     width = tile.columns // LANES
     sums = tile.rows * width
     inner = max(sums, _FEWEST_CHAINS) + _LOAD_COST * (tile.rows + width)
+    if tile.rows < pixels and 4 * depth * tile.columns > _PANEL_BYTES:
+        inner = max(inner, _STREAMED_COST * width)
     units = batch * tile.units(pixels, channels)
     return ceil_div(units, workers) * workers * (depth * inner + _SUM_COST * sums + _UNIT_COST)
