@@ -265,6 +265,15 @@ def test_tiles_are_ranked_by_cost_and_fit(vector_floats, most_sums):
         assert len({(tile.rows, tile.columns) for tile in ranked}) == len(ranked)
 
 
+@pytest.mark.parametrize("rows", [42, 49])
+def test_the_panel_of_a_deep_product_stays_in_the_cache_while_it_serves_more_than_one_tile(rows):
+    deep = tiles.rank_tiles(rows, 2000, 8000, 2, 16)[0]
+    assert deep.rows < rows
+    assert 4 * 8000 * deep.columns <= 1 << 20
+    shallow = tiles.rank_tiles(rows, 2000, 500, 2, 16)[0]
+    assert shallow.columns > deep.columns
+
+
 def test_a_close_second_tile_has_another_width(backend):
     best = tiles.best_tiles(196, 384, 64, backend.capabilities)
     assert len({tile.columns for tile in best}) == len(best)

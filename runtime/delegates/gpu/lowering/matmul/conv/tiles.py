@@ -31,13 +31,15 @@ _FEWEST_CHAINS = 8
 pipes. A tile with fewer takes as long as one with eight."""
 
 _PANEL_BYTES = 1 << 20
-"""Bytes of a panel up to which every tile of rows but the first finds it in a core's second-level cache: half of
-what current server cores have, since pixels need room too. Set too large, the panels of deep products are streamed
-for every tile; too small, deep products get tall and narrow tiles, whose loads cost a few per cent more."""
+"""Bytes of a panel up to which every tile of rows but the first finds it in a core's second-level cache:
+half of what current server cores have, since pixels need room too. Set too large, the panels of deep
+products are streamed for every tile; too small, deep products get tall and narrow tiles, whose loads cost a
+few per cent."""
 
 _STREAMED_COST = 16.0
-"""Cost of a vector of weights from beyond that cache, where a multiply-add costs 1: 64 bytes at 23 GB/s for each of
-two cores, as the convolution 32 x 250 -> 2000 over 42 pixels took it. Loads and multiply-adds overlap."""
+"""Cost of a vector of weights from beyond that cache, where a multiply-add costs 1: 64 bytes at 23 GB/s for
+each of two cores, as a window of 32 x 250 channels -> 2000 over 42 pixels took it. Loads overlap with
+multiply-adds."""
 
 _CLOSE_RATIO = 1.02
 """Costs within this ratio are left to measurement. The model counts what bounds these kernels, so little is
