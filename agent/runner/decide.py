@@ -31,7 +31,7 @@ from agent.runner.judge.blocks import (
 from agent.runner.judge.references import References, find_references
 from agent.runner.judge.stopping import ArmState, Spent, is_repeated, next_rounds, sizes_fact
 from agent.runner.judge.verdict import concluded, over_blocks, with_figures
-from agent.runner.passes.telemetry import Telemetry, sensors_read
+from agent.runner.passes.telemetry import Telemetry, energy_over, sensors_read
 from agent.runner.probe.host import host_tuning
 from agent.runner.turns import calibration
 from agent.runner.turns.arm import Arm
@@ -266,11 +266,12 @@ def _conclude(arm: Arm, measured: _Blocks) -> None:
     warnings = () if result.measurement is None else result.measurement.warnings
     doubts = [text for text in warnings if NONDETERMINISTIC in text][:1]
     energy = sensors.energy(device, arm.reports, alternated=arm.alternated)
-    result = with_figures(result, energy=energy)
     base = measured.judged_baseline(arm)
     result = over_blocks(result, arm.blocks(base))
     if result.status is Status.DONE and base is not None:
         result = with_figures(result, ratio=measured.ratio(arm, base))
+        energy = energy_over(energy, device, arm.reports, base.attempt.device, base.reports)
+    result = with_figures(result, energy=energy)
     other = None if measured.baseline is arm else measured.baseline
     for step in later_steps(arm, sensors, other):
         try:

@@ -307,11 +307,19 @@ TOOK_TURNS: Final = "arms took turns by slices; a campaign of this delegate alon
 
 class Energy(Wire):
     """Energy of one timed call in mJ, from a counter of the part that computes, all that it used meanwhile
-    included: the mean over the processes. Null where there is no counter; `note` says why.
+    included: the mean over the processes, and its interval. Null where there is no counter; `note` says why.
+
+    `ratio`: the energy of the baseline over it, by the blocks that have both. `rise_c`: by how many degrees
+    Celsius the part got hotter while it was timed; `rise_note` says why it is null.
     """
 
     invoke_mj: float | None = None
     note: Text = ""
+    ci95: tuple[float, float] | None = None
+    ratio: float | None = None
+    ratio_ci95: tuple[float, float] | None = None
+    rise_c: float | None = None
+    rise_note: Text = ""
 
 
 class Tuning(Wire):

@@ -237,7 +237,7 @@ def _document(file: str, columns: Sequence[DelegateEntry], objective: Objective)
         # A tail needs samples, also where two medians are soon told apart.
         least = {"min": MOST_BLOCKS} if objective is Objective.P99 else {}
         measure = {"halving": objective.value, "blocks": {**least, "max": MOST_BLOCKS}}
-    # A counter of energy cannot tell columns apart that take turns.
+    # A GPU's counter of energy cannot tell columns apart that take turns.
     together = {} if objective is Objective.ENERGY else {"baseline": {"delegate": columns[0].name}}
     return yaml.safe_dump(
         {

@@ -131,7 +131,8 @@ def _figure(cell: CellRecord, name: str) -> tuple[float | None, tuple[float, flo
     if name in MEMORIES:
         return getattr(cell, MEMORIES[name]), None, "not recorded"
     if name == ENERGY:
-        return cell.measurement.energy.invoke_mj, None, cell.measurement.energy.note or "not recorded"
+        energy = cell.measurement.energy
+        return energy.invoke_mj, energy.ci95, energy.note or "not recorded"
     if name == FPS:
         found = cell.measurement.pipeline
         if found is None:

@@ -1,6 +1,7 @@
 """Figures of what a run costs besides its time: resources, init and memory by stage, copies, caches."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
@@ -98,21 +99,92 @@ PEAK_MEMORY_COLD = Metric(
     why_none=lambda _: "not recorded",
 )
 
-ENERGY = Metric(
-    "energy.invoke_mj",
+_DIGITS = "{:.4g}".format
+
+
+def _energy(key: str, label: str, unit: str, better: Better, meaning: str, **more: Any) -> Metric:
+    """Return a figure of the wire's `Energy`, by default one that is missing where its counter is."""
+    usual: dict[str, Any] = {
+        "section": "memory",
+        "read": measured("energy", key),
+        "text": _DIGITS,
+        "why_none": lambda m: m.energy.note or "not recorded",
+    }
+    more = {"help": meaning, "unit_in_heading": True, "void_if_wrong": True} | usual | more
+    return Metric(f"energy.{key}", label, unit, better, **more)
+
+
+def _ends(of: str) -> dict[str, Any]:
+    return {
+        "text": lambda ends: " - ".join(map(_DIGITS, ends)), "parts": ("low", "high"), "interval_of": of,
+        "why_none": lambda m: m.energy.note or "too few blocks, or an older result",
+    }  # fmt: skip
+
+
+def _why_no_ratio(m: Measurement) -> str:
+    return m.energy.note or "no baseline in its blocks whose energy the same counter tells by turns"
+
+
+ENERGY = _energy(
+    "invoke_mj",
     "energy",
     "mJ",
     "lower",
-    "resources",
-    "Energy of one timed invoke, from the counter of the processors (RAPL) or of the GPU: the counter's mean "
-    "power while a process is timed, times that time, over its invokes; the mean over the processes. "
-    "Nothing is subtracted, so that it holds what the part uses when idle.",
-    read=lambda cell: None if cell.measurement is None else cell.measurement.energy.invoke_mj,
-    text=lambda value: f"{value:.4g}",
-    why_none=lambda m: m.energy.note or "not recorded",
-    unit_in_heading=True,
-    void_if_wrong=True,
+    "Energy of one timed invoke, from the counter of the processors (RAPL) or of the GPU: its mean power "
+    "while a process is timed, for the time of an invoke; the mean over the processes. The processors' is "
+    "read at both ends of each turn. Nothing is subtracted, so that it holds what the part uses when idle.",
+    section="resources",
 )
+
+ENERGIES = (
+    ENERGY,
+    _energy(
+        "ci95",
+        "95 % interval of energy",
+        "mJ",
+        "lower",
+        "The 95 % interval of this energy, low and high, over the logarithms of the processes' energies, "
+        "like that of p50.",
+        **_ends(ENERGY.key),
+    ),
+    _energy(
+        "ratio",
+        "energy ratio",
+        "1",
+        "higher",
+        "The energy of the baseline's invoke over this one's, the geometric mean over the blocks in which "
+        "both were measured: above 1 is less energy. None where arms compute on different parts of the "
+        "machine, or on a GPU, whose counter is too slow for turns.",
+        why_none=_why_no_ratio,
+    ),
+    _energy(
+        "ratio_ci95",
+        "95 % interval of energy ratio",
+        "1",
+        "higher",
+        "The 95 % interval of this ratio, low and high, over the logarithms of the blocks' ratios.",
+        **_ends("energy.ratio"),
+    ),
+    _energy(
+        "power_w",
+        "mean power",
+        "W",
+        "none",
+        "This energy over the mean time of an invoke: what the part draws while it is timed.",
+        read=_power,
+    ),
+    _energy(
+        "rise_c",
+        "temperature rise",
+        "°C",
+        "lower",
+        "By how much the part that computes got hotter: the highest temperature while processes are timed "
+        "less the first one; of an attached device, the hottest zone after the last block less before the "
+        "first.",
+        why_none=lambda m: m.energy.rise_note or "not recorded",
+    ),
+)
+"""Energy and heat of a run, where the machine tells them."""
 
 INSTALLED = Metric(
     "installed.bytes",
@@ -130,20 +202,7 @@ INSTALLED = Metric(
 COSTS = (
     PEAK_MEMORY,
     PEAK_MEMORY_COLD,
-    ENERGY,
-    Metric(
-        "energy.power_w",
-        "mean power",
-        "W",
-        "none",
-        "memory",
-        "This energy over the mean time of an invoke: what the part draws while it is timed.",
-        read=_power,
-        text=lambda value: f"{value:.4g}",
-        why_none=lambda m: m.energy.note or "not recorded",
-        unit_in_heading=True,
-        void_if_wrong=True,
-    ),
+    *ENERGIES,
     INSTALLED,
     *_init_stages("cold", "the cold process", INIT_STAGES),
     *_init_stages(

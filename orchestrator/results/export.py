@@ -261,6 +261,7 @@ def _words(cell: CellRecord) -> dict[str, Any]:
         "device_ms.missing": dict(m.device.missing) if m.device != DeviceTime() else None,
         "transfer.missing": dict(m.transfer.missing) if m.transfer != Transfer() else None,
         "energy.note": m.energy.note or None,
+        "energy.rise_note": m.energy.rise_note or None,
         "init_ms.missing": dict(m.init.missing) if m.init.cold or m.init.warm else None,
         "memory_bytes.missing": dict(m.memory.missing) if m.memory.ready is not None else None,
         "installed.note": m.installed.note or None,

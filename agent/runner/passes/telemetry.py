@@ -1,6 +1,7 @@
 """Reads the sensors of an attempt in a process of its own, and judges the readings of each timed process."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
-from typing import Final
+from typing import Any, Final
 
 from agent.attempt.files import SENSORS_FILE, AttemptFile, ProcessReport, Seen
 from agent.devices import RUNNER_COMMAND
@@ -22,6 +23,7 @@ from agent.processes.environment import for_runner
 from agent.processes.supervisor import Launch, start
 from agent.wire.measurement import TOOK_TURNS, Energy
 from agent.wire.messages import Device
+from runtime.common.statistics import estimate
 
 _NICENESS: Final = 10
 """How much the process gives way to what is measured (nice(2)): a round takes a fraction of a millisecond and
@@ -29,6 +31,19 @@ may wait."""
 
 _ENERGIES: Final = (processor.ENERGY, graphics.ENERGY)
 """Names of the sensors that count energy."""
+
+_TEMPERATURES: Final = (processor.TEMPERATURE, graphics.TEMPERATURE)
+
+TURNS_ENERGY: Final = "turns_energy_j"
+"""The fact of a process that has the energy of a call by the counter at both ends of each of its turns."""
+
+_LOOP_ENERGY: Final = "energy_j"
+"""The same by the readings of its whole loop, in which others may have had turns."""
+
+_HEAT: Final = ("temperature_from_c", "temperature_most_c")
+"""Facts of a process: the first and the highest temperature of its part while it was timed."""
+
+_SHARED_HEAT: Final = "arms took turns by slices; a campaign of this delegate alone has its temperature"
 
 _END_S: Final = 5.0
 """Seconds in which the process ends when it is asked to; it sleeps for a tenth of one between two rounds."""
@@ -39,6 +54,11 @@ _NEWEST_BYTES: Final = 1 << 16
 LEAST_ENERGY_S: Final = 1.0
 """Seconds of readings below which no energy is told: counters are read ten times a second, so that shorter
 windows are off by more than a tenth."""
+
+LEAST_TURN_S: Final = 0.02
+"""Mean seconds of a turn below which the counter at its ends tells no energy: the processors' is renewed
+about every millisecond (Hähnel et al. 2012, "Measuring energy consumption for short code paths using RAPL"),
+so that shorter turns are off by more than a twentieth."""
 
 
 def part_of(device: Device) -> str:
@@ -64,7 +84,7 @@ class Telemetry:
         suspect: list[str] = []
         invalid: list[str] = []
         unseen = [f"{one.name}: {one.why}" for one in self.found.missing if one.part == part]
-        energy = None
+        told: dict[str, str] = {}
         for number, sensor in enumerate(self.found.sensors):
             if sensor.part != part:
                 continue
@@ -82,17 +102,15 @@ class Telemetry:
                 seen.append(sensor.name)
                 for one in conclude(sensor, [value for _, value in readings], report.arms):
                     (invalid if one.invalidates else suspect).append(one.text)
-            if sensor.quantity is Quantity.ENERGY and number not in recorded.lost:
-                energy = _energy_of_a_call(all_readings, samples.invoke_ns)
+            if number not in recorded.lost:
+                told |= _figures(sensor.quantity, all_readings, samples.invoke_ns)
         saw = Seen(
             suspect=(*report.saw.suspect, *suspect),
             invalid=(*report.saw.invalid, *invalid),
             seen=(*report.saw.seen, *seen),
             unseen=(*report.saw.unseen, *unseen),
         )
-        if energy is None:
-            return report.model_copy(update={"saw": saw})
-        facts = {**samples.facts, "energy_j": f"{energy:.6g}"}
+        facts = {**samples.facts, **told}
         return report.model_copy(update={"saw": saw, "samples": samples.model_copy(update={"facts": facts})})
 
     def disturbing(self, device: Device, begin_s: float, end_s: float, arms: int) -> str | None:
@@ -109,22 +127,50 @@ class Telemetry:
         said = (disturbs(one, [v for _, v in newest.between(k, *window)], arms) for k, one in watched)
         return next(filter(None, said), None)
 
+    def joules(self, device: Device) -> float | None:
+        """Return what the processors' counter of energy says now; None where there is none, and for a GPU:
+        its counters are renewed too seldom for a turn.
+        """
+        for sensor in self.found.sensors if part_of(device) == PROCESSOR else ():
+            if sensor.part == PROCESSOR and sensor.quantity is Quantity.ENERGY:
+                with contextlib.suppress(OSError, ValueError):
+                    return sensor.read()
+        return None
+
     def energy(self, device: Device, reports: Sequence[ProcessReport], *, alternated: bool) -> Energy:
-        """Energy of one call: the mean over the timed processes, all of which must have one.
+        """Return the energy of one call, the mean over the timed processes, all of which must have one, and
+        how much hotter they made the part.
 
         A counter that is read ten times a second cannot tell arms apart that `alternated` by slices.
         """
+        heat = self._heat(device, reports, alternated=alternated)
+        if why := self._lacks(device, _ENERGIES):
+            return Energy(note=why, **heat)
+        known = _of_each(reports, TURNS_ENERGY)
+        if not known and alternated:
+            return Energy(note=TOOK_TURNS, **heat)
+        known = known or _of_each(reports, _LOOP_ENERGY)
+        if not known:
+            note = f"a process was timed for less than {LEAST_ENERGY_S:g} s of readings"
+            return Energy(note=note, **heat)
+        return Energy(invoke_mj=1e3 * fmean(known.values()), ci95=_estimated(known, 1e-3)[1], **heat)
+
+    def _lacks(self, device: Device, names: Collection[str]) -> str:
+        """Say why the part of a device has none of these sensors; empty where it has one."""
         part = part_of(device)
-        missing = [one for one in self.found.missing if one.part == part and one.name in _ENERGIES]
-        if missing:
-            return Energy(note=f"{missing[0].name}: {missing[0].why}")
+        missing = (one for one in self.found.missing if one.part == part and one.name in names)
+        return next((f"{one.name}: {one.why}" for one in missing), "")
+
+    def _heat(self, device: Device, reports: Sequence[ProcessReport], *, alternated: bool) -> dict[str, Any]:
+        """Return the rise over the first reading, or why there is none, as fields of `Energy`."""
+        if why := self._lacks(device, _TEMPERATURES):
+            return {"rise_note": why}
         if alternated:
-            return Energy(note=TOOK_TURNS)
-        timed = [r.samples.facts.get("energy_j") for r in reports if r.samples and r.samples.kept_ns]
-        known = [float(joules) for joules in timed if joules is not None]
-        if not known or len(known) < len(timed):
-            return Energy(note=f"a process was timed for less than {LEAST_ENERGY_S:g} s of readings")
-        return Energy(invoke_mj=1e3 * fmean(known))
+            return {"rise_note": _SHARED_HEAT}
+        first, most = (_of_each(reports, fact) for fact in _HEAT)
+        if not first:
+            return {"rise_note": "no temperature was read while a process was timed"}
+        return {"rise_c": max(most.values()) - first[min(first)]}
 
     def clocks(self, device: Device, windows: Sequence[tuple[int, int]]) -> tuple[list[float | None], str]:
         """Return the median clock of a device's part in MHz in each window, and why one is None."""
@@ -211,6 +257,51 @@ def _window(facts: Mapping[str, str]) -> tuple[int, int] | None:
     except (KeyError, ValueError):
         return None
     return int(begin_s * 1e9), int((begin_s + seconds) * 1e9)
+
+
+def energy_over(
+    own: Energy,
+    device: Device,
+    reports: Sequence[ProcessReport],
+    base: Device,
+    theirs: Sequence[ProcessReport],
+) -> Energy:
+    """Add the ratio over a baseline on the same part of the machine, by the blocks that both have."""
+    mine, others = _of_each(reports, TURNS_ENERGY), _of_each(theirs, TURNS_ENERGY)
+    ratios = {number: others[number] / mine[number] for number in mine if number in others and mine[number]}
+    if part_of(device) != part_of(base) or not ratios:
+        return own
+    ratio, interval = _estimated(ratios)
+    return own.model_copy(update={"ratio": ratio, "ratio_ci95": interval})
+
+
+def _of_each(reports: Sequence[ProcessReport], fact: str) -> dict[int, float]:
+    """Return a fact of each timed process by its number; nothing unless all of them have it."""
+    timed = [report.samples for report in reports if report.samples and report.samples.kept_ns]
+    if any(fact not in samples.facts for samples in timed):
+        return {}
+    return {samples.index: float(samples.facts[fact]) for samples in timed}
+
+
+def _estimated(by_process: Mapping[int, float], unit: float = 1.0) -> tuple[float | None, Any]:
+    """Return the geometric mean in a unit, and its 95 % interval; None where there is none."""
+    if min(by_process.values()) <= 0.0:
+        return None, None
+    found = estimate([math.log(value / unit) for value in by_process.values()])
+    return found.value, found.interval
+
+
+def _figures(
+    quantity: Quantity, readings: Sequence[tuple[int, float]], invoke_ns: Sequence[int]
+) -> dict[str, str]:
+    """Return the facts of a process that a sensor's readings tell."""
+    if quantity is Quantity.ENERGY:
+        energy = _energy_of_a_call(readings, invoke_ns)
+        return {} if energy is None else {_LOOP_ENERGY: f"{energy:.6g}"}
+    if quantity is Quantity.TEMPERATURE and readings:
+        ends = readings[0][1], max(value for _, value in readings)
+        return {fact: f"{value:g}" for fact, value in zip(_HEAT, ends, strict=True)}
+    return {}
 
 
 def _energy_of_a_call(readings: Sequence[tuple[int, float]], invoke_ns: Sequence[int]) -> float | None:

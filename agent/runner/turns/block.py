@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import fmean
 from typing import Final
 
 from agent.attempt.files import ProcessReport, Seen
@@ -25,7 +26,7 @@ from agent.machine.workload import Reading
 from agent.runner.channel import SliceTimes
 from agent.runner.judge.blocks import drawn_order, order_of_round
 from agent.runner.judge.stopping import Cost
-from agent.runner.passes.telemetry import Telemetry, part_of
+from agent.runner.passes.telemetry import LEAST_TURN_S, TURNS_ENERGY, Telemetry, part_of
 from agent.runner.tunings import tuning_of
 from agent.runner.turns import calibration
 from agent.runner.turns.arm import Arm
@@ -57,9 +58,9 @@ class _Part:
     """An arm within a block: its process's slices so far, and how many invokes each has.
 
     `stopped`: the CPU time of its threads when they were stopped last; `ran_stopped_s`: how much they used
-    although they were. `turns`: when each slice began and ended, in ns; `arms`: how many processes of the
-    block have its part of the machine. `scheduling`: that of its threads before the first slice; `changed`:
-    how it was different after the last one.
+    although they were. `turns`: when each slice began and ended, in ns; `joules`: the energy that the
+    processors used in it. `arms`: how many processes of the block have its part of the machine.
+    `scheduling`: that of its threads before the first slice; `changed`: how it was different after the last.
     """
 
     arm: Arm
@@ -68,6 +69,7 @@ class _Part:
     stopped: ThreadTimes | None = None
     ran_stopped_s: float = 0.0
     turns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    joules: dict[int, float] = field(default_factory=dict)
     arms: int = 1
     scheduling: Mapping[int, Scheduling] = field(default_factory=dict)
     changed: str | None = None
@@ -228,12 +230,17 @@ class _Block:
         before, began_s = ThreadTimes.of(process.pid), time.monotonic()
         if before is not None and part.stopped is not None:
             part.ran_stopped_s += before.since(part.stopped)[0]
+        device = part.arm.attempt.device
+        from_j = self._sensors.joules(device)
         process.go()
         part.times[number] = process.slice(part.runs)
         process.stop()
+        to_j = self._sensors.joules(device)
         ended_s, after = time.monotonic(), ThreadTimes.of(process.pid)
         part.stopped = after
-        wall_s, device = ended_s - began_s, part.arm.attempt.device
+        wall_s = ended_s - began_s
+        if from_j is not None and to_j is not None:
+            part.joules[number] = to_j - from_j
         part.turns[number] = int(began_s * 1e9), int(ended_s * 1e9)
         ran, waited = (None, None) if before is None or after is None else after.since(before)
         same_part = sum(part_of(one.arm.attempt.device) == part_of(device) for one in self._alive)
@@ -285,7 +292,7 @@ class _Block:
         assert samples is not None
         return report.model_copy(
             update={
-                "samples": with_slices(samples, invoke_ns, start_ns, slices, self._facts(part, window)),
+                "samples": with_slices(samples, invoke_ns, start_ns, slices, self._facts(part, window, kept)),
                 "turns": tuple(part.turns[one.round] for one in slices if one.kept),
                 "arms": part.arms,
                 "saw": Seen(
@@ -300,11 +307,23 @@ class _Block:
     def _ran_s(self, number: int, name: str) -> float | None:
         return self.rounds[number].slices[name].ran_s
 
-    def _facts(self, part: _Part, window: Window) -> dict[str, str]:
-        """Return the counters around the rounds, and how the process's first thread was scheduled."""
+    def _facts(self, part: _Part, window: Window, kept: Sequence[Round]) -> dict[str, str]:
+        """Return the counters around the rounds, the energy of a call in the kept ones, and how the process's
+        first thread was scheduled.
+        """
         first = min(part.scheduling, default=0)
         scheduled = {"scheduling": str(part.scheduling[first])} if first else {}
-        return facts_of(window, self.rounds) | scheduled
+        energy = self._energy(part, [number for number in part.times if self.rounds[number] in kept])
+        counted = {} if energy is None else {TURNS_ENERGY: f"{energy:.6g}"}
+        return facts_of(window, self.rounds) | scheduled | counted
+
+    def _energy(self, part: _Part, kept: Sequence[int]) -> float | None:
+        """Return the joules of one call: the mean power in the turns that count, for the time of a call."""
+        wall_s = sum(self.rounds[number].slices[part.arm.name].wall_s for number in kept)
+        if not part.joules.keys() >= set(kept) or wall_s <= LEAST_TURN_S * len(kept):
+            return None
+        invoke_ns = [ns for number in kept for ns in part.times[number].invoke_ns]
+        return sum(part.joules[number] for number in kept) / wall_s * fmean(invoke_ns) / 1e9
 
     def _impossible(self, part: _Part) -> tuple[str, ...]:
         """Say how the process contradicts what passed: impossible times, or turns that were not its own."""

@@ -41,6 +41,24 @@ def test_invokes_that_are_not_timed_are_none_that_a_process_hides(runs, told_ms,
     assert (_Block._impossible(SimpleNamespace(rounds=slices, _clean=range(7)), part) == ()) is honest
 
 
+@pytest.mark.parametrize(
+    ("joules", "wall_s", "energy"),
+    [
+        ({0: 3.0, 1: 99.0, 2: 5.0}, 0.1, 40.0 * 0.002),  # of a disturbed round nothing counts
+        ({0: 3.0, 1: 99.0}, 0.1, None),
+        ({0: 3.0, 1: 99.0, 2: 5.0}, 0.02, None),
+        ({}, 0.1, None),
+    ],
+)
+def test_the_energy_of_a_call_is_the_power_of_the_turns_that_count(joules, wall_s, energy):
+    rounds = [SimpleNamespace(slices={"gpu": SimpleNamespace(wall_s=wall_s)}) for _ in range(3)]
+    times = {n: SimpleNamespace(invoke_ns=[2e6 if n != 1 else 9e9]) for n in range(3)}
+    part = SimpleNamespace(joules=joules, times=times, arm=SimpleNamespace(name="gpu"))
+    assert _Block._energy(SimpleNamespace(rounds=rounds), part, [0, 2]) == (
+        None if energy is None else pytest.approx(energy)
+    )
+
+
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_a_time_that_physics_forbids_is_struck_out(monkeypatch, share):
     found = measurement(None).model_copy(update={"cpu_ms": 1.0})

@@ -16,8 +16,8 @@ import pytest
 from agent.attempt.files import AttemptFile, ProcessReport, Seen
 from agent.machine.sensors.discovery import sensors_of
 from agent.machine.sensors.sensor import PROCESSOR, Found, Quantity, Sensor
-from agent.runner.passes.telemetry import Telemetry
-from agent.wire.measurement import ProcessSamples, TimedSlice
+from agent.runner.passes.telemetry import TURNS_ENERGY, Telemetry, energy_over
+from agent.wire.measurement import TOOK_TURNS, ProcessSamples, TimedSlice
 from agent.wire.messages import Device
 from tests.agent.embedded_agent import job
 from tests.agent.machine.sensors.trees import INTEL_XEON, tree
@@ -90,6 +90,54 @@ def test_the_energy_of_a_call_is_the_mean_of_all_timed_processes_or_says_why_the
     found = bare.energy(CPU, [cold, warm], alternated=False)
     assert found.invoke_mj is None
     assert found.note == "CPU energy: no RAPL counter of a package in /sys/class/powercap"
+
+
+def in_turns(*joules: float) -> list[ProcessReport]:
+    reports = [timed(**{TURNS_ENERGY: f"{one}"}) for one in joules]
+    samples = [report.samples.model_copy(update={"index": k}) for k, report in enumerate(reports, 1)]
+    return [r.model_copy(update={"samples": one}) for r, one in zip(reports, samples, strict=True)]
+
+
+def test_the_energy_of_arms_that_take_turns_is_that_of_their_own_turns_and_compared_by_blocks(telemetry):
+    own, base = in_turns(0.002, 0.0022, 0.0018), in_turns(0.003, 0.0033, 0.0027, 9.0)
+    found = telemetry.energy(CPU, own, alternated=True)
+    assert found.invoke_mj == pytest.approx(2.0)
+    low, high = found.ci95
+    assert low < 2.0 < high
+    over = energy_over(found, CPU, own, CPU, base)
+    assert (over.ratio, over.ratio_ci95) == (pytest.approx(1.5), pytest.approx((1.5, 1.5)))
+    gpu = CPU.model_copy(update={"kind": "gpu", "environment": {"opencl_pci": "0000:03:00.0"}})
+    assert energy_over(found, CPU, own, gpu, base) == found, "another counter"
+    assert energy_over(found, CPU, own, CPU, [timed()]) == found
+    assert energy_over(found, CPU, in_turns(0.0), CPU, base) == found
+    mixed = telemetry.energy(CPU, [*own, timed(energy_j="1")], alternated=True)
+    assert (mixed.invoke_mj, mixed.note) == (None, TOOK_TURNS)
+
+
+def test_the_counter_of_the_processors_is_read_at_the_ends_of_a_turn(telemetry, tmp_path):
+    gpu = CPU.model_copy(update={"kind": "gpu", "environment": {"opencl_pci": "0000:03:00.0"}})
+    before = telemetry.joules(CPU)
+    (counter,) = tmp_path.rglob("intel-rapl:0/energy_uj")
+    counter.write_text(str(int(counter.read_text()) + 4_000_000))
+    assert telemetry.joules(CPU) - before == pytest.approx(4.0)
+    assert telemetry.joules(gpu) is None
+    counter.unlink()
+    assert telemetry.joules(CPU) is None
+
+
+def test_the_rise_of_the_temperature_is_that_over_the_first_reading(tmp_path):
+    sensors = (Sensor(PROCESSOR, "CPU temperature", Quantity.TEMPERATURE, lambda: 0.0),)
+    rows = [{"at_ns": int((BEGIN_S + step) * 1e9), "values": [40.0 + step]} for step in range(9)]
+    (tmp_path / "sensors").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    heat = Telemetry(Found(sensors), tmp_path / "sensors")
+    windows = [{**WINDOW, "timed_from_s": f"{BEGIN_S + step}"} for step in (-0.5, 3.5)]
+    reports = [heat.evidence(CPU, timed(**window)) for window in windows]
+    reports[1] = reports[1].model_copy(update={"samples": reports[1].samples.model_copy(update={"index": 2})})
+    assert heat.energy(CPU, reports, alternated=False).rise_c == 5.0, "from 40 to 45 degrees"
+    turns = heat.energy(CPU, reports, alternated=True)
+    assert (turns.rise_c, turns.rise_note.partition(";")[0]) == (None, "arms took turns by slices")
+    bare = Telemetry(sensors_of(PROCESSOR, [0], tmp_path / "nothing"), tmp_path / "sensors")
+    assert bare.energy(CPU, reports, alternated=False).rise_note.startswith("CPU temperature: no hwmon of")
 
 
 def test_a_loop_between_two_readings_says_that_it_was_too_short(telemetry):

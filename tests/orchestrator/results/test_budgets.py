@@ -156,6 +156,10 @@ def test_energy_is_judged_where_the_machine_counts_it() -> None:
     counted = measured.model_copy(update={"energy": Energy(invoke_mj=6.0)})
     assert outcome(replace(cell(), measurement=counted), "energy<=5mJ") == ("exceeded", "6 mJ")
     assert outcome(replace(cell(), measurement=counted), "energy<=0.01J") == ("met", "6 mJ")
+    apart = counted.model_copy(update={"energy": Energy(invoke_mj=6.0, ci95=(4.0, 8.0))})
+    assert outcome(replace(cell(), measurement=apart), "energy<=5mJ")[0] == "open", (
+        "the whole interval counts"
+    )
     power = named("power_w")
     assert power is not None
     assert measured.latency_ms.mean is not None
