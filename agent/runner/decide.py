@@ -133,6 +133,9 @@ class _Blocks(Comparison[Arm]):
         with contextlib.suppress(CancelledError):
             if gate is not None and (why := gate.pass_quietly()) is not None:
                 self.notes.append(f"before block {number}: {why}")
+        if self.lead.job.plan.halving is not None:
+            # Those that are left of a race may fit although all of them did not.
+            together = fit_together(taking_part)
         asked = BlockAsked(number, self.rounds or self.lead.job.plan.rounds, index)
         seed, between = self.lead.job.seed, self.end_cancelled
         self.runs.append(run_block(taking_part, asked, seed, self.sensors, between, together=together))
@@ -218,8 +221,16 @@ class _Blocks(Comparison[Arm]):
                 # Which times are possible is judged by the CPUs that this process may use.
                 os.sched_setaffinity(0, arm.cpus)
             result = concluded(arm.attempt, arm.reports, arm.folder, self.references, arm.took_s)
-            self.wrong[arm.name] = result.status is not Status.DONE
+            self.wrong[arm.name] = result.status is not Status.DONE or self._is_inaccurate(arm)
         return self.wrong.get(arm.name, False)
+
+    def _is_inaccurate(self, arm: Arm) -> bool:
+        """Whether it fails on the labelled data, or cannot be scored."""
+        data = arm.job.plan.labelled
+        if data is None or data.at_least is None:
+            return False
+        arm.do(arm.score_labelled)
+        return arm.score is None or arm.score.verdict == "fail"
 
     def ratio(self, arm: Arm, base: Arm) -> Ratio | None:
         """Return an arm's ratio over a baseline that was right."""

@@ -18,6 +18,7 @@ from agent.runner.turns.children import Children, bounded
 from agent.runner.turns.comparison import AnyArm
 from agent.runner.turns.ending import CancelledError, Clock, FailedError
 from agent.runner.turns.process import MeasuringProcess
+from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import BlockFigure
 from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
 from runtime.common.durable import write_atomically
@@ -32,7 +33,7 @@ class Arm(AnyArm):
 
     `allowed`: the CPUs that the runner may use, of which each arm takes its own number. `environments`: those
     of each tuning. `took_s`: how long each process ran in its own turns, by its number. `rounds`: the kept
-    rounds of each block. `live`: its process that is alive.
+    rounds of each block. `score`: on labelled data, once it was asked. `live`: its process that is alive.
     """
 
     job_file: Path
@@ -45,6 +46,7 @@ class Arm(AnyArm):
     reports: list[files.ProcessReport] = field(default_factory=list)
     rounds: dict[int, list[Round]] = field(default_factory=dict)
     alternated: bool = False
+    score: LabelledScore | None = None
     result: files.RunnerResult | None = None
     live: MeasuringProcess | None = None
 
@@ -107,6 +109,11 @@ class Arm(AnyArm):
             )
             for tuning in range(self.tunings)
         ]
+
+    def score_labelled(self) -> None:
+        """Run the labelled data, unless that has been done. Raises `FailedError`, `CancelledError`."""
+        if self.score is None:
+            self.score = self.children.labelled(self.environments[0])
 
     def start_process(self, index: int, tuning: int, who: str) -> MeasuringProcess:
         """Start a measuring process on the arm's CPUs, in a folder of its own. It becomes the live one."""

@@ -44,7 +44,9 @@ def _passed(one: Pass, arm: Arm, sensors: Telemetry, result: RunnerResult) -> Ru
 
 
 def _labelled(arm: Arm, base: Arm | None, result: RunnerResult) -> RunnerResult:
-    score, data = arm.children.labelled(arm.environments[0]), arm.job.plan.labelled
+    arm.score_labelled()
+    score, data = arm.score, arm.job.plan.labelled
+    assert score is not None
     assert data is not None
     other = None if base is None else (base.name, base.folder)
     try:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from agent.attempt.files import ProcessReport
+from agent.runner import decide
 from agent.runner.judge.blocks import halved_units
 from agent.runner.judge.halving import after_halving
 from agent.runner.judge.stopping import ArmState, Stopped
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from agent.wire.messages import Status
-from agent.wire.plan import MeasurePlan
+from agent.wire.plan import LabelledData, MeasurePlan
 from tests.agent.embedded_agent import BRIEF
 from tests.agent.runner.test_blocks import comparison, results_of
 
@@ -108,6 +110,36 @@ def test_blocks_are_halved_by_the_rounds_that_count():
     reports = [ProcessReport(samples=samples.without_kept()), ProcessReport(samples=samples)]
     assert halved_units(reports, "p99") == [math.log(40)]
     assert halved_units(reports, "p50") == [math.log(20)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wrong"), [("fail", True), ("pass", False), ("inconclusive", False), (None, True)]
+)
+def test_an_arm_that_fails_on_labelled_data_is_wrong_as_soon_as_in_the_race(verdict, wrong):
+    asked = LabelledData(sha256="0" * 64, size_bytes=1, at_least=0.5)
+    score = None if verdict is None else SimpleNamespace(verdict=verdict)
+    arm = SimpleNamespace(job=SimpleNamespace(plan=_PLAN.model_copy(update={"labelled": asked})), score=None)
+    arm.score_labelled = lambda: setattr(arm, "score", score)
+    arm.do = lambda step: step()
+    assert decide._Blocks._is_inaccurate(SimpleNamespace(), arm) is wrong
+    arm.job.plan = _PLAN
+    assert not decide._Blocks._is_inaccurate(SimpleNamespace(), arm)
+
+
+def test_arms_that_are_left_of_a_race_alternate_once_they_fit_in_memory(monkeypatch):
+    together = []
+    monkeypatch.setattr(decide, "fit_together", lambda arms: len(arms) < 3)
+    monkeypatch.setattr(decide, "run_block", lambda *_, **named: together.append(named["together"]))
+    arms = [SimpleNamespace(stopped=None) for _ in range(3)]
+    lead = SimpleNamespace(job=SimpleNamespace(plan=_PLAN, seed=1))
+    measured = SimpleNamespace(
+        lead=lead, alive=arms, rounds=3, sensors=None, notes=[], runs=[], end_cancelled=lambda: None,
+        _next_rounds=lambda: 3,
+    )  # fmt: skip
+    decide._Blocks._run_block(measured, 1, 1, None, together=False)
+    arms[0].stopped = "behind"
+    decide._Blocks._run_block(measured, 2, 2, None, together=False)
+    assert together == [False, True]
 
 
 def test_arms_of_a_real_agent_leave_by_halves(start_agent, stored):
