@@ -28,12 +28,14 @@ class _Device(Wire):
     """The settings of every device, however it is reached.
 
     `benchmark_model`: LiteRT's tool on the device; `version`: its release, which it does not tell itself.
-    `delegates`: what it was built with. `folder`: where a folder for each attempt is made.
+    `delegates`: what it was built with. `evaluation`: a folder of LiteRT's evaluation tools, by their names,
+    as far as they are there. `folder`: where a folder for each attempt is made.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
     benchmark_model: _RemotePath
     version: Text = ""
+    evaluation: _RemotePath | None = None
     delegates: tuple[Literal["litert", "litert-gpu"], ...] = Field(default=("litert",), min_length=1)
 
 

@@ -12,10 +12,14 @@ from agent.attached.hosts import Attached, OverSsh
 from agent.attached.remote import LostError, RefusedError, Remote
 from agent.wire.messages import SANDBOX_FACT, Device
 from runtime.common.benchmark_log import TOOL
+from runtime.common.evaluation_log import CLASSIFICATION, DETECTION, INFERENCE_DIFF
 
 LIST_S: Final = 20.0
 """Seconds that a device may take to describe itself: twice what a connection may. Larger lets one that hangs
 delay the agent's start by so much."""
+
+EVALUATION: Final = (INFERENCE_DIFF, CLASSIFICATION, DETECTION)
+"""LiteRT's evaluation tools that a device may have beside `benchmark_model`."""
 
 _NOT_THERE: Final = 4
 """Exit code of `_DESCRIBE` where the tool cannot be run."""
@@ -29,10 +33,12 @@ echo "cpu=$(sed -n 's/^\\(model name\\|Hardware\\|Model\\)[[:space:]]*: //p' /pr
 echo "board=$(getprop ro.product.model 2>/dev/null || tr -d '\\000' </proc/device-tree/model 2>/dev/null)"
 echo "system=$(getprop ro.build.fingerprint 2>/dev/null ||
 sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2>/dev/null | tr -d '"')"
-echo "tool=$( (sha256sum {tool} 2>/dev/null || cksum {tool}) | cut -c 1-12)"
+digest() {{ (sha256sum "$1" 2>/dev/null || cksum "$1") | cut -c 1-12; }}
+echo "tool=$(digest {tool})"
+for t in {evaluation}; do [ -x "$t" ] && echo "${{t##*/}}=$(digest "$t")"; done; :
 """
-"""The tool tells no version of itself: its bytes are its identity. Android has `getprop`, boards of Arm a
-device tree, a PC neither."""
+"""The tools tell no version of themselves: their bytes are their identity. Android has `getprop`, boards of
+Arm a device tree, a PC neither."""
 
 _CPUS: Final = re.compile(r"[1-9][0-9]{0,3}")
 
@@ -73,14 +79,17 @@ def _described_or_why(attached: Attached) -> Device | str:
 def described(remote: Remote, within_s: float | None = None) -> Device:
     """Return the device as it is now. Raises `LostError`, and `RefusedError` where it has no tool."""
     attached = remote.attached
-    answer = remote.run(_DESCRIBE.format(tool=shlex.quote(attached.benchmark_model)), within_s=within_s)
+    paths = () if attached.evaluation is None else (f"{attached.evaluation}/{name}" for name in EVALUATION)
+    asked = {"tool": shlex.quote(attached.benchmark_model), "evaluation": shlex.join(paths)}
+    answer = remote.run(_DESCRIBE.format(**asked), within_s=within_s)
     if answer.code == _NOT_THERE:
         raise RefusedError(f"{remote.what}: {answer.text}")
     said = dict(line.split("=", 1) for line in answer.text.splitlines() if "=" in line)
     told = said.get("tool") and said.get("machine") and _CPUS.fullmatch(said.get("cpus", ""))
     if answer.code != 0 or not told:
         raise RefusedError(f"{remote.what} does not describe itself: {answer.text[:200]!r}")
-    tool = f"{attached.version or 'of an unknown release'} ({said['tool']})"
+    release = attached.version or "of an unknown release"
+    others = {name: f"{release} ({said[name]})" for name in EVALUATION if said.get(name)}
     name = said.get("board") or said.get("cpu") or said["machine"]
     return Device(
         device_id=attached.name,
@@ -92,7 +101,8 @@ def described(remote: Remote, within_s: float | None = None) -> Device:
         environment={
             **{key: said.get(key, "") for key in ("machine", "kernel", "system", "cpus", "cpu", "board")},
             "measuring": TOOL,
-            TOOL: tool,
+            TOOL: f"{release} ({said['tool']})",
+            **others,
         },
         facts={"tool": TOOL, "tool_path": attached.benchmark_model, SANDBOX_FACT: SANDBOX_TEXT},
     )

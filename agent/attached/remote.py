@@ -58,6 +58,10 @@ class LostError(Exception):
     """The device cannot be reached, or could not any more; the text says why."""
 
 
+class LateError(LostError):
+    """A command was still running when its time was over, and was ended."""
+
+
 class RefusedError(Exception):
     """A command ended with an error on the device; the text says which and how."""
 
@@ -87,7 +91,7 @@ class Remote:
         """Run a script of the POSIX shell, with a file as its input. `within_s`: after so many seconds the
         connection counts as lost; None: only its own probes tell.
 
-        Raises `LostError`, and `RefusedError` for more output than is read.
+        Raises `LateError`, `LostError`, and `RefusedError` for more output than is read.
         """
         process = self._started(f"(\n{script}\n) 2>&1; printf '\\n{_END} %d\\n' $?")
         assert process.stdin is not None
@@ -103,11 +107,14 @@ class Remote:
                 self.hang_up()
             read = process.stdout.read(MOST_OUTPUT + 1)
             self.hang_up()
+        is_late = limit.finished.is_set()
         limit.cancel()
         if len(read) > MOST_OUTPUT:
             raise RefusedError(f"{self.what}: a command wrote more than {MOST_OUTPUT >> 20} MiB")
         text = read.decode(errors="replace")
         ends = list(_ENDED.finditer(text))
+        if not ends and is_late:
+            raise LateError(f"{self.what}: no end within {within_s:.0f} s")
         if not ends:
             raise LostError(f"{self.what}: {self._told(text) or 'the connection ended'}")
         return Answer(int(ends[-1][1]), text[: ends[-1].start()].strip())
@@ -117,9 +124,9 @@ class Remote:
         found = _ADB_ERROR.search(text) if isinstance(self.attached, OverAdb) else None
         return last_line(text if found is None else " ".join(text[found.start() :].split()))
 
-    def run_guarded(self, command: Sequence[str]) -> Answer:
-        """Run a program that ends when the connection does. Raises `LostError`."""
-        return self.run(_GUARD.format(command=shlex.join(command)))
+    def run_guarded(self, command: Sequence[str], within_s: float | None = None) -> Answer:
+        """Run a program that ends when the connection does. Raises as `run` does."""
+        return self.run(_GUARD.format(command=shlex.join(command)), within_s=within_s)
 
     def need(self, script: str, what: str, given: BinaryIO | None = None) -> str:
         """Run a script that must succeed; return its output. Raises `LostError`, and `RefusedError`."""

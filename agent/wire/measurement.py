@@ -272,6 +272,16 @@ class Accuracy(Wire):
     margin: float | None = None
     outputs: tuple[OutputAccuracy, ...] = Field(default=(), max_length=MAX_OUTPUTS)
 
+    @classmethod
+    def of_errors(cls, reference: str, note: str, errors: Mapping[str, float]) -> "Accuracy":
+        """Return an accuracy of which a tool told the mean error of each output alone: it has no verdict."""
+        unknown = dict.fromkeys(("max_abs", "rel_l2", "cosine"))
+        told = list(errors.items())[:MAX_OUTPUTS]
+        rest: dict[str, Any] = {"top1": None, "nonfinite": 0, "verdict": None, **unknown}
+        outputs = tuple(OutputAccuracy(name=f"output {at}", mean_abs=error, **rest) for at, error in told)
+        largest = max(errors.values())
+        return cls(reference=reference, note=note, verdict=None, mean_abs=largest, outputs=outputs, **unknown)
+
 
 class Quality(Wire):
     """The evidence for a measurement's quality; its grade follows from it (`runtime.common.verdict`).

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 import subprocess
+import tarfile
 import uuid
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from agent.attached.hosts import OverSsh, attached_devices
-from agent.attached.listing import described
+from agent.attached.listing import EVALUATION, described
 from agent.attached.remote import _OPTIONS, Answer, RefusedError, Remote
 from agent.attempt.files import AttemptFile, mark_cancelled
 from agent.config import AgentConfig
 from agent.runner.attached.arm import ToolArm
+from agent.runner.attached.evaluation import data_flags, packed, score_of, tool_of
 from agent.runner.attached.figures import why_not_counted
 from agent.runner.attached.flags import tool_call
 from agent.runner.turns.ending import CancelledError
 from agent.wire.messages import CancelJob, Device, Heartbeat, JobResult, JobStarted
-from agent.wire.plan import InputData, InputSpec
+from agent.wire.plan import InputData, InputSpec, LabelledData, MeasurePlan
 from runtime.common.benchmark_log import LogError, read_log
+from runtime.common.evaluation_log import CLASSIFICATION, DETECTION, INFERENCE_DIFF
 from runtime.errors import NoDeviceError
+from runtime.measure.accuracy.ground_truth import read_text_proto
+from runtime.measure.accuracy.intervals import share_interval
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, alive, eventually, job, put_model
+from tests.runtime.evaluation.test_run_eval import CLASSES, classifier
 from tests.services.sshd import Sshd, sshd, tool_of_this_project
 
 DEVICE = Device(
@@ -45,7 +54,15 @@ PARTIAL = (
     "Explicitly applied GPU delegate, and the model graph will be partially executed by the delegate w/ 2 "
     "delegate kernels.\n"
 )
+DIFF = "Num evaluation runs: 4\nOutputDiff[0]: avg_error=1e-05, std_dev=1e-06"
 BLOCKS = BRIEF.model_copy(update={"min_blocks": 2, "max_blocks": 2})
+
+
+def script(path: Path, text: str) -> None:
+    """Write a program of the shell, whole at once."""
+    path.with_suffix(".part").write_text(f"#!/bin/sh\n{text}\n")
+    path.with_suffix(".part").chmod(0o755)
+    path.with_suffix(".part").replace(path)
 
 
 @dataclass
@@ -59,19 +76,16 @@ class Board:
 
     def tool(self, text: str) -> None:
         """Make a script the device's tool."""
-        path = self.folder / "tool"
-        path.with_suffix(".part").write_text(f"#!/bin/sh\n{text}\n")
-        path.with_suffix(".part").chmod(0o755)
-        path.with_suffix(".part").replace(path)
+        script(self.folder / "tool", text)
 
     def says(self, text: str) -> None:
         """Have the tool print a text, whatever it is asked for."""
         (self.folder / "text").write_text(text)
         self.tool(f"cat {self.folder}/text")
 
-    def arms(self, device: str, plan: object) -> dict[str, JobResult]:
-        """Measure a baseline with the built-in kernels on `board`, and XNNPACK's on a device, by turns."""
-        base = job(self.model, delegate="builtin", device="board", delegate_kind="litert",
+    def arms(self, device: str, plan: object, base: str = "board") -> dict[str, JobResult]:
+        """Measure a baseline with the built-in kernels, and XNNPACK's on a device, by turns."""
+        base = job(self.model, delegate="builtin", device=base, delegate_kind="litert",
                    delegate_options={"resolver": "builtin"}, plan=plan)  # fmt: skip
         arm = {name: getattr(base, name) for name in ("attempt_no", "epoch", "delegate_kind")}
         arm |= {"attempt_id": uuid.uuid4().hex, "cell_id": "other", "delegate": "litert", "device_id": device}
@@ -108,6 +122,12 @@ def board(tmp_path_factory, probed, tiny) -> Iterator[Board]:
         ]
         tool_of_this_project(folder)
         entries.append('version = "2.3.0"\n')
+        entries.append(entries[2].replace('"real"', '"judged"', 1) + f'evaluation = "{folder}"\n')
+        entries.append(entries[0].replace('"board"', '"scored"', 1) + f'evaluation = "{folder}/scripts"\n')
+        (folder / "scripts").mkdir()
+        for name in EVALUATION:
+            (folder / "scripts" / name).symlink_to(folder / "scripts" / "tool")
+        script(folder / "scripts" / "tool", "exit 1")
         entries.append(entries[0].replace('"board"', '"away"', 1).replace('"board"', '"nobody@board"'))
         (folder / "attached.toml").write_text("".join(entries))
         patch.setenv("FARM_ATTACHED", str(folder / "attached.toml"))
@@ -144,6 +164,158 @@ def test_a_device_behind_ssh_is_measured_by_its_own_tool(board):
     assert result.environment == device.environment
     assert "no capabilities" not in result.facts["sandbox"]
     assert board.left == []
+
+
+TRUTH = (11, 11, 11, 11, 11, 11, 9, 9, 0, 0)
+PICTURES = len(TRUTH)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Return a data set: of ten pictures the classifier of the tests has six right, and two more in three."""
+    folder = tmp_path_factory.mktemp("pictures")
+    with zipfile.ZipFile(folder / "data.zip", "w") as archive:
+        for number in range(PICTURES):
+            columns = np.pad(np.repeat(np.arange(CLASSES) * 20, 56).astype(np.uint8), 48, mode="edge")
+            square = np.broadcast_to(columns[None, :, None], (len(columns), len(columns), 3))
+            content = io.BytesIO()
+            Image.fromarray(np.ascontiguousarray(square)).save(content, "png")
+            archive.writestr(f"p{number}.png", content.getvalue())
+        archive.writestr("ground_truth.txt", "".join(f"{true}\n" for true in TRUTH))
+    return folder / "data.zip"
+
+
+def labelled(store: Path, data: Path, **asked: object) -> MeasurePlan:
+    """Put labelled data into a store; return a plan with it."""
+    sha256, size = put_model(store, data)
+    return BRIEF.model_copy(update={"labelled": LabelledData(sha256=sha256, size_bytes=size, **asked)})
+
+
+def test_outputs_and_labelled_pictures_are_judged_by_the_tools_of_the_device(board, pictures, tmp_path):
+    device = next(device for device in board.agent.hello.devices if device.device_id == "judged")
+    assert device.environment.keys() >= set(EVALUATION)
+    (tmp_path / "model").write_bytes(classifier())
+    model = put_model(board.folder / "store", tmp_path / "model")
+    plan = labelled(board.folder / "store", pictures, at_least=0.2)
+    result = board.agent.run(job(model, device="judged", plan=plan, delegate_options={"threads": 1}))
+    assert result.reason is None
+    m = result.measurement
+    assert m is not None
+    assert m.labelled is not None
+    assert (m.labelled.metric, m.labelled.samples, m.labelled.right) == ("top1", PICTURES, 6)
+    assert (m.labelled.ci95, m.labelled.verdict) == (share_interval(6, PICTURES), "pass")
+    assert m.settings["labelled_by"] == f"{CLASSIFICATION} {device.environment[CLASSIFICATION]}"
+    assert m.accuracy.reference is not None
+    assert m.accuracy.reference.endswith(f"by inference_diff {device.environment[INFERENCE_DIFF]}")
+    assert m.accuracy.mean_abs is not None
+    assert m.accuracy.mean_abs < 1e-4
+    assert (len(m.accuracy.outputs), m.accuracy.verdict) == (1, None)
+    assert board.left == []
+
+
+@pytest.mark.parametrize(
+    ("classified", "says"),
+    [
+        # Two of ten are right, and 0.9 was asked for: as wrong as any output.
+        ("Num evaluation runs: 10\nTop-1 Accuracy: 0.2", "labelled data, top1: 2 of 10 right"),
+        pytest.param("Segmentation fault", "printed is none of its results", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_what_the_evaluation_tools_print_counts_or_ends_its_own_cell(board, pictures, classified, says):
+    board.says(PRINTS)
+    (board.folder / "scripts" / "classified").write_text(f"{classified}\n")
+    printed = f"case $0 in *inference_diff) echo no list;; *) cat {board.folder}/scripts/classified;; esac"
+    script(board.folder / "scripts" / "tool", printed)
+    plan = labelled(board.folder / "store", pictures, at_least=0.9)
+    result = board.agent.run(job(board.model, device="scored", plan=plan))
+    assert result.status == "failed"
+    assert says in result.reason.text
+    if "Accuracy" in classified:
+        assert result.measurement is not None
+        accuracy = result.measurement.accuracy
+        assert (accuracy.mean_abs, accuracy.verdict) == (None, None)
+        assert accuracy.note.startswith("inference_diff: what the device's inference_diff printed is none of")
+
+
+@pytest.mark.parametrize(
+    ("printed", "says"),
+    [
+        ("Segmentation fault", "it begins with"),
+        ("Num evaluation runs: 10", "no 'OutputDiff"),
+        ("Num evaluation runs: 10\nTop-1 Accuracy: 0.2", "no top5 among its lines"),
+        ("Num evaluation runs: 0\nTop-5 Accuracy: 0.2", "no top5 among its lines"),
+        ("Num evaluation runs: 10\nTop-5 Accuracy: 1.5", "not between 0 and 1"),
+    ],
+)
+def test_what_is_no_score_of_an_evaluation_tool_is_none(printed, says):
+    with pytest.raises(LogError, match=says):
+        score_of(printed, LabelledData(sha256="0" * 64, size_bytes=1, metric="top5"))
+
+
+def test_a_mean_average_precision_that_a_tool_tells_has_no_interval_to_judge():
+    data = LabelledData(sha256="0" * 64, size_bytes=1, metric="mAP", at_least=0.5)
+    score = score_of("Num evaluation runs: 10\nOverall mAP: 0.2\n", data)
+    assert (score.share, score.right, score.ci95, score.verdict) == (0.2, None, None, "inconclusive")
+
+
+@pytest.mark.exhaustive
+def test_a_wrong_arm_leaves_a_race_on_the_device_before_it_puts_others_behind(board, pictures):
+    board.says(PRINTS)
+    (board.folder / "scripts" / "diff").write_text(f"{DIFF}\n")
+    right = "case $* in *use_xnnpack=false*) s=1;; *) s=0.1;; esac"
+    prints = 'printf "Num evaluation runs: 10\\nTop-1 Accuracy: $s\\n"'
+    judged = f"case $0 in *diff) cat {board.folder}/scripts/diff;; *) {right}; {prints};; esac"
+    script(board.folder / "scripts" / "tool", judged)
+    text = board.folder / "text"
+    board.tool(f"case $* in *use_xnnpack=true*) sed 's/=100 /=50 /' {text};; *) cat {text};; esac")
+    plan = labelled(board.folder / "store", pictures, at_least=0.9)
+    results = board.arms("scored", plan.model_copy(update={"halving": "p50", "max_blocks": 4}), base="scored")
+    wrong, kept = results["arm"], results["base"]
+    assert (wrong.status, wrong.reason.code) == ("failed", "wrong_output")
+    assert wrong.measurement.quality.stopped == "behind"
+    assert len(wrong.measurement.blocks) == 1
+    assert (kept.status, len(kept.measurement.blocks)) == ("done", 4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "says"),
+    [
+        ({"metric": "cosine"}, EVALUATION, "top1 to top10 and mAP, not cosine"),
+        ({"max_drop": 0.1}, EVALUATION, "tells no single answers"),
+        ({"mean": (1.0,), "std": (2.0,)}, EVALUATION, "LiteRT's own alone"),
+        ({"metric": "mAP"}, EVALUATION[:2], "the device has no coco_object_detection_run_eval"),
+        ({"metric": "top3"}, (), "`evaluation` of its entry names the tools' folder"),
+    ],
+)
+def test_labelled_data_that_no_tool_of_the_device_scores_is_refused_before_anything_is_copied(
+    asked, environment, says
+):
+    data = LabelledData(sha256="0" * 64, size_bytes=1, **asked)
+    with pytest.raises(NoDeviceError, match=says):
+        tool_of(data, dict.fromkeys(environment, ""))
+
+
+def test_objects_of_pictures_go_to_the_device_in_the_form_that_its_tool_reads(tmp_path):
+    boxes = [{"image_id": 7, "category_id": 3, "bbox": [10, 20, 30, 40]}]
+    boxes.append({"image_id": 7, "category_id": 3, "bbox": [0, 0, 100, 200], "iscrowd": 1})
+    images = [{"id": 9, "file_name": "b.PNG", "width": 10, "height": 10}]
+    images.append({"id": 7, "file_name": "sub/a.jpg", "width": 100, "height": 200})
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "b.PNG").write_bytes(b"b")
+    (tmp_path / "data" / "sub" / "a.jpg").write_bytes(b"a")
+    text = {"images": images, "annotations": boxes, "categories": [{"id": 3, "name": "cat"}]}
+    (tmp_path / "data" / "instances.json").write_text(json.dumps(text))
+    packed(DETECTION, tmp_path / "data", tmp_path, tmp_path / "out.tar")
+    with tarfile.open(tmp_path / "out.tar") as archive:
+        archive.extractall(tmp_path / "out", filter="data")
+    flags = data_flags(DETECTION, str(tmp_path / "out"))
+    truth = read_text_proto(Path(flags["ground_truth_proto"]).read_bytes(), "truth")
+    assert [scene.file for scene in truth.scenes] == ["00000000.jpg", "00000001.png"]
+    assert [len(scene.objects) for scene in truth.scenes] == [1, 0], "a crowd is no object of LiteRT's"
+    (thing,) = truth.scenes[0].objects
+    assert (thing.category, thing.box) == (3, pytest.approx((0.1, 0.1, 0.3, 0.2)))
+    assert (Path(flags["ground_truth_images_path"]) / "00000000.jpg").read_bytes() == b"a"
+    assert Path(flags["model_output_labels"]).read_text().splitlines() == ["???", "???", "???", "cat"]
 
 
 def test_devices_that_do_not_answer_or_have_no_tool_are_missing_with_the_reason(board):
@@ -225,7 +397,7 @@ def test_a_cancel_ends_the_arms_own_run_of_the_tool_and_nothing_else(tmp_path, t
             arm.kill_if_cancelled()
             assert Line.ends == 0, "a copy is not cut off"
 
-        def run_guarded(self, command):
+        def run_guarded(self, command, within_s=None):
             other.kill_if_cancelled()
             assert Line.ends == 0, "it is another arm's run"
             arm.kill_if_cancelled()

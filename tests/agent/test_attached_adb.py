@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from agent.attached.remote import LostError, Remote
 from agent.wire.messages import JobResult, JobStarted
 from tests import needs
 from tests.agent.embedded_agent import EmbeddedAgent, alive, eventually, job, put_model
-from tests.agent.test_attached import BLOCKS, PRINTS
+from tests.agent.test_attached import BLOCKS, DIFF, PRINTS, labelled, script
 from tests.services.adb import AdbServer, adb_server
 
 ENTRY = '[[attached]]\nkind = "adb"\nname = "{name}"\nserial = "{serial}"\nfolder = "{folder}"\n'
@@ -25,6 +26,13 @@ ANDROID = {
     "dumpsys": '[ "$1" = battery ] && printf "  level: 80\\n  temperature: 312\\n"',
 }
 """What a phone has and this machine lacks."""
+EVALUATIONS = {
+    "inference_diff": f"echo '{DIFF}'",
+    "image_classification_run_eval": "for w; do case $w in "
+    "*pictures) p=${w#*=};; *truth_labels=*) l=${w#*=};; esac; done\n"
+    'echo "Num evaluation runs: $(ls "$p" | wc -l)"; echo "Top-1 Accuracy: $(grep -c 1 "$l")"',
+}
+"""Tools of the phone; one counts the pictures that it was given, and the labels that are 1."""
 
 
 @dataclass
@@ -36,13 +44,7 @@ class Phone:
 
     def tool(self, text: str) -> None:
         """Make a script the device's tool."""
-        written(self.folder / "tool", text)
-
-
-def written(path: Path, text: str) -> None:
-    path.with_suffix(".part").write_text(f"#!/bin/sh\n{text}\n")
-    path.with_suffix(".part").chmod(0o755)
-    path.with_suffix(".part").replace(path)
+        script(self.folder / "tool", text)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
     adb, folder = needs.adb(), tmp_path_factory.mktemp("phone")
     (folder / "bin").mkdir()
     for name, text in ANDROID.items():
-        written(folder / "bin" / name, text)
+        script(folder / "bin" / name, text)
     (folder / "text").write_text(PRINTS)
     libraries = {"LD_LIBRARY_PATH": str(adb.parent)} if adb.parent.name == "adb.d" else {}
     device = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
@@ -60,6 +62,8 @@ def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
         with adb_server(adb, {"serial-1"}, device) as server:
             tool = f'benchmark_model = "{folder}/tool"\n'
             entries = (("phone", "serial-1"), ("gone", "serial-2"))
+            tool += f'evaluation = "{folder}/tools"\n'
+            (folder / "tools").mkdir()
             text = (ENTRY.format(name=name, serial=one, folder=folder) + tool for name, one in entries)
             (folder / "attached.toml").write_text("".join(text))
             patch.setenv("FARM_ATTACHED", str(folder / "attached.toml"))
@@ -68,6 +72,8 @@ def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
             patch.setenv("FARM_PASS_ENVIRONMENT", "ADB_SERVER_SOCKET")
             found = Phone(None, server, folder, put_model(folder / "store", tiny))  # type: ignore[arg-type]
             found.tool(f"cat {folder}/text")
+            for name, says in EVALUATIONS.items():
+                script(folder / "tools" / name, says)
             found.agent = EmbeddedAgent(folder, probe_command=probed)
             yield found
             found.agent.close()
@@ -77,9 +83,17 @@ def test_a_phone_is_measured_by_its_own_tool_on_the_bytes_that_were_copied(phone
     device = next(one for one in phone.agent.hello.devices if one.device_id == "phone")
     assert (device.api, device.name, device.environment["system"]) == ("adb", "Pixel", "google/test:15")
     phone.tool(f"cmp {tiny} {phone.folder}/delegate-farm-attempt/model.tflite && cat {phone.folder}/text")
-    result = phone.agent.run(job(phone.model, device="phone", delegate_options={"threads": 1}))
+    with zipfile.ZipFile(phone.folder / "data.zip", "w") as archive:
+        for name, content in {"a.png": "a", "b.png": "b", "ground_truth.txt": "0\n1\n"}.items():
+            archive.writestr(name, content)
+    plan = labelled(phone.folder / "store", phone.folder / "data.zip")
+    result = phone.agent.run(job(phone.model, device="phone", delegate_options={"threads": 1}, plan=plan))
     assert result.reason is None
     assert result.measurement is not None
+    assert result.measurement.labelled is not None
+    assert (result.measurement.labelled.samples, result.measurement.labelled.right) == (2, 2)
+    assert result.measurement.accuracy.mean_abs == 1e-5
+    assert result.measurement.energy.rise_c == 0.0, "its battery was as warm as before"
     assert result.measurement.latency_ms.p50 == pytest.approx(0.1)
     assert result.environment["board"] == "Pixel"
     assert "battery 31.2 °C" in result.facts["sensors_before"]
@@ -103,7 +117,7 @@ def test_a_phone_that_does_not_answer_is_missing_with_what_adb_says(phone):
     ],
 )  # fmt: skip
 def test_an_error_of_several_lines_is_told_whole_in_one(said, told, tmp_path):
-    written(tmp_path / "adb", f"cat <<'END'\n{said}\nEND")
+    script(tmp_path / "adb", f"cat <<'END'\n{said}\nEND")
     remote = Remote(
         OverAdb(name="p", serial="1", benchmark_model="/b"), {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     )

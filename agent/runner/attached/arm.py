@@ -1,16 +1,18 @@
 """One arm of an attempt at an attached device: its runs of the tool, and how it ends."""
 
 import math
+import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from agent.attached.hosts import Attached
 from agent.attached.listing import described
-from agent.attached.remote import LostError, RefusedError, Remote
+from agent.attached.remote import LateError, LostError, RefusedError, Remote
 from agent.attempt.files import (
     RESULT_FILE,
     TURN_TEXT,
@@ -22,25 +24,38 @@ from agent.attempt.files import (
     write_progress,
 )
 from agent.processes.exit_reason import last_line
+from agent.runner.attached.evaluation import (
+    data_flags,
+    difference_of,
+    evaluation_words,
+    packed,
+    score_of,
+    tool_of,
+)
 from agent.runner.attached.figures import measurement_of, quality_of, why_not_counted
 from agent.runner.attached.flags import ToolCall, tool_call
 from agent.runner.failures import failure_of
+from agent.runner.judge.accuracy import unjudged
 from agent.runner.judge.blocks import added, paired_ratio, ratio_units, time_units
-from agent.runner.judge.verdict import not_measured
+from agent.runner.judge.verdict import not_measured, scored
 from agent.runner.turns.arm import check_conditions
 from agent.runner.turns.comparison import AnyArm
 from agent.runner.turns.ending import CancelledError, FailedError
-from agent.wire.measurement import BlockFigure
+from agent.wire.labelled import LabelledScore
+from agent.wire.measurement import Accuracy, BlockFigure, Energy
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from runtime.common.benchmark_log import TOOL, LogError, LoggedRun, read_log
 from runtime.common.durable import write_atomically
+from runtime.common.evaluation_log import INFERENCE_DIFF
 from runtime.errors import FarmRuntimeError
+
+Told = TypeVar("Told", Accuracy, LabelledScore)
 
 
 @dataclass(slots=True, eq=False)
 class ToolArm(AnyArm):
     """One arm. `runs`: what the tool printed, by block. `place`: the attempt's folder on the device.
-    `running`: its own run of the tool goes on.
+    `running`: its own run of a tool goes on. `accuracy`, `labelled`: what the evaluation tools told.
     """
 
     remote: Remote
@@ -50,6 +65,8 @@ class ToolArm(AnyArm):
     runs: dict[int, LoggedRun] = field(default_factory=dict)
     took_s: float = 0.0
     running: bool = False
+    accuracy: Accuracy | None = None
+    labelled: LabelledScore | None = None
 
     @classmethod
     def read(cls, job_file: Path, *, alone: bool) -> "ToolArm":
@@ -100,14 +117,14 @@ class ToolArm(AnyArm):
         known[self.remote.attached] = device
         self.environment, self.place = dict(device.environment), folder
         check_conditions(self.job, self.environment)
-        asked = "publish" if self.job.plan.level == "publish" else ""
-        asked = asked or ("labelled data" if self.job.plan.labelled is not None else "")
-        if asked:
+        if self.job.plan.level == "publish":
             # Not a failure of the model: `no_device` is not reused, as where a machine may not publish.
-            text = f"{asked}: an attached device gives times alone, and nobody watches its state"
+            text = "publish: nobody watches the state of an attached device"
             reason = Reason(code=ReasonCode.NO_DEVICE, text=text)
             raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason))
         self.call = tool_call(self.attempt, int(device.environment["cpus"]))
+        if self.job.plan.labelled is not None:
+            tool_of(self.job.plan.labelled, self.environment)
 
     def put_inputs(self) -> None:
         """Copy the inputs that are given. Raises `LostError` and `RefusedError`."""
@@ -122,26 +139,83 @@ class ToolArm(AnyArm):
         write_progress(self.folder, f"block {number}: {TOOL}")
         files = {name: f"{self.place}/input-{k}" for k, name in enumerate(self.call.input_bytes)}
         tool = self.remote.attached.benchmark_model
-        words = self.call.words(tool, f"{self.place}/model.tflite", files)
-        self.running = True
+        printed = self._printed(TOOL, self.call.words(tool, f"{self.place}/model.tflite", files))
         try:
-            answer = self.remote.run_guarded(words)
-        finally:
-            self.running = False
-        sys.stderr.write(answer.text + "\n")
-        if is_cancelled(self.folder):
-            raise CancelledError
-        if answer.code != 0:
-            ended = f"exit code {answer.code} of {TOOL} on the device"
-            raise FailedError(_failed(f"{last_line(answer.text) or 'it printed nothing'} ({ended})"))
-        try:
-            *_, run = read_log(answer.text)
+            *_, run = read_log(printed)
         except LogError as error:
             text = f"what the device's {tool} printed is none of {TOOL}'s results: {error}"
             raise FailedError(_failed(text)) from error
         if (why := why_not_counted(run, self.job.delegate_kind)) is not None:
             raise FailedError(why)
         self.runs[number] = run
+
+    def evaluate(self, within_s: float) -> None:
+        """Have the device's evaluation tools tell how right its outputs are, each within so many seconds.
+        Labelled data was asked for and has to give a score; a comparison that failed is a note.
+
+        Raises `LostError`, `RefusedError`, `FailedError`, `CancelledError`, `DataError` and `OSError`.
+        """
+        asked = self.job.plan.labelled
+        if asked is not None:
+            tool = tool_of(asked, self.environment)
+            self.labelled = self._told(
+                tool, self._put_data(tool), lambda text: score_of(text, asked), within_s
+            )
+        if INFERENCE_DIFF not in self.environment:
+            return
+        if self.job.inputs:
+            self.accuracy = unjudged(None, f"{INFERENCE_DIFF} has inputs of its own alone, not the cell's")
+            return
+        sets, tool = {"num_runs": self.job.plan.input_sets}, self.environment[INFERENCE_DIFF]
+        try:
+            told = self._told(INFERENCE_DIFF, sets, lambda text: difference_of(text, tool), within_s)
+        except FailedError as error:
+            told = unjudged(None, f"{INFERENCE_DIFF}: {error.failure.reason.text}")
+        self.accuracy = told
+
+    def _told(
+        self, tool: str, more: Mapping[str, object], read: Callable[[str], Told], within_s: float
+    ) -> Told:
+        """Run an evaluation tool and read what it printed. Raises as `evaluate` does."""
+        write_progress(self.folder, tool)
+        folder = str(self.remote.attached.evaluation)
+        words = evaluation_words(folder, tool, f"{self.place}/model.tflite", self.call.flags, more)
+        try:
+            return read(self._printed(tool, words, within_s))
+        except LateError as error:
+            raise FailedError(_failed(f"{tool}: {error}", ReasonCode.TIMEOUT)) from error
+        except LogError as error:
+            text = f"what the device's {tool} printed is none of its results: {error}"
+            raise FailedError(_failed(text)) from error
+
+    def _put_data(self, tool: str) -> dict[str, str]:
+        """Copy the labelled pictures, unless another arm has; return the flags that name them."""
+        assert self.attempt.data_path is not None
+        data = f"{self.place}/data"
+        if self.remote.run(f"test -d {shlex.quote(data)}").code != 0:
+            write_progress(self.folder, "copies labelled data to the device")
+            with tempfile.NamedTemporaryFile(dir=self.folder) as file:
+                packed(tool, Path(self.attempt.data_path), Path(self.attempt.model_path), Path(file.name))
+                self.remote.put(Path(file.name), f"{data}.tar")
+            new, old = shlex.quote(f"{data}.part"), shlex.quote(f"{data}.tar")
+            unpack = f"mkdir {new} && tar -xf {old} -C {new} && rm {old} && mv {new} {shlex.quote(data)}"
+            self.remote.need(unpack, "unpacking labelled data")
+        return data_flags(tool, data)
+
+    def _printed(self, tool: str, words: Sequence[str], within_s: float | None = None) -> str:
+        """Run a tool of the device; return what it printed. Raises as `evaluate` does, and `LateError`."""
+        self.running = True
+        try:
+            answer = self.remote.run_guarded(words, within_s)
+        finally:
+            self.running = False
+        sys.stderr.write(answer.text + "\n")
+        if is_cancelled(self.folder):
+            raise CancelledError
+        if answer.code != 0:
+            ended = f"exit code {answer.code} of {tool} on the device"
+            raise FailedError(_failed(f"{last_line(answer.text) or 'it printed nothing'} ({ended})"))
+        return answer.text
 
     def kill_if_cancelled(self) -> None:
         """End the tool's run where the agent has cancelled the arm."""
@@ -159,11 +233,13 @@ class ToolArm(AnyArm):
         blocks = self.blocks(None if base is self else base)
         return time_units(blocks), () if base in (None, self) else ratio_units(blocks)
 
-    def conclude(self, base: "ToolArm | None", facts: Mapping[str, str], notes: Sequence[str]) -> None:
+    def conclude(
+        self, base: "ToolArm | None", facts: Mapping[str, str], notes: Sequence[str], energy: Energy
+    ) -> None:
         """Write the result of what it has finished, with its ratio over `base`."""
         if self.over:
             return
-        if not self.runs:
+        if not self.has_blocks:
             self.over = True
             mark_left(self.folder)
             return
@@ -171,8 +247,14 @@ class ToolArm(AnyArm):
         measured = measurement_of(self.attempt, self.call, self.environment, list(self.runs.values()), blocks)
         ratio = None if base is None else paired_ratio(blocks, base.job, self.job.seed)
         quality = quality_of(len(blocks), self.stopped or "", notes)
-        measured = measured.model_copy(update={"ratio": ratio, "quality": quality})
-        self._end(RunnerResult(status=Status.DONE, reason=None, measurement=measured, facts=dict(facts)))
+        told: dict[str, object] = {"ratio": ratio, "quality": quality, "energy": energy}
+        told |= {} if self.accuracy is None else {"accuracy": self.accuracy}
+        if self.labelled is not None and self.job.plan.labelled is not None:
+            tool = tool_of(self.job.plan.labelled, self.environment)
+            told["settings"] = measured.settings | {"labelled_by": f"{tool} {self.environment[tool]}"}
+        measured = measured.model_copy(update=told)
+        result = RunnerResult(status=Status.DONE, reason=None, measurement=measured, facts=dict(facts))
+        self._end(result if self.labelled is None else scored(result, self.labelled))
 
     def fail(self, failure: Failure) -> None:
         """End with a failure, unless it has ended."""
@@ -186,8 +268,8 @@ class ToolArm(AnyArm):
         write_atomically(self.folder / RESULT_FILE, told.model_dump_json().encode())
 
 
-def _failed(text: str) -> Failure:
-    return Failure(status=Status.FAILED, reason=Reason(code=ReasonCode.RUNNER_ERROR, text=text))
+def _failed(text: str, code: ReasonCode = ReasonCode.RUNNER_ERROR) -> Failure:
+    return Failure(status=Status.FAILED, reason=Reason(code=code, text=text))
 
 
 def _block(run: LoggedRun, base: LoggedRun | None) -> BlockFigure:

@@ -19,7 +19,9 @@ from agent.runner.attached.arm import ToolArm
 from agent.runner.judge.blocks import drawn_order
 from agent.runner.judge.stopping import ArmState, Spent
 from agent.runner.turns.comparison import Comparison, ended_when_asked
+from agent.wire.measurement import Energy
 from agent.wire.messages import Device, Reason, ReasonCode, Status
+from runtime.common.benchmark_log import TOOL
 
 FOLDER: Final = "delegate-farm-attempt"
 """The folder on the device. What an attempt that was killed left is removed by the next one."""
@@ -29,6 +31,10 @@ WARMER_C: Final = 5.0
 
 REST_SHARE: Final = 0.2
 """Share of an attempt's time limit that a device may rest, all blocks together."""
+
+EVALUATION_SHARE: Final = 0.3
+"""Share of it that the blocks leave to evaluation tools. Chosen: pictures are some seconds of a phone; larger
+leaves fewer blocks to cells that have no such tool to run, too."""
 
 _CLEAR: Final = """\
 for f in $(grep -lF -e {graph} /proc/[0-9]*/cmdline 2>/dev/null); do
@@ -110,7 +116,23 @@ class _Session(Comparison[ToolArm]):
         return self.arms[0].folder
 
     def run(self) -> None:
-        """Run blocks until each arm's answer is known. Raises `LostError` and `RefusedError`."""
+        """Run blocks until each arm's answer is known, then the evaluation tools; where only the best arm is
+        sought these come first, so that a wrong one puts no other behind.
+
+        Raises `LostError` and `RefusedError`.
+        """
+        steps = [self._run_blocks, self._evaluate]
+        for step in steps if self.lead.job.plan.halving is None else reversed(steps):
+            step()
+
+    def _evaluate(self) -> None:
+        arms = [arm for arm in self.alive if arm.attempt.reported]
+        for done, arm in enumerate(arms):
+            left_s = self._limit_s - (time.monotonic() - self.began_s)
+            share = EVALUATION_SHARE if arm.stopped is None else 1.0
+            arm.do(partial(arm.evaluate, max(1.0, share * left_s / (len(arms) - done))))
+
+    def _run_blocks(self) -> None:
         plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
         for number in range(1, max(1, plan.max_blocks - earlier) + 1):
             going = {arm.name: arm for arm in self.alive if arm.stopped is None}
@@ -134,11 +156,16 @@ class _Session(Comparison[ToolArm]):
             times, ratios = arm.units(base)
             until_decided = arm.job.refines is None or arm.job.refines.until_decided
             figures = times if self.lead.job.plan.halving == "p50" else ()
-            states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided, figures)
+            is_wrong = arm.labelled is not None and arm.labelled.verdict == "fail"
+            states[arm.name] = ArmState(times, ratios, 0.0, arm.stopped, until_decided, figures, is_wrong)
         self.stop_known(number, states, base, self._spent())
 
+    @property
+    def _limit_s(self) -> float:
+        return sum(arm.job.soft_limit_s for arm in self.arms)
+
     def _spent(self) -> Spent | None:
-        limit_s = sum(arm.job.soft_limit_s for arm in self.arms)
+        limit_s = (1.0 - EVALUATION_SHARE) * self._limit_s
         return "time" if time.monotonic() - self.began_s + _TIME_MARGIN * self.longest_s > limit_s else None
 
     def _rest(self) -> None:
@@ -162,7 +189,17 @@ class _Session(Comparison[ToolArm]):
         # A baseline that failed, in a later block too, is none.
         base = None if self.baseline is None or self.baseline.over else self.baseline
         for arm in sorted(self.arms, key=lambda arm: arm is not base):
-            arm.conclude(None if arm is base else base, facts, self.notes)
+            arm.conclude(None if arm is base else base, facts, self.notes, self._energy())
+
+    def _energy(self) -> Energy:
+        """Return how much hotter the device got: no tool there tells its energy."""
+        ends = [None if one is None else one.hottest for one in (self.before, self.after)]
+        told = f"{TOOL} tells no energy"
+        if ends[0] is None or ends[1] is None:
+            return Energy(note=told, rise_note="the device has no thermal zone that its shell may read")
+        if len(self.arms) > 1:
+            return Energy(note=told, rise_note="arms took turns on the device")
+        return Energy(note=told, rise_c=ends[1] - ends[0])
 
     def fail(self, status: Status, code: ReasonCode, text: str) -> None:
         """End all arms that have not ended."""

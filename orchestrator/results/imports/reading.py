@@ -17,6 +17,7 @@ from orchestrator.results.imports.reports import (
     NotReadableError,
     read_report,
 )
+from runtime.common import evaluation_log
 from runtime.common.benchmark_log import TOOL, LogError, is_log, read_log
 
 _TITLE: Final = "BENCHMARK RESULTS"
@@ -117,7 +118,7 @@ _FORMS: Final[Sequence[tuple[Callable[[str], bool], Callable[[str], Iterator[Imp
     (is_log, read_runs),
     (result_message.is_text_message, result_message.read_text_message),
     (is_printed_block, read_printed_blocks),
-    (evaluation_logs.is_log, evaluation_logs.read_log),
+    (evaluation_log.is_log, evaluation_logs.read_log),
     (table.is_table, table.read_table),
 )
 """The recognition and the reader of each form of text."""
