@@ -39,7 +39,7 @@ from agent.wire.measurement import Measurement, Refinement
 from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.reference import MAX_KNOWN, MAX_MADE, ReferenceRecord
 
-PROTOCOL_VERSION = 16
+PROTOCOL_VERSION = 17
 """Version of the messages, those between an agent's processes included: one may be of another commit. A farm
 gives no jobs to an agent of another version, but tells it to upgrade."""
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024

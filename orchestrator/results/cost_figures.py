@@ -106,12 +106,14 @@ def _energy(key: str, label: str, unit: str, better: Better, meaning: str, **mor
     """Return a figure of the wire's `Energy`, by default one that is missing where its counter is."""
     usual: dict[str, Any] = {
         "section": "memory",
+        "help": meaning,
+        "unit_in_heading": True,
+        "void_if_wrong": True,
         "read": measured("energy", key),
         "text": _DIGITS,
         "why_none": lambda m: m.energy.note or "not recorded",
     }
-    more = {"help": meaning, "unit_in_heading": True, "void_if_wrong": True} | usual | more
-    return Metric(f"energy.{key}", label, unit, better, **more)
+    return Metric(f"energy.{key}", label, unit, better, **usual | more)
 
 
 def _ends(of: str) -> dict[str, Any]:

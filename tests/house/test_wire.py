@@ -14,7 +14,7 @@ from agent.runner.passes.process_frame import pass_of
 from agent.wire.messages import PROTOCOL_VERSION, ForAgent, ForOrchestrator
 from agent.wire.passes import PASSES
 
-RECORDED = (16, "80cbe7ae433869a4")
+RECORDED = (17, "fb02d77125da387d")
 """`PROTOCOL_VERSION`, and the digest of the schemas of that version."""
 
 

@@ -1,4 +1,4 @@
-"""How right the outputs of an attached device are, as LiteRT's evaluation tools there tell it.
+"""The accuracy of an arm at an attached device, as LiteRT's evaluation tools there tell it.
 
 `inference_diff` compares a cell's delegate with LiteRT on one thread, on inputs of its own: its mean errors
 are figures without a verdict, as no rule knows their norms. The two `run_eval` score labelled pictures.
