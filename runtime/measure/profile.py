@@ -14,6 +14,7 @@ from runtime.api.interpreter import Interpreter
 from runtime.common.profile import ModelProfile, Peaks
 from runtime.common.stages import StageClock, clocked
 from runtime.delegates.abilities import HasPeaks
+from runtime.delegates.base import Array
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.measure.inputs import InputRule, make_pool
 from runtime.measure.loading import Opened, Opener
@@ -34,11 +35,12 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """A profile with the delegate's effective settings."""
+    """A profile with the delegate's effective settings, and the inputs by the index of their tensor."""
 
     delegate: str
     settings: Mapping[str, str]
     profile: ModelProfile
+    inputs: Mapping[int, Array]
 
 
 def profile_model(
@@ -63,8 +65,9 @@ def profile_model(
     assert isinstance(model, Interpreter)
     details = model.get_input_details()
     pool = make_pool(details, model_sha256, rules)
-    for detail, values in zip(details, pool.sets[0], strict=True):
-        model.set_tensor(int(detail["index"]), values)
+    inputs = {int(d["index"]): values for d, values in zip(details, pool.sets[0], strict=True)}
+    for index, values in inputs.items():
+        model.set_tensor(index, values)
     began = perf_counter_ns()
     model.invoke()
     # A round is a run as a whole and one kernel by kernel.
@@ -75,7 +78,8 @@ def profile_model(
     stages = {str(name): ns for name, ns in clock.spent_ns.items()}
     peaks = _peaks(opened, int(opener.options.get("threads", 1)))
     known, why = (None, peaks) if isinstance(peaks, str) else (peaks, "")
-    return Profiled(opener.kind, settings, replace(found, stages_ns=stages, peaks=known, no_peaks=why))
+    found = replace(found, stages_ns=stages, peaks=known, no_peaks=why)
+    return Profiled(opener.kind, settings, found, inputs)
 
 
 def _peaks(opened: Opened, threads: int) -> Peaks | str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from runtime.common.profile import LiteRtTimes
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError
@@ -46,12 +47,18 @@ def _partition_delegate(name: str, options: Mapping[str, Any]) -> PartitionDeleg
     return found
 
 
-def document(found: Profiled, file: str) -> dict[str, Any]:
-    """Return the whole profile as `json.dumps` takes it."""
+def document(found: Profiled, file: str, litert: LiteRtTimes | str = "") -> dict[str, Any]:
+    """Return the whole profile as `json.dumps` takes it; with LiteRT's times, or why it has none."""
     profile = found.profile
     rows = [
         asdict(row) | {"gflops": row.gflops, "gigabytes_per_second": row.gigabytes} for row in profile.rows
     ]
+    theirs: dict[str, Any] = {}
+    if isinstance(litert, LiteRtTimes):
+        known = litert.by_operator(profile.operators)
+        theirs = {"litert": asdict(litert) | {"operators_ns": {str(i): ns for i, ns in known.items()}}}
+    elif litert:
+        theirs = {"litert": {"reason": litert}}
     return {
         "schema": SCHEMA,
         "file": file,
@@ -68,4 +75,5 @@ def document(found: Profiled, file: str) -> dict[str, Any]:
         "rows": rows,
         "operators": [asdict(operator) for operator in profile.operators],
         "types": [asdict(one) for one in profile.types],
+        **theirs,
     }

@@ -48,6 +48,7 @@ def model_verbs() -> typer.Typer:
         app, "profile", profile,
         "farm model profile my.tflite",
         "farm model profile my.tflite --delegate cpu --rounds 30 --json",
+        "farm model profile my.tflite --threads 2 --litert",
         "farm model profile my.tflite --format flame > flame.html",
         "farm model profile bert.tflite --threads 2 --input ids=0..999 --shape ids=1,128",
     )  # fmt: skip
@@ -164,6 +165,9 @@ def profile(
         Literal["text", "tables", "csv", "flame"],
         typer.Option("--format", help="tables and csv: LiteRT's; flame: a page for a browser."),
     ] = "text",
+    litert: Annotated[
+        bool, typer.Option("--litert", help="LiteRT's own times of the operators beside these.")
+    ] = False,
     as_json: calls.Json = False,
 ) -> int:
     """Run a model and show what its kernels and operators take.
@@ -172,23 +176,27 @@ def profile(
     which is measured before and printed beside it. Rates are compared with measured peaks of the device.
     """
     from runtime.common import profile as forms
+    from runtime.delegates.peers.litert_profile import litert_times
     from runtime.measure.inputs import ranged
     from runtime.model.signatures import readable_model
     from runtime.tools import model_profile
 
+    if litert and form != "text" and not as_json:
+        calls.refuse("--litert goes with --format text or with --json")
     options = calls.options_of(option or [], threads)
     rules = calls.rules_of(input_ or [], shape or [])
     further = [_delegate(text) for text in then or []]
     with calls.clear_errors(file), readable_model(file, signature) as (path, model):
         given = ranged(rules, model.subgraphs[0])
         found = model_profile.profile_file(path, delegate, options, given, rounds, further)
+        theirs = litert_times(path, found.inputs, threads, rounds) if litert else ""
         if as_json:
-            typer.echo(json.dumps(model_profile.document(found, str(file)), indent=1))
+            typer.echo(json.dumps(model_profile.document(found, str(file), theirs), indent=1))
         else:
             keys = (key for key in ("device", "precision", "tuning") if key in found.settings)
             told = ", ".join(f"{key} {found.settings[key]}" for key in keys)
             heading = f"{file.name} on {found.delegate}: {told}"
-            for line in forms.written(found.profile, heading, form):
+            for line in forms.written(found.profile, heading, form, theirs):
                 typer.echo(line if form == "flame" else "\t".join(map(calls.visible, line.split("\t"))))
     return 0
 

@@ -15,6 +15,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from runtime.common.litert_statistics import Statistics
+from runtime.common.profile.beside import LiteRtTimes
 from runtime.common.profile.model import ModelProfile, OperatorTime, ProfileRow
 
 WIDTH: Final = 100
@@ -27,7 +28,7 @@ _ROW = "{:>4}  {:<22} {:<24} {:>10} {:>6} {:>8} {:>4} {:>7} {:>4}"
 """A row: step, operator, kernel, microseconds, percent, GFLOP/s and GB/s, each with its share of the peak."""
 
 
-def text_lines(profile: ModelProfile, heading: str) -> Iterator[str]:
+def text_lines(profile: ModelProfile, heading: str, litert: LiteRtTimes | str = "") -> Iterator[str]:
     """Yield the whole text, line by line."""
     yield from wrap(f"{heading}; medians of {profile.rounds} rounds", WIDTH)
     yield from wrap(profile.caution, WIDTH)
@@ -37,7 +38,8 @@ def text_lines(profile: ModelProfile, heading: str) -> Iterator[str]:
         yield _ROW.format("step", "operator", "kernel", "us", "%", "GFLOP/s", "peak", "GB/s", "peak")
         for row in profile.rows:
             yield _row_text(profile, row)
-    yield from _operators(profile)
+    yield from _operators(profile, None if isinstance(litert, str) else litert)
+    yield from wrap(_litert_text(profile, litert), WIDTH)
     yield ""
     yield f"{'type':<40} {'count':>6} {'us':>12} {'%':>7}"
     for one in profile.types:
@@ -76,13 +78,28 @@ def _of_peak(rate: float, peak: float | None) -> str:
     return f"{100 * rate / peak:.0f}%" if rate and peak else "-"
 
 
-def _operators(profile: ModelProfile) -> Iterator[str]:
+def _litert_text(profile: ModelProfile, litert: LiteRtTimes | str) -> str:
+    if isinstance(litert, str):
+        return f"LiteRT's own times are missing: {litert}." if litert else ""
+    known = len(litert.by_operator(profile.operators))
+    return (
+        f"LiteRT {litert.version} with XNNPACK, {litert.threads} threads, by its own profiler: a run takes "
+        f"{litert.run_ns / 1e6:.3f} ms. Its {len(litert.nodes)} nodes tell the time of {known} operators; of "
+        "the others (-), XNNPACK fused or added some of the same kind."
+    )
+
+
+def _operators(profile: ModelProfile, litert: LiteRtTimes | None) -> Iterator[str]:
     slowest = sorted(profile.operators, key=lambda one: -one.time_ns)[:_LISTED]
     yield ""
-    yield f"{'operator':<40} {'where':>9} {'us':>12} {'%':>7}"
+    theirs = {} if litert is None else litert.by_operator(profile.operators)
+    head = "" if litert is None else f" {'LiteRT us':>12}"
+    yield f"{'operator':<40} {'where':>9} {'us':>12} {'%':>7}{head}"
     for one in slowest:
         name = f"{one.index} {one.name}{' ~' if one.is_divided else ''}"
-        yield f"{_cut(name, 40):<40} {one.place:>9} {one.time_ns / 1e3:>12.1f} {100 * one.share:>7.2f}"
+        known = theirs.get(one.index)
+        more = head and f" {'-' if known is None else f'{known / 1e3:.1f}':>12}"
+        yield f"{_cut(name, 40):<40} {one.place:>9} {one.time_ns / 1e3:>12.1f} {100 * one.share:>7.2f}{more}"
     if any(one.is_divided for one in slowest):
         yield "~ the time of a kernel of several operators is divided by their estimated work"
 
