@@ -105,7 +105,7 @@ class GpuDelegate(Offer):
         if self.options.conformance == "kept":
             self.excluded |= differences(self._conformance)
         known = self._backend.capabilities
-        precision = settled(self.options, known.name, self._probe)
+        precision = settled(self.options, known, self._probe)
         self.options = replace(self.options, precision=precision)
         self._backend = self._backend.knowing(knowing_products(known, precision, self._probe))
         if self.way is Quantised.LEVELS:

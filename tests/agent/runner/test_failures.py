@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.attempt.files import AttemptFile, Failure
 from agent.runner.failures import failure_of
 from agent.wire.messages import Device, ReasonCode, Status
+from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.delegates.partition import DelegationReport, Fallback
@@ -61,7 +64,7 @@ def test_what_a_machine_lacks_is_unsupported_and_a_fault_of_a_device_fails(ended
 def test_a_precision_that_the_device_lacks_is_unsupported_with_the_reason(ended):
     lacking = Findings({Trial.FP16_STORAGE: "3 of 16 numbers are wrong"})
     with pytest.raises(UnsupportedPrecisionError) as caught:
-        settled(Options(precision="fp16"), "A", lambda: lacking)
+        settled(Options(precision="fp16"), replace(ASSUMED["cpu"], name="A"), lambda: lacking)
     failure = ended(caught.value)
     assert (failure.status, failure.reason.code) == (Status.UNSUPPORTED, ReasonCode.UNSUPPORTED_PRECISION)
     assert "'fp16' cannot be used on A: fp16 storage: 3 of 16 numbers are wrong" in failure.reason.text

@@ -52,6 +52,14 @@ __kernel void trial(__global const float *in, __global float *out, __global ucha
     __asm__("vpermi2b %2, %1, %0" : "+v"(found) : "v"(first), "v"(second));
     vstore16(convert_float16(found), 0, out);
 #endif
+#ifdef BYTE_DOT_PRODUCTS
+#ifndef __opencl_c_integer_dot_product_input_4x8bit_packed
+#error the compiler has no dot product of packed bytes
+#endif
+    // The same products as in INT8_PRODUCTS, of bytes without a sign by bytes with one.
+    for (int i = 0; i < 16; i++)
+        out[i] = (float)(100 + dot_4x8packed_us_int(200 | 255 << 8 | 1 << 16 | 128u << 24, (-(i + 1 & 15) & 255) * 0x01010101u));
+#endif
 }
 #else
 // Eight sums hide the latency of an instruction. `out` keeps them, so that none is left out.

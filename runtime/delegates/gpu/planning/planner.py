@@ -64,7 +64,7 @@ class GpuPlanner(Offer):
         if findings is None and self.options.precision not in (None, "fp32"):
             note = "; ".join(filter(None, (note, "what it does with narrow numbers was never probed")))
         found = _STORES if findings is None else findings
-        precision = settled(self.options, capabilities.name, lambda: found)
+        precision = settled(self.options, capabilities, lambda: found)
         self.options = replace(self.options, precision=precision)
         known = knowing_bytes(capabilities, found)
         self._capabilities = knowing_products(known, precision, lambda: found)

@@ -26,6 +26,7 @@ class Trial(Enum):
     BF16_PACE = "BF16_PACE"
     INT8_PRODUCTS = "INT8_PRODUCTS"
     BYTE_TABLES = "BYTE_TABLES"
+    BYTE_DOT_PRODUCTS = "BYTE_DOT_PRODUCTS"
 
     @property
     def title(self) -> str:
@@ -38,7 +39,10 @@ _NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
 
 
 _MULTIPLIED = {"fp16": (), "bf16": (Trial.BF16_PRODUCTS, Trial.BF16_PACE), "int8": (Trial.INT8_PRODUCTS,)}
-"""Precision → the trials behind which products are computed in it; in fp16 only matrix units do."""
+"""Precision → the trials behind which kernels of units multiply in it."""
+
+_MULTIPLIED_IN_GROUPS = {"fp16": (), "bf16": (), "int8": (Trial.BYTE_DOT_PRODUCTS,)}
+"""The same of kernels of work-groups; in fp16 and bf16 only matrix units do."""
 
 _MATRICES = {"fp16": "F16", "bf16": "BF16"}
 """Precision → the type that matrix units multiply in it."""
@@ -110,7 +114,7 @@ def meaning(precision: str, device: Capabilities) -> str:
     return f"float32; {rounded} are rounded to {precision}"
 
 
-def settled(options: Options, device: str, findings: Callable[[], Findings]) -> str:
+def settled(options: Options, device: Capabilities, findings: Callable[[], Findings]) -> str:
     """Return the precision that is used: the requested one, or fp16 if losses are allowed and it is stored.
 
     `findings` probes the device, which fp32 does not need, and int8 only to know how it multiplies.
@@ -125,7 +129,7 @@ def settled(options: Options, device: str, findings: Callable[[], Findings]) -> 
         if not findings().passed(needed):
             fault = findings().faults.get(needed, "it was not tried")
             raise UnsupportedPrecisionError(
-                f"gpu delegate: precision {options.precision!r} cannot be used on {device}: "
+                f"gpu delegate: precision {options.precision!r} cannot be used on {device.name}: "
                 f"{needed.title}: {fault}; use 'fp32'"
             )
         return options.precision
@@ -135,11 +139,11 @@ def settled(options: Options, device: str, findings: Callable[[], Findings]) -> 
     return "fp16" if is_free and findings().passed(Trial.FP16_STORAGE) else "fp32"
 
 
-def _require_products(precision: str, device: str, findings: Findings) -> None:
+def _require_products(precision: str, device: Capabilities, findings: Findings) -> None:
     """Raise `UnsupportedPrecisionError` where products would be those of another precision."""
     if findings.matrix_type(precision):
         return
-    needed = _MULTIPLIED[precision]
+    needed = (_MULTIPLIED_IN_GROUPS if device.works_in_groups else _MULTIPLIED)[precision]
     failed = next((trial for trial in needed if not findings.passed(trial)), None)
     if failed is None and needed:
         return
@@ -147,6 +151,6 @@ def _require_products(precision: str, device: str, findings: Findings) -> None:
         "no kernel multiplies in it" if failed is None else findings.faults.get(failed, "it was not tried")
     )
     raise UnsupportedPrecisionError(
-        f"gpu delegate: precision {precision!r}: {fault} ({device}); use 'fp32', or leave out "
+        f"gpu delegate: precision {precision!r}: {fault} ({device.name}); use 'fp32', or leave out "
         "require_narrow_products"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -35,7 +36,7 @@ from runtime.delegates.gpu.passes import optimise
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
-from runtime.errors import DelegateError
+from runtime.errors import DelegateError, UnsupportedPrecisionError
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding, TensorType
@@ -198,15 +199,21 @@ def test_only_what_the_precision_rounds_is_multiplied_by_matrix_units():
         assert other.name.startswith(f"groups_{tile}")
     assert FOUND.matrix_type("fp32") == ""
     strict = Options(precision="fp16", require_narrow_products=True)
-    assert settled(strict, "a device", lambda: FOUND) == "fp16"
+    assert settled(strict, ASSUMED["gpu"], lambda: FOUND) == "fp16"
 
 
-@pytest.mark.parametrize(("target", "types"), [((7, 5), ()), ((8, 0), ("F16", "BF16"))])
-def test_cuda_has_them_from_its_compute_capability_on(target, types):
+@pytest.mark.parametrize(
+    ("target", "types", "dots"),
+    [((6, 1), (), False), ((7, 5), (), True), ((8, 0), ("F16", "BF16"), True)],
+)
+def test_cuda_has_them_and_dot_products_from_its_compute_capability_on(target, types, dots):
     device = CudaDevice(0, "a GPU", "1b" * 16, "0000:3b:00.0", target, 0)
     found = CudaBackend(OpenedDevice(device, 0, ASSUMED["gpu"]), open_cache(None)).findings()
     assert found.matrix_types == types
-    assert settled(Options(precision="fp16"), "a device", lambda: found) == "fp16"
+    assert settled(Options(precision="fp16"), ASSUMED["gpu"], lambda: found) == "fp16"
+    strict = Options(precision="int8", require_narrow_products=True)
+    with nullcontext() if dots else pytest.raises(UnsupportedPrecisionError, match="no instruction"):
+        assert settled(strict, ASSUMED["gpu"], lambda: found) == "int8"
 
 
 def translated(kernel: Kernel, target: tuple[int, int], folder: Path) -> tuple[str, str]:
@@ -249,4 +256,5 @@ def test_products_of_bytes_are_an_instruction_where_the_device_has_it(tmp_path: 
     text, said = translated(kernel, (8, 0), tmp_path)
     assert text.count("dp4a.u32.s32") == 16 * 4 * rows
     assert "0 bytes stack frame, 0 bytes spill stores" in said
-    assert "dp4a" not in translated(kernel, (6, 0), tmp_path)[0]
+    assert text.count("dp4a.u32.s32") == translated(kernel, (7, 5), tmp_path)[0].count("dp4a.u32.s32")
+    assert "dp4a" not in translated(kernel, (6, 1), tmp_path)[0]

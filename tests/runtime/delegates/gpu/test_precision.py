@@ -21,6 +21,7 @@ from runtime.delegates.gpu.layout.memory import Stage
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.passes import optimise
+from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
 from runtime.errors import UnsupportedPrecisionError
@@ -31,6 +32,7 @@ from tests.runtime.models import Builder
 
 ALL = Findings(dict.fromkeys(Trial, ""))
 NONE = Findings(dict.fromkeys(Trial, "3 of 16 numbers are wrong"))
+CPU, GPU = (replace(ASSUMED[kind], name="a device") for kind in ("cpu", "gpu"))
 
 
 def never():
@@ -65,35 +67,37 @@ def test_a_trial_that_ends_its_process_has_failed_and_the_others_go_on(backend, 
 
 def test_what_is_asked_for_is_used_or_refused_with_the_reason():
     for precision in ("fp16", "bf16"):
-        assert settled(Options(precision=precision), "a device", lambda: ALL) == precision
+        assert settled(Options(precision=precision), CPU, lambda: ALL) == precision
         with pytest.raises(UnsupportedPrecisionError, match=r"cannot be used on a device: .*are wrong"):
-            settled(Options(precision=precision), "a device", lambda: NONE)
-    assert settled(Options(), "a device", never) == "fp32"
-    assert settled(Options(precision="fp32", precision_loss_allowed=True), "a device", never) == "fp32"
-    assert settled(Options(precision_loss_allowed=True), "a device", lambda: ALL) == "fp16"
-    assert settled(Options(precision_loss_allowed=True), "a device", lambda: NONE) == "fp32"
+            settled(Options(precision=precision), CPU, lambda: NONE)
+    assert settled(Options(), CPU, never) == "fp32"
+    assert settled(Options(precision="fp32", precision_loss_allowed=True), CPU, never) == "fp32"
+    assert settled(Options(precision_loss_allowed=True), CPU, lambda: ALL) == "fp16"
+    assert settled(Options(precision_loss_allowed=True), CPU, lambda: NONE) == "fp32"
 
 
 @pytest.mark.parametrize(
-    ("precision", "failed", "reason"),
+    ("device", "precision", "failed", "reason"),
     [
-        ("bf16", Trial.BF16_PACE, "takes 4.1 times as long"),
-        ("bf16", Trial.BF16_PRODUCTS, "3 of 16 numbers are wrong"),
-        ("int8", Trial.INT8_PRODUCTS, "3 of 16 numbers are wrong"),
-        ("fp16", None, "no kernel multiplies in it"),
+        (CPU, "bf16", Trial.BF16_PACE, "takes 4.1 times as long"),
+        (CPU, "bf16", Trial.BF16_PRODUCTS, "3 of 16 numbers are wrong"),
+        (CPU, "int8", Trial.INT8_PRODUCTS, "3 of 16 numbers are wrong"),
+        (CPU, "fp16", None, "no kernel multiplies in it"),
+        (GPU, "int8", Trial.BYTE_DOT_PRODUCTS, "3 of 16 numbers are wrong"),
+        (GPU, "bf16", None, "no kernel multiplies in it"),
     ],
 )
 def test_a_precision_without_products_of_its_own_is_refused_where_they_are_required(
-    precision, failed, reason
+    device, precision, failed, reason
 ):
     found = Findings(dict.fromkeys(Trial, "") | ({failed: reason} if failed else {}))
-    assert settled(Options(precision=precision), "a device", lambda: found) == precision
+    assert settled(Options(precision=precision), device, lambda: found) == precision
     strict = Options(precision=precision, require_narrow_products=True)
     with pytest.raises(UnsupportedPrecisionError, match=rf"{precision}.*{reason} \(a device\).*leave out"):
-        settled(strict, "a device", lambda: found)
+        settled(strict, device, lambda: found)
     if failed:
-        assert settled(strict, "a device", lambda: ALL) == precision
-    assert settled(replace(strict, precision="fp32"), "a device", never) == "fp32"
+        assert settled(strict, device, lambda: ALL) == precision
+    assert settled(replace(strict, precision="fp32"), device, never) == "fp32"
 
 
 def test_pairs_count_as_products_only_where_they_are_right_and_gain_time():

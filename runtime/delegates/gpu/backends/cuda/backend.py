@@ -54,11 +54,14 @@ class CudaBackend:
         """Return what follows from the compute capability; nothing is tried.
 
         Kernels of work-groups widen stored numbers by arithmetic on their bits, which every device has. The
-        matrix units multiply both types from 8.0 on (PTX ISA, mma).
+        matrix units multiply both types from 8.0 on (PTX ISA, mma). Code for devices below 7.5 is compiled
+        for 6.0, which has no `dp4a`.
         """
-        stored = dict.fromkeys((Trial.FP16_STORAGE, Trial.BF16_STORAGE), "")
-        faults = dict.fromkeys(Trial, "the backend cuda does not try it") | stored
-        return Findings(faults, ("F16", "BF16") if self.opened.device.target >= (8, 0) else ())
+        target = self.opened.device.target
+        faults = dict.fromkeys(Trial, "the backend cuda does not try it")
+        faults |= dict.fromkeys((Trial.FP16_STORAGE, Trial.BF16_STORAGE), "")
+        faults[Trial.BYTE_DOT_PRODUCTS] = "" if target >= (7, 5) else "its code has no instruction for them"
+        return Findings(faults, ("F16", "BF16") if target >= (8, 0) else ())
 
     def knowing(self, capabilities: Capabilities) -> "CudaBackend":
         """Return the same device with other capabilities."""
