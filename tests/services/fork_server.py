@@ -32,6 +32,7 @@ from orchestrator.dispatch import embedded
 from orchestrator.farm import opening
 from orchestrator.manifest.delegates import default_kinds
 from orchestrator.manifest.keys import Keys
+from runtime.measure.loading import Opener
 from tests.services import forks, known
 
 _MOST_DESCRIPTORS = 5
@@ -40,11 +41,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def import_programs() -> None:
-    """Import every module of the farm and of the agent, and nothing of the runtime but what these need."""
+    """Import every module of the farm and of the agent, and what runners need that open no driver."""
     for name in ("orchestrator", "agent"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             if "__main__" not in module.name and not module.name.startswith("orchestrator.db.migrations"):
                 importlib.import_module(module.name)
+    for kind in ("cpu", "litert"):
+        Opener.prepare(kind, {})
     prepare()
 
 

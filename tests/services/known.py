@@ -1,10 +1,11 @@
-"""Agents of one run of the suite share this host's devices, and references of models.
+"""Agents of one run of the suite share this host's devices and references of models, and fork their children.
 
 `python -m tests.services.known FOLDER ARGUMENTS...` is the agent of a farm of one machine (`python -m agent`)
 that takes both from `FOLDER` and leaves there what it finds out. Tests start an agent some hundred times;
-each would load every driver anew, and run three processes for the references of the same small model.
+each would load every driver anew, and run three processes for the references of the same small model. Their
+runners and links are forks (`forked_children`).
 
-Tests about either start their agents with the environment `ALONE`.
+Tests about any of these start their agents with the environment `ALONE`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import agent.__main__
 from agent import config
 from agent.attempt.references import ReferenceFolder
 from agent.devices import RUNNER_COMMAND, ProbeReport, probe
+from agent.processes import supervisor
 from agent.processes.environment import for_runner
 from agent.processes.sandbox.boundary import SandboxSettings
 from agent.wire.messages import JobSpec
 from agent.wire.reference import ReferenceRecord
 from runtime.common.durable import write_atomically
+from tests.services.forked_children import CHILDREN
 
 VARIABLE: Final = "FARM_TEST_KNOWN"
 """Names the folder of a run."""
@@ -53,7 +56,11 @@ def shared_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def share(folder: Path) -> None:
-    """Have the agents of this process take from a folder what others have found out, and add to it."""
+    """Have the agents of this process take from a folder what others have found out, and add to it, and
+    start their children as forks.
+    """
+    if "WTM_OLD" not in os.environ:
+        supervisor.subprocess = CHILDREN  # type: ignore[attr-defined]
     config.probe = partial(probe_once, folder)  # type: ignore[assignment]
     prepare, keep = ReferenceFolder.prepare, ReferenceFolder.keep
 

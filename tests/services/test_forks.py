@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.processes import supervisor
 from tests.needs import REPOSITORY
+from tests.services.forked_children import CHILDREN
 from tests.services.forks import AGENTS, Fork, Program, run
 
 
@@ -113,3 +118,46 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     while _runs(program):
         assert time.monotonic() < deadline, "it outlived its parent"
         time.sleep(0.02)
+
+
+TELLS = """
+import json, os, signal, sys, tempfile
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+handlers = [str(signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)]
+opened = [number for number in range(64) if is_open(number)]
+leads = os.getsid(0) == os.getpgid(0) == os.getpid()
+print(json.dumps([sys.argv, dict(os.environ), opened, leads, handlers, tempfile.gettempdir()]))
+sys.exit(7)
+"""
+
+
+def start_children() -> None:
+    """Start a child in each way from a process that has a past, and write what each tells and how it ends."""
+    folder = Path(sys.argv[1])
+    told, _ = os.pipe(), tempfile.gettempdir()
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    environment = {"LC_ALL": "C.UTF-8", "TMPDIR": str(folder)}
+    command = [sys.executable, "-P", "-c", TELLS, "argument"]
+    launch = supervisor.Launch(command, environment, folder, inherited=(told[1],), new_session=True)
+    for way in (subprocess, CHILDREN):
+        supervisor.subprocess = way  # type: ignore[attr-defined]
+        code = supervisor.start(launch).wait(60)
+        sys.stdout.write(json.dumps([code, (folder / supervisor.LOG_FILE).read_text()]) + "\n")
+        (folder / supervisor.LOG_FILE).unlink()
+    try:
+        supervisor.start(replace(launch, counted_group=folder / "none"))
+    except subprocess.SubprocessError:
+        sys.stdout.write((folder / supervisor.LOG_FILE).read_text())
+
+
+def test_a_child_of_an_agent_is_given_what_a_new_process_is(tmp_path: Path) -> None:
+    ran = run(f"{__name__}:start_children", tmp_path, cwd=tmp_path, env=environment(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    fresh, forked, refused = ran.stdout.splitlines()
+    assert json.loads(forked) == json.loads(fresh)
+    assert json.loads(forked)[0] == 7
+    assert "No such file" in refused, "what it cannot enter ends it, as between fork and exec"

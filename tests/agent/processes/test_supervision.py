@@ -34,6 +34,7 @@ from agent.wire.messages import (
 from tests import needs
 from tests.agent.embedded_agent import BRIEF, PATIENCE_S, alive, eventually, job
 from tests.faults import forms
+from tests.services import known
 
 SCRIPT = str(Path(__file__).with_name("bad_runners.py"))
 
@@ -252,8 +253,9 @@ def test_device_stays_locked_while_a_process_of_a_killed_agents_attempt_lives(st
     eventually(lambda: try_lease(leases, "host-cpu") is not None, "the device stayed locked")
 
 
-def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored):
+def test_measuring_process_holds_the_lock_of_its_device(start_agent, stored, monkeypatch):
     """It may outlive its runner by a moment, in a driver: the device is not free then."""
+    monkeypatch.setenv(known.VARIABLE, "")
     agent = start_agent()
     spec = job(stored, plan=BRIEF.model_copy(update={"rounds": 10, "slice_seconds": 6.0}))
     agent.send(spec)

@@ -32,7 +32,7 @@ from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.processor import processor
 from tests.agent.embedded_agent import alive, eventually
 from tests.needs import absent
-from tests.services.known import NO_ADAPTERS
+from tests.services.known import CPU_ALONE, NO_ADAPTERS
 
 
 def probe_with(**environment: str) -> ProbeReport:
@@ -309,6 +309,7 @@ def test_cli_lists_devices_and_version():
     for verb, said in (("probe", b'"host-cpu"'), ("version", f"protocol {PROTOCOL_VERSION}".encode())):
         answer = subprocess.run(
             [sys.executable, "-c", "from agent.cli import main; main()", verb],
+            env=os.environ | CPU_ALONE,
             capture_output=True,
             check=True,
         )
