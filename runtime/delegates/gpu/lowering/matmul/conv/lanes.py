@@ -9,7 +9,7 @@ from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
 
-_PIXELS = (1, 2, 4, 8)
+_PIXELS = (1, 2, 4, 8, 16)
 """Pixels that a work-item may have, each of which uses a weight that was loaded once. More make long kernels,
 whose sums no registers hold."""
 
