@@ -9,8 +9,8 @@ class DeviceClass(Enum):
 
     CPU: few workers, each of which takes a range of units and computes with vectors of 16 floats. GPU:
     work-groups of many work-items that share local memory, with vectors of at most four floats. LANES: such
-    work-groups on a processor, whose work-items are the lanes of its vectors. What all of a group load from
-    one place is one load, else there is one for each lane; local memory is no nearer than other, and at a
+    work-groups on a processor, whose work-items are the lanes of its vectors. A load takes one for each lane,
+    except where the compiler sees that all are of one place; local memory is no nearer than other, and at a
     barrier the processor changes from one vector to the next.
     """
 

@@ -52,9 +52,10 @@ def is_taken(case: Case, delegate: GpuDelegate) -> bool:
     return not interpreter.delegation.fallbacks
 
 
-@pytest.fixture(scope="module", params=["Vulkan", "OpenGL"])
+@pytest.fixture(scope="module", params=[("Vulkan", "auto"), ("Vulkan", "gpu"), ("OpenGL", "auto")], ids="-".join)
 def delegate(request: pytest.FixtureRequest) -> GpuDelegate:
-    return delegate_on(request.param)
+    adapter, device_class = request.param
+    return delegate_on(adapter, device_class=device_class)
 
 
 @pytest.mark.parametrize("place", LEAST)

@@ -1,5 +1,6 @@
 // Depthwise convolution where the work-items of a group are lanes of a processor's vectors: a work-item has one pixel by 16
-// channels, the same for all of a group, so that each weight is loaded once for all lanes.
+// channels, the same for all of a group, so that a compiler may load each weight once for all lanes. Nothing is shared and
+// none waits.
 // weights: a row of CHANNELS for each tap, of the type WEIGHT.
 // Defines: WEIGHT, ITEMS (work-items of a group).
 // Parameters: M (output pixels), IN_H, IN_W, IN_STRIDE, OUT_STRIDE, PAD_TOP, PAD_LEFT, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W,

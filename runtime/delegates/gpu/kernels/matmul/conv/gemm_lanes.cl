@@ -1,12 +1,17 @@
-// Products where the work-items of a group are lanes of a processor's vectors: out[p][n] = bias[n] + sum over the window of
-// pixel p of left * right. A work-item has PIXELS pixels, ITEMS apart, by 16 columns, the same for all of a group: each weight is
-// loaded once for all lanes, and a number of the left side once for 16 columns. Nothing is shared and none waits.
+// Products where the work-items of a group are lanes of a processor's vectors: out[p][n] = bias[n] + sum over the window
+// of pixel p of left * right. A work-item has PIXELS pixels, ITEMS apart, by 16 columns, the same for all of a group: a
+// compiler may load each weight once for all lanes, and else it serves PIXELS. Nothing is shared and none waits.
 // k counts the taps of the window, and their channels, padded to DEPTH. Rows of a matrix are an image with a window of 1 x 1.
 // right: K rows of CHANNELS columns of the type WEIGHT.
-// VECTOR_LOADS: four numbers along k lie side by side in an aligned place; else they are LEFT_STEP apart. TAIL: the last four may be fewer.
+// VECTOR_LOADS: four numbers along k lie side by side in an aligned place; else they are LEFT_STEP apart. TAIL: the last
+// four may be fewer.
 // Defines: PIXELS, ITEMS, VECTOR_LOADS, TAIL, WEIGHT.
 // Parameters: M, N, K, CHANNELS (N, padded), IN_CHANNELS, LEFT_ROW, LEFT_STEP, OUT_STRIDE, IN_H, IN_W, STRIDE_H, STRIDE_W,
 // DILATION_H, DILATION_W, PAD_TOP, PAD_LEFT, and as divisors OUT_PIXELS, OUT_W, FILTER_W, DEPTH.
+#define STORE_RESULT(column, value) { \
+    const int c = first_n + column; \
+    STORE4(out, p * OUT_STRIDE + c, EPILOGUE(mask4(value, c, N), p, c)); \
+}
 static void FUNC(INPUT(left), INPUT(right), OUTPUT(out) PARAMETERS)
 {
     const int first_n = GROUP_ID(0) * 16;
@@ -81,15 +86,31 @@ static void FUNC(INPUT(left), INPUT(right), OUTPUT(out) PARAMETERS)
             }
         }
     }
-    #pragma unroll
-    for (int i = 0; i < PIXELS; i++) {
-        const int p = first_m + i * ITEMS;
+    // A loop, since its body is long where compilers store lane by lane: to choose the sums costs less than to compile it
+    // for each of them.
+    for (int turn = 0; turn < PIXELS; turn++) {
+        float4 s0 = sum[0];
+        float4 s1 = sum[1];
+        float4 s2 = sum[2];
+        float4 s3 = sum[3];
+        #pragma unroll
+        for (int i = 1; i < PIXELS; i++) {
+            const float4 t0 = sum[i * 4];
+            const float4 t1 = sum[i * 4 + 1];
+            const float4 t2 = sum[i * 4 + 2];
+            const float4 t3 = sum[i * 4 + 3];
+            s0 = i == turn ? t0 : s0;
+            s1 = i == turn ? t1 : s1;
+            s2 = i == turn ? t2 : s2;
+            s3 = i == turn ? t3 : s3;
+        }
+        const int p = first_m + turn * ITEMS;
         if (p < M) {
-            #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int c = first_n + j * 4;
-                STORE4(out, p * OUT_STRIDE + c, EPILOGUE(mask4(sum[i * 4 + j], c, N), p, c));
-            }
+            STORE_RESULT(0, s0)
+            STORE_RESULT(4, s1)
+            STORE_RESULT(8, s2)
+            STORE_RESULT(12, s3)
         }
     }
 }
+#undef STORE_RESULT
