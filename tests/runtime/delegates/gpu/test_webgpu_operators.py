@@ -52,7 +52,10 @@ def is_taken(case: Case, delegate: GpuDelegate) -> bool:
     return not interpreter.delegation.fallbacks
 
 
-@pytest.fixture(scope="module", params=[("Vulkan", "auto"), ("Vulkan", "gpu"), ("OpenGL", "auto")], ids="-".join)
+CLASSES = (("Vulkan", "auto"), ("Vulkan", "gpu"), ("OpenGL", "auto"))
+
+
+@pytest.fixture(scope="module", params=CLASSES, ids="-".join)
 def delegate(request: pytest.FixtureRequest) -> GpuDelegate:
     adapter, device_class = request.param
     return delegate_on(adapter, device_class=device_class)
