@@ -128,7 +128,7 @@ function rowOf({ one, other, found, verdict, why }, widest) {
     ? link((row.counted && row.p50) || row["not compared"] || row.status, row.href) : element("span", "quiet", "not in it"));
   const sign = Object.assign(element("span", "sign", SIGNS[verdict]), { ariaHidden: "true" });
   const word = [element("span", `speedup tone-${TONES[verdict] ?? "similar"}`, sign, ` ${verdict}`)];
-  if (why) word.push(" ", element("span", "below", why.length > 100 ? `${why.slice(0, 99)}…` : why));
+  if (why) word.push(" ", element("span", "below", why.length > 120 ? `${why.slice(0, 119)}…` : why));
   const row = tableRow(shown, cell("on", "", element("bdi", "", places)), figure("before", one),
     figure("after", other), cell("verdict", "", ...word), ratioCell(found, widest));
   Object.assign(row.dataset, { level: shown.asked.level, delegate: shown.delegate, device: shown.device[0], state: verdict });

@@ -176,7 +176,7 @@ def _chosen(farm: AnyFarm, ref: str) -> tuple[Sequence[CellRecord], str | None]:
     """Return the cells and the baseline of their table; for all campaigns it is the last one's."""
     campaigns = farm.reading.campaigns()
     if not campaigns:
-        raise UsageError("no campaigns yet; submit one: farm submit models.yaml")
+        raise UsageError("no campaigns yet; submit one: farm submit my.tflite")
     if ref == "all":
         return farm.reading.cells("all"), campaigns[0].baseline
     record = farm.reading.campaign(ref or None)

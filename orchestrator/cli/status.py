@@ -68,7 +68,7 @@ def _campaigns(farm: AnyFarm, label: str | None, as_json: bool) -> int:
     for text in _overview(overview):
         output.line(text)
     if not records:
-        none = "no campaigns yet; submit one: farm submit models.yaml"
+        none = "no campaigns yet; submit one: farm submit my.tflite"
         output.line(none if label is None else f"no campaign has the label {label!r}")
         return OK
     labels = ["labels"] if any(record.labels for record in records) else []

@@ -67,7 +67,8 @@ def device_page(device: str, campaigns: Sequence[View], models: Sequence[View]) 
     return {
         "device": device,
         "name": newest.name,
-        "noise": newest.noise,
+        "noise": newest.noise
+        and View(**vars(newest.noise) | {"measured_at": datetime.fromisoformat(newest.noise.measured_at)}),
         "imported": newest.imported,
         "environments": _environments([one for found in campaigns for one in found.environments]),
         "models": sum(map(bool, by_model)),

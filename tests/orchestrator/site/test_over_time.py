@@ -191,6 +191,7 @@ def test_a_campaign_is_set_against_the_one_before_it(site):
 def test_a_device_s_page_has_its_noise_and_its_environments(site):
     page = read_page(site / links.device_page(HOST))
     assert "Equal things differ here by 0.4 % (sessions 1.2 %): 8 sessions of litert" in page.text
+    assert "measured 2026-11-20 02:00 UTC" in page.text
     assert "kernel (6.1.0 → 6.6.0)" in page.text
 
 
