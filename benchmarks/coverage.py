@@ -16,7 +16,9 @@ import fnmatch
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from benchmarks.coverage_report import WORK_GROUPS, markdown, row_line
 from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser, write_figures
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.base import PartitionDelegate
+from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.partition import DelegationReport
 from runtime.delegates.registry import load_delegate
 from runtime.judge.agreement import Expected, OutputFacts, judge
@@ -66,7 +69,10 @@ def main() -> int:
     """Every chosen model in every chosen way, then the tables."""
     args = _arguments()
     if args.one:
-        print(json.dumps(_one(args.one, args.ways[0], run=not args.accept)))
+        way = args.ways[0]
+        # Mesa 22.3's rusticl says that every kernel takes 32 work-items, and runs all that its device takes.
+        with patch.object(library, "check_group") if way.startswith("rusticl") else nullcontext():
+            print(json.dumps(_one(args.one, way, run=not args.accept)))
         return 0
     report: dict[str, Any] = json.loads(JSON.read_text(encoding="utf-8")) if JSON.exists() else {}
     if not (args.resume or args.keep):
