@@ -37,9 +37,9 @@ MODELS: Final = (
 """Convolutions, transformers, integers and large maps, the small ones first: they run where time runs out."""
 
 SHARES_S: Final = {
-    "drivers": 20, "probe": 60, "cuda": 12, "host": 60, "gemm": 90, "operators": 180, "sandbox": 100,
+    "drivers": 20, "probe": 60, "cuda": 10, "host": 60, "gemm": 90, "operators": 180, "sandbox": 100,
 }  # fmt: skip
-"""Most seconds of each step, and of each stage of `cuda`. Together they leave the models 18 seconds of the
+"""Most seconds of each step, and of each stage of `cuda`. Together they leave the models 20 seconds of the
 ten minutes, and what is not used."""
 
 MODEL_S: Final = 60

@@ -27,7 +27,9 @@ from runtime.delegates.gpu.backends.cuda.ptx import Compiler
 from runtime.delegates.gpu.backends.cuda.recording import PARAMETERS
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import Kernel, Source
+from runtime.model.schema import BuiltinOperator
 from tests.runtime.delegates.gpu.caller_models import dense
+from tests.runtime.delegates.gpu.test_integer_path import layer
 
 Figures = dict[str, Any]
 
@@ -94,26 +96,38 @@ def _matrices() -> Figures:
     return {precision: _error(precision, 2e-2) for precision in ("fp16", "bf16")}
 
 
+def _bytes() -> Figures:
+    """Multiply levels by `dp4a`: the result has the bits of the CPU path."""
+    found, expected = _outputs(layer(BuiltinOperator.CONV_2D, (1, 14, 14, 96), (128, 3, 3, 96), 0), "int8")
+    _expect(found.ravel(), expected.ravel())
+    return {"levels": found.size}
+
+
 def _error(precision: str, most: float) -> float:
     """Return the largest error of a product, which may be `most` of the largest result."""
     weights = np.random.default_rng(0).normal(0, 0.02, (256, 256)).astype(np.float32)
-    model = dense(256, weights, 1)
-    delegate = load_delegate("gpu", {"backend": "cuda", "tuning": "none", "cache_dir": "",
-                                     "precision": precision, "require_full_delegation": True})  # fmt: skip
-    assert isinstance(delegate, PartitionDelegate)
-    found, expected = (_output(model, using) for using in ([delegate], []))
+    found, expected = _outputs(dense(256, weights, 1), precision)
     error = float(np.abs(found - expected).max())
     if not error <= most * float(np.abs(expected).max()):
         raise SystemExit(f"in {precision} the graph's result is {error:g} from the CPU path's")
     return error
 
 
+def _outputs(model: bytes, precision: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the device's output of a model of one layer, and the CPU path's."""
+    options = {"backend": "cuda", "tuning": "none", "cache_dir": "", "precision": precision,
+               "require_full_delegation": True, "require_narrow_products": precision == "int8"}  # fmt: skip
+    delegate = load_delegate("gpu", options)
+    assert isinstance(delegate, PartitionDelegate)
+    return _output(model, [delegate]), _output(model, [])
+
+
 def _output(model: bytes, delegates: list[Any]) -> np.ndarray[Any, Any]:
     interpreter = Interpreter(model_content=model, experimental_delegates=delegates)
     interpreter.allocate_tensors()
     details = interpreter.get_input_details()[0]
-    x = np.random.default_rng(1).normal(size=details["shape"]).astype(np.float32)
-    interpreter.set_tensor(details["index"], x)
+    x = np.random.default_rng(1).normal(0, 1 if details["dtype"] == np.float32 else 50, details["shape"])
+    interpreter.set_tensor(details["index"], x.astype(details["dtype"]))
     interpreter.invoke()
     return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
 
@@ -125,7 +139,7 @@ def _expect(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None
 
 STAGES: Final[Mapping[str, Callable[[], Figures]]] = {
     "driver": _driver, "context": _context, "ptx": _ptx, "kernel": _kernel, "graph": _graph,
-    "matrices": _matrices,
+    "matrices": _matrices, "bytes": _bytes,
 }  # fmt: skip
 
 
