@@ -146,7 +146,10 @@ def _one_page_of_each_kind() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "light"), (360, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1280, "light"), (360, "dark"), pytest.param(360, "light", marks=pytest.mark.exhaustive)],
+)
 def test_pages_fit_and_keep_silent(site, chromium, width, scheme):
     for visit in _visit(chromium, color_scheme=scheme):
         visit.page.set_viewport_size({"width": width, "height": 900})

@@ -21,6 +21,7 @@ from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.trust import enrolment
 from orchestrator.trust.farm_key_rotation import farm_key
+from tests.services import known
 from tests.services.certificates import Authority
 from tests.services.forks import Program, run
 from tests.services.notified import Notified
@@ -69,7 +70,7 @@ class HttpLab:
         self.agent_environment = {
             name: text
             for name, text in self.environment.items()
-            if not name.startswith("FARM_") or name.endswith("_S")
+            if not name.startswith("FARM_") or name.endswith("_S") or name == known.VARIABLE
         } | {"FARM_LEASES": str(self.folder / "leases"), "SSL_CERT_FILE": str(self.authority.path)}
 
     def start(self) -> HttpLab:
