@@ -26,6 +26,7 @@ from tests import needs
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.endpoint.http_lab import READ_TOKEN, SUBMIT_TOKEN
 from tests.orchestrator.trust.lab import PASSWORD, TrustedLab
+from tests.services import known
 from tests.services.certificates import Authority
 from tests.services.ports import free_port
 from tests.services.postgres import PostgresCluster
@@ -193,6 +194,7 @@ def attack_lab(folder: Path, postgres: PostgresCluster) -> Iterator[AttackLab]:
         "FARM_TLS_CA": str(authority.path),
         "FARM_READ_TOKEN": READ_TOKEN,
         "FARM_SUBMIT_TOKEN": SUBMIT_TOKEN,
+        **known.ALONE,  # what is attacked is the product's own processes
     }
     lab = AttackLab(folder, broker, authority, settings, postgres=postgres, database_name=name)
     try:
