@@ -82,8 +82,9 @@ def _litert_text(profile: ModelProfile, litert: LiteRtTimes | str) -> str:
     if isinstance(litert, str):
         return f"LiteRT's own times are missing: {litert}." if litert else ""
     known = len(litert.by_operator(profile.operators))
+    threads = f"{litert.threads} thread{'' if litert.threads == 1 else 's'}"
     return (
-        f"LiteRT {litert.version} with XNNPACK, {litert.threads} threads, by its own profiler: a run takes "
+        f"LiteRT {litert.version} with XNNPACK, {threads}, by its own profiler: a run takes "
         f"{litert.run_ns / 1e6:.3f} ms. Its {len(litert.nodes)} nodes tell the time of {known} operators; of "
         "the others (-), XNNPACK fused or added some of the same kind."
     )

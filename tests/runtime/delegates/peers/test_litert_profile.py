@@ -67,7 +67,7 @@ def test_the_text_puts_them_beside_the_operators(file):
     text = asked(file, "--rounds", "1", "--threads", "1", "--litert").stdout
     rows = [line.split() for line in text.splitlines() if line.split()[1:2] == ["CONV_2D"]]
     assert [float(row[-1]) > 0 for row in rows if len(row) == 6] == [True] * 3
-    assert "by its own profiler" in text
+    assert "with XNNPACK, 1 thread, by its own profiler" in text
     assert [line for line in text.splitlines() if len(line) > 100] == []
 
 
