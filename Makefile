@@ -5,7 +5,7 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
+.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels test-kernels-all check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
@@ -13,7 +13,8 @@ help:
 	@echo "make test-all         every suite below in turn, but the benchmarks; goes on where it was stopped (hours)"
 	@echo "make test-exhaustive  the long sweeps that 'make test' leaves out"
 	@echo "make test-site        the site in a real browser: pages, five questions in five clicks, axe on every kind of page"
-	@echo "make test-kernels     every operator's kernels under Oclgrind: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
+	@echo "make test-kernels     every operator's kernels under Oclgrind, a case in six: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
+	@echo "make test-kernels-all the same in every case"
 	@echo "make check-gpu-static every kernel for GPUs, compiled for NVIDIA and AMD without one (2 minutes); writes benchmarks/results/gpu_static.md"
 	@echo "make first-contact    what a machine with a GPU can do, in 10 minutes; writes benchmarks/results/first_contact.md"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
@@ -82,6 +83,11 @@ test-kernels:
 	@bash .ci/setup test
 	@$(BIN)/python -m tests.suites --needs test-kernels
 	$(BIN)/python -m tests.runtime.kernel_checker
+
+test-kernels-all:
+	@bash .ci/setup test
+	@$(BIN)/python -m tests.suites --needs test-kernels-all
+	$(BIN)/python -m tests.runtime.kernel_checker --all
 
 check-gpu-static:
 	@bash .ci/setup test

@@ -85,6 +85,7 @@ SUITES: Final = (
     made("test-kernels", needs.oclgrind),
     made("fuzz"),
     made("test-exhaustive"),
+    made("test-kernels-all", needs.oclgrind),
 )
 """In their order: what takes minutes comes before what takes longer."""
 

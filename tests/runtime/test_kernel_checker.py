@@ -4,7 +4,18 @@ from collections import Counter
 
 import pytest
 
-from tests.runtime.kernel_checker import CLASSES, Finding, cases, checked, findings, page
+from tests import needs
+from tests.runtime.kernel_checker import (
+    CLASSES,
+    ROUNDING,
+    STEPS,
+    Finding,
+    cases,
+    checked,
+    findings,
+    left_out,
+    page,
+)
 
 FAULT = Finding("add", "Invalid read of size 4 in global memory", ("input.cl:1",))
 
@@ -38,3 +49,18 @@ def test_the_report_counts_the_cases_that_ran_and_names_each_finding(tmp_path):
     assert "| `matmul` | 2 | 0 |" in lines
     assert f"- {FAULT}, 3 times" in lines
     assert "Findings in kernels of work-groups: 0." in lines
+
+
+def test_a_step_leaves_every_test_its_first_case(monkeypatch):
+    names = ["a.py::test_one[0]", "b.py::test_two", *(f"a.py::test_one[{i}]" for i in range(1, 5))]
+    monkeypatch.delenv(STEPS, raising=False)
+    assert left_out(names) == set()
+    monkeypatch.setenv(STEPS, "3")
+    assert left_out(names) == {2, 3, 5}
+    assert "`make test-kernels` runs each operator test's first case, and one in 3 behind" in page({}, {}, 3)
+    assert "`make test-kernels-all` runs every operator case" in page({}, {})
+
+
+def test_the_test_whose_case_is_left_out_is_where_the_checker_says():
+    file, _, test = ROUNDING.partition("::")
+    assert f"def {test}(" in (needs.REPOSITORY / file).read_text(encoding="utf-8")

@@ -36,6 +36,14 @@ def checker() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a run under the kernel checker does not ask for, once `-k` and `-m` have chosen."""
+    left = kernel_checker.left_out([item.nodeid for item in items])
+    config.hook.pytest_deselected(items=[items[place] for place in sorted(left)])
+    items[:] = [item for place, item in enumerate(items) if place not in left]
+
+
 @pytest.fixture(params=["cpu", GPU, pytest.param(GROUPS, marks=pytest.mark.exhaustive)])
 def backend(request: pytest.FixtureRequest) -> Backend:
     return CPU if request.param == "cpu" else request.getfixturevalue(FIXTURES[request.param])
