@@ -36,7 +36,9 @@ WRITERS = {
     "sizes": "benchmarks/campaign.py",
     "soak": "tests/faults/soak.py",
     "statistics": "benchmarks/statistics.py",
+    "tune_marks": "benchmarks/tune_marks.py",
     "version_axis": "benchmarks/version_axis.py",
+    "webgpu_peer": "benchmarks/webgpu_peer.py",
     "zoo_vs_xnnpack": "benchmarks/campaign.py",
 }
 """Report in Markdown of `benchmarks/results/` -> module that writes it."""
