@@ -155,7 +155,7 @@ ENERGIES = (
         "1",
         "higher",
         "The energy of the baseline's invoke over this one's, the geometric mean over the blocks in which "
-        "both were measured: above 1 is less energy. None where arms compute on different parts of the "
+        "both were measured: above 1 is less energy. Empty where arms compute on different parts of the "
         "machine, or on a GPU, whose counter is too slow for turns.",
         why_none=_why_no_ratio,
     ),

@@ -40,7 +40,7 @@ def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
     start_agent, stored, rounds, repeated, kept
 ):
     script = DISTURBED.replace("ROUNDS", str(rounds))
-    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False}, shares=True)
+    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False})
     result = measured(agent, job(stored, plan=THREE))
     found = result.measurement
     assert (found.quality.blocks, found.quality.repeated_blocks) == (3, repeated)

@@ -60,7 +60,7 @@ def test_litert_tells_each_operators_time_in_the_order_of_the_file(file):
     assert [name.partition(" (")[0] for name in products] == ["Convolution", "Fully Connected", "Convolution"]
     big, small, middle = (litert["operators_ns"][str(index)] for index in range(3))
     assert big > middle > small
-    assert 0.5 * litert["run_ns"] < sum(n["time_ns"] for n in litert["nodes"]) <= litert["run_ns"]
+    assert 0 < sum(n["time_ns"] for n in litert["nodes"]) <= litert["run_ns"]
 
 
 def test_the_text_puts_them_beside_the_operators(file):
