@@ -5,7 +5,7 @@ BIN  := $(VENV)/bin
 WORKERS := 2
 DEMO_HOME := $(CURDIR)/.farm
 
-.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels test-kernels-all check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-farm bench-cpu docs sbom lock clean
+.PHONY: help demo test test-all check-types check-style check-imports tests-listed test-exhaustive test-site test-kernels test-kernels-all check-gpu-static first-contact test-conformance test-deploy test-faults test-attack mutate soak fuzz bench bench-all bench-farm bench-cpu docs sbom lock clean
 
 help:
 	@echo "make demo             measure nine models on three delegates, print the table, build the site"
@@ -24,7 +24,8 @@ help:
 	@echo "make mutate           every protection taken away, one at a time: which test notices (35 minutes); writes benchmarks/results/mutants.md"
 	@echo "make soak             random faults for 10 minutes, as root"
 	@echo "make fuzz             hostile files for reader, interpreter, gpu, farm model plan and farm import, then atheris"
-	@echo "make bench            runtime against its peers, through the farm; writes benchmarks/results/"
+	@echo "make bench            gpu in fp32, bf16 and int8 beside XNNPACK, and its host's time (15 minutes); writes benchmarks/results/"
+	@echo "make bench-all        runtime against its peers, through the farm, starts, honesty of the measuring (hours)"
 	@echo "make bench-cpu        the CPU path over all real models and the zoo: speed, memory, loading (hours)"
 	@echo "make bench-farm       1,000 devices x 100,000 cells; 50 devices through Celery; writes benchmarks/results/"
 	@echo "make docs             the manual as pages, in .manual/"
@@ -140,13 +141,17 @@ fuzz:
 
 bench:
 	@bash .ci/setup test
+	$(BIN)/python -m benchmarks.campaign benchmarks/precisions.yaml --threads 1 2
+	$(BIN)/python -m benchmarks.host_time
+	$(BIN)/python -m benchmarks.channel_counts
+	$(BIN)/python -m benchmarks.cli_start
+
+bench-all:
+	@bash .ci/setup test
 	$(BIN)/python -m benchmarks.campaign benchmarks/runtime_vs_peers.yaml --threads 1 2
 	$(BIN)/python -m benchmarks.campaign benchmarks/aa.yaml
 	$(BIN)/python -m benchmarks.model_kinds
 	$(BIN)/python -m benchmarks.start
-	$(BIN)/python -m benchmarks.host_time
-	$(BIN)/python -m benchmarks.channel_counts
-	$(BIN)/python -m benchmarks.cli_start
 	$(BIN)/python -m benchmarks.statistics
 	$(BIN)/python -m benchmarks.plain_loop
 	$(BIN)/python -m benchmarks.benchmark_model

@@ -67,7 +67,7 @@ def lock(
 
     Examples:
       farm lab lock gpu-0 -- clpeak
-      farm lab lock --host --timeout 10m -- make bench
+      farm lab lock --host --timeout 20m -- make bench
     """
     what, command = (["--host"], words) if host else (["--device", words[0]], words[1:])
     if not command:
