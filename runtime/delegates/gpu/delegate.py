@@ -19,7 +19,6 @@ from runtime.delegates.gpu.backends.choice import in_the_way, open_backend
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks
 from runtime.delegates.gpu.choose.tuning import Budget
-from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.graph.graph import Custom
 from runtime.delegates.gpu.graph.simulation import Quantised, simulated_types
 from runtime.delegates.gpu.graph.weights import WeightType
@@ -28,7 +27,6 @@ from runtime.delegates.gpu.keep.kept_conformance import differences, keep_confor
 from runtime.delegates.gpu.lowering import families
 from runtime.delegates.gpu.offer import Offer, defect
 from runtime.delegates.gpu.planning.planner import GpuPlanner
-from runtime.delegates.gpu.priming import prime
 from runtime.delegates.gpu.settings.choices import written
 from runtime.delegates.gpu.settings.options import parse_options
 from runtime.delegates.gpu.settings.precision import (
@@ -39,6 +37,8 @@ from runtime.delegates.gpu.settings.precision import (
     meaning,
     settled,
 )
+from runtime.delegates.gpu.start.compiled import CompiledGraph
+from runtime.delegates.gpu.start.priming import prime
 from runtime.errors import DelegateError, FarmRuntimeError
 from runtime.model.graph import Operator
 from runtime.model.schema import BuiltinOperator, TensorType

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from runtime.api.interpreter import Interpreter
-from runtime.delegates.gpu import priming
 from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.layout import source
+from runtime.delegates.gpu.start import priming
 from runtime.delegates.partition import Partition
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op

@@ -11,7 +11,7 @@ from tests.runtime.delegates.gpu.caller_models import dense, on_gpu
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates are timed whatever else this machine does."""
-    for module in ("choose.tuning", "preparing"):
+    for module in ("choose.tuning", "start.preparing"):
         monkeypatch.setattr(f"runtime.delegates.gpu.{module}.disturbance", lambda _: "")
     monkeypatch.setattr("runtime.delegates.gpu.choose.tuning.paused_share", lambda _: 0.0)
 

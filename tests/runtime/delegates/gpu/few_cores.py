@@ -42,8 +42,8 @@ def main(case: str, folder: str) -> None:
     if case == "64 threads":
         os.environ["POCL_MAX_PTHREAD_COUNT"] = str(GROUPS)
     from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
-    from runtime.delegates.gpu.compiled import CompiledGraph
     from runtime.delegates.gpu.settings.options import Options
+    from runtime.delegates.gpu.start.compiled import CompiledGraph
     from tests.runtime.delegates.gpu.models import whole
     from tests.runtime.delegates.gpu.test_delegate import chain_model, normal
 

@@ -17,8 +17,8 @@ import pytest
 
 from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
-from runtime.delegates.gpu import compiled
 from runtime.delegates.gpu.backends.opencl import faults
+from runtime.delegates.gpu.start import compiled
 from runtime.errors import DeadlineError, DelegateError, DeviceLostError, DeviceMemoryError
 from runtime.measure.loading import Opener
 from runtime.model.schema import BuiltinOperator as Op

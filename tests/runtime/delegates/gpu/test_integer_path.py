@@ -11,10 +11,10 @@ import pytest
 
 from delegate_farm import load_delegate
 from runtime.api.interpreter import Interpreter
-from runtime.delegates.gpu import preparing
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.layout.source import Source, assemble
 from runtime.delegates.gpu.settings.precision import Findings, Trial
+from runtime.delegates.gpu.start import preparing
 from runtime.errors import DeviceError
 from runtime.model.graph import Quantization
 from runtime.model.schema import ActivationFunctionType, BuiltinOperator, Padding

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu_compilers import ToolError, assembler
-from runtime.delegates.gpu import preparing
 from runtime.delegates.gpu.alternatives import candidates_of, layout_rules, lowered
 from runtime.delegates.gpu.backends.cuda.backend import CudaBackend
 from runtime.delegates.gpu.backends.cuda.device import CudaDevice, OpenedDevice
@@ -36,6 +35,7 @@ from runtime.delegates.gpu.passes import optimise
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
+from runtime.delegates.gpu.start import preparing
 from runtime.errors import DelegateError, UnsupportedPrecisionError
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from runtime.api.interpreter import Interpreter
-from runtime.delegates.gpu import preparing
 from runtime.delegates.gpu.choose.tuning import Tuner
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.gpu.keep import cache as cache_module
 from runtime.delegates.gpu.keep.cache import open_cache
+from runtime.delegates.gpu.start import preparing
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from runtime.model.writer import write_model
@@ -146,7 +146,7 @@ def test_what_rules_chose_for_a_disturbed_device_is_used_until_the_device_is_qui
     model, folder, monkeypatch
 ):
     with monkeypatch.context() as disturbed:
-        for module in ("choose.tuning", "preparing"):
+        for module in ("choose.tuning", "start.preparing"):
             disturbed.setattr(f"runtime.delegates.gpu.{module}.disturbance", lambda _: "a neighbour")
         disturbed.setattr(Tuner, "_measure", lambda *_: pytest.fail("timed"))
         first, second = (start(model, folder)[1] for _ in range(2))

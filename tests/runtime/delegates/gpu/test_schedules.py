@@ -10,8 +10,8 @@ import pytest
 
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
 from runtime.delegates.gpu.backends.opencl.by_address import may_call_addresses
-from runtime.delegates.gpu.compiled import CompiledGraph
 from runtime.delegates.gpu.settings.options import Options
+from runtime.delegates.gpu.start.compiled import CompiledGraph
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
 

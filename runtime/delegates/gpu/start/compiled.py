@@ -12,8 +12,8 @@ from runtime.delegates.gpu.backends.base import Backend, Entry
 from runtime.delegates.gpu.choose.schedules import persistent, plain
 from runtime.delegates.gpu.choose.tuning import Budget
 from runtime.delegates.gpu.graph.simulation import Quantised
-from runtime.delegates.gpu.preparing import prepared
 from runtime.delegates.gpu.settings.options import Options
+from runtime.delegates.gpu.start.preparing import prepared
 from runtime.delegates.storage import Storage
 from runtime.errors import DeadlineError, DelegateError, InvocationError
 

@@ -18,8 +18,8 @@ from runtime.delegates.gpu.layout.constants import narrow_weights
 from runtime.delegates.gpu.layout.memory import Stage, demand, place, shortage
 from runtime.delegates.gpu.layout.packed_file import PackedFiles, packed_files
 from runtime.delegates.gpu.layout.source import assemble
-from runtime.delegates.gpu.recordings import KeptRecording, Recordings, recordings_of
 from runtime.delegates.gpu.settings.options import Options
+from runtime.delegates.gpu.start.recordings import KeptRecording, Recordings, recordings_of
 from runtime.errors import DelegateError
 
 

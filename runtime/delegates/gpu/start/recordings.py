@@ -27,7 +27,7 @@ from runtime.delegates.gpu.settings.options import Options
 
 _KIND: Final = "recordings"
 
-_OWN_MODULES: Final = __name__.removesuffix("delegates.gpu.recordings")
+_OWN_MODULES: Final = __name__.removesuffix("delegates.gpu.start.recordings")
 """Beginning of the names of modules whose classes an entry may hold; nothing else is made of its bytes."""
 
 _log = logging.getLogger(__name__)
