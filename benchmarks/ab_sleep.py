@@ -9,7 +9,6 @@ half an hour for all of its repeats and shares.
 """
 
 import argparse
-import json
 import math
 import os
 import tempfile
@@ -17,11 +16,10 @@ import time
 from collections import Counter
 from pathlib import Path
 from statistics import fmean, median
-from subprocess import PIPE
 from typing import Any, Final
 
 from benchmarks import slower_delegate
-from benchmarks.campaign import farm
+from benchmarks.campaign import measured
 from benchmarks.output import RESULTS, parser, restored, table, write_report
 from runtime.common.verdict import grade, verdict
 from tests.tree import tree
@@ -78,13 +76,9 @@ def _measured(folder: Path, level: str, share: float, repeats: int) -> list[dict
         "baseline": {"delegate": "litert"},
         "devices": [{"name": "*host-cpu"}],
     }
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(campaign), encoding="utf-8")
     paths = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    home, found = folder / name, {"PYTHONPATH": os.pathsep.join(paths)}
-    farm("submit", str(path), home=home, **found)
-    said = farm("results", "--format", "json", home=home, stdout=PIPE, **found).stdout
-    return [_comparison(cell) for cell in json.loads(said) if cell["delegate"] == "slower"]
+    _, cells = measured(campaign, home=folder / name, PYTHONPATH=os.pathsep.join(paths))
+    return [_comparison(cell) for cell in cells if cell["delegate"] == "slower"]
 
 
 def _comparison(cell: dict[str, Any]) -> dict[str, Any]:

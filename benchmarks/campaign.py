@@ -8,6 +8,7 @@ command goes on where it was stopped. The farm is that of FARM_HOME, else the re
 `make demo` has it. Writes results/NAME.{json,md}, NAME as the campaign. The machine must run nothing else.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -86,18 +87,28 @@ def submit(document: Mapping[str, Any], options: Sequence[str] = ()) -> tuple[in
 
     Raises `SystemExit` with its code where it could not be measured, which the command has told.
     """
-    with tempfile.TemporaryDirectory(prefix="farm-campaign-") as folder:
-        path = Path(folder) / "models.yaml"
-        # JSON is YAML.
-        path.write_text(json.dumps(document), encoding="utf-8")
-        ended = farm("submit", str(path), *options).returncode
-    if ended > _FAILED_CELLS:
-        raise SystemExit(ended)
-    cells = _json_of("results", document["campaign"], "--format", "json")
+    ended, cells = measured(document, options)
     rows = [row_of(cell) for cell in cells]
     threads = {row["threads"] for row in rows} - {None}
     # A cell that nothing ran tells no threads.
     return ended, [row | {"threads": min(threads)} for row in rows] if len(threads) == 1 else rows
+
+
+def measured(
+    document: Mapping[str, Any], options: Sequence[str] = (), **more: Any
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit code of `farm submit` and the objects of `farm results`; `more`: as `farm` takes it.
+
+    Raises `SystemExit` as `submit`.
+    """
+    with tempfile.TemporaryDirectory(prefix="farm-campaign-") as folder:
+        path = Path(folder) / "models.yaml"
+        # JSON is YAML.
+        path.write_text(json.dumps(document), encoding="utf-8")
+        ended = farm("submit", str(path), *options, **more).returncode
+    if ended > _FAILED_CELLS:
+        raise SystemExit(ended)
+    return ended, list(_json_of("results", document["campaign"], "--format", "json", **more))
 
 
 def row_of(cell: Mapping[str, Any]) -> Row:
@@ -122,6 +133,17 @@ def environment(**more: Any) -> dict[str, str]:
     """Return what the farm found of this machine's devices; `more`: as `farm` takes it."""
     devices = _json_of("devices", "--json", **more)["devices"]
     return {f"{d['device_id']}.{key}": value for d in devices for key, value in d["environment"].items()}
+
+
+def wheel_list(wheels: Path) -> str:
+    """List the wheels of a folder beside it, as FARM_RUNNER_WHEELS takes it; return the list's path."""
+    listed = wheels.with_suffix(".txt")
+    lines = (
+        f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {wheels.name}/{one.name}\n"
+        for one in sorted(wheels.iterdir())
+    )
+    listed.write_text("".join(lines))
+    return str(listed)
 
 
 def farm(

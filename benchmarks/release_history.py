@@ -8,18 +8,16 @@ same for all, so that ratios of different days are comparable. Writes results/re
 the site with its trends to FOLDER. The machine must run nothing else.
 """
 
-import hashlib
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, Final
 
 from benchmarks import output
-from benchmarks.campaign import Row, environment, farm, row_of
+from benchmarks.campaign import Row, environment, farm, measured, row_of, wheel_list
 from benchmarks.output import RESULTS, restored, table, write_report
 from tests.tree import tree
 
@@ -45,10 +43,11 @@ def main() -> int:
     began = tree()
     with tempfile.TemporaryDirectory(prefix="farm-releases-") as name:
         folder = Path(name)
-        more = {"home": folder / "home", "FARM_RUNNER_WHEELS": str(fetched(folder, args.releases))}
+        fetch(folder / "wheels", args.releases)
+        more = {"home": folder / "home", "FARM_RUNNER_WHEELS": wheel_list(folder / "wheels")}
         for model in args.models:
             (folder / f"{model}.tflite").write_bytes(restored(model))
-        rows = [row for one in args.releases for row in measured(folder, one, args.models, more)]
+        rows = [row for one in args.releases for row in measured_release(folder, one, args.models, more)]
         site = args.site or folder / "site"
         if ended := farm("site", "build", "--out", str(site), **more).returncode:
             return ended
@@ -60,28 +59,21 @@ def main() -> int:
     return 0
 
 
-def fetched(folder: Path, releases: Iterable[str]) -> Path:
-    """Fetch the wheels for this Python, and return their list."""
-    wheels = folder / "wheels"
+def fetch(wheels: Path, releases: Iterable[str]) -> None:
+    """Fetch the wheels for this Python."""
     for release in releases:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", str(wheels)]
         subprocess.run([*command, f"ai-edge-litert=={release}"], check=True)
-    lines = (
-        f"{hashlib.sha256(one.read_bytes()).hexdigest()}  wheels/{one.name}\n" for one in wheels.iterdir()
-    )
-    listed = folder / "wheels.txt"
-    listed.write_text("".join(sorted(lines)))
-    return listed
 
 
-def measured(folder: Path, release: str, models: Iterable[str], more: Mapping[str, Any]) -> list[Row]:
+def measured_release(folder: Path, release: str, models: Iterable[str], more: Mapping[str, Any]) -> list[Row]:
     """Measure a release by turns with this farm's `cpu`; return its rows."""
     campaign = {
         "version": 1,
         "campaign": "litert-releases",
         "labels": {"release": release},
         "defaults": {"measure": MEASURE},
-        "models": [{"id": one, "source": f"{one}.tflite"} for one in models],
+        "models": [{"id": one, "source": str(folder / f"{one}.tflite")} for one in models],
         "delegates": {
             "cpu": {"kind": "cpu", "threads": 1},
             "litert": {"kind": "litert", "threads": 1, "version": release},
@@ -89,12 +81,8 @@ def measured(folder: Path, release: str, models: Iterable[str], more: Mapping[st
         "baseline": {"delegate": "cpu"},
         "devices": [{"name": "*host-cpu"}],
     }
-    file = folder / "models.yaml"
-    file.write_text(json.dumps(campaign))
     # Cells that fail are rows with their reason; `cpu` is measured again, by turns with this release.
-    if (ended := farm("submit", str(file), "--force", **more).returncode) > 1:
-        raise SystemExit(ended)
-    cells = json.loads(farm("results", "--label", f"release={release}", "--json", stdout=PIPE, **more).stdout)
+    _, cells = measured(campaign, ["--force"], **more)
     return [{"release": release} | row_of(cell) for cell in cells if cell["delegate"] == "litert"]
 
 

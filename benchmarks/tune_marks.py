@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from benchmarks import output
-from benchmarks.campaign import farm, row_of
+from benchmarks.campaign import farm, measured, row_of
 from benchmarks.output import RESULTS, restored, table, write_report
 from orchestrator.cli.tune import MOST_BLOCKS, product_of
 from tests.tree import tree
@@ -116,13 +116,7 @@ def _exhausted(model: Path, recommended: str, blocks: int, home: Path) -> list[d
         "delegates": {one.name: {"kind": one.kind, **one.options} for one in product_of(KINDS, SPACE)},
         "baseline": {"delegate": next(iter(yaml.safe_load(recommended)))},
     }
-    file = model.with_name("models.yaml")
-    file.write_text(json.dumps(campaign))
-    ended = farm("submit", str(file), home=home).returncode
-    if ended > 1:
-        raise SystemExit(ended)
-    told = farm("results", "--format", "json", home=home, stdout=PIPE).stdout
-    return list(json.loads(told))
+    return measured(campaign, home=home)[1]
 
 
 def _page(report: Mapping[str, Any]) -> list[str]:

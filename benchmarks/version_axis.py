@@ -8,8 +8,6 @@ none of the three. The slow one is named by the verdicts alone. Writes results/v
 machine must run nothing else.
 """
 
-import hashlib
-import json
 import re
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from subprocess import PIPE
 from typing import Any, Final
 
 from benchmarks import output
-from benchmarks.campaign import farm, row_of
+from benchmarks.campaign import measured, row_of, wheel_list
 from benchmarks.output import REPOSITORY, RESULTS, restored, table, write_report
 from tests.tree import tree
 
@@ -49,9 +47,9 @@ def main() -> int:
     began = tree()
     with tempfile.TemporaryDirectory(prefix="farm-versions-") as name:
         folder = Path(name)
-        wheels = [built(folder, build, args.share if build == args.slow else 0.0) for build in BUILDS]
-        (folder / "wheels.txt").write_text("".join(map(_listed, wheels)))
-        rows = measured(folder)
+        for build in BUILDS:
+            add_build(folder, build, args.share if build == args.slow else 0.0)
+        rows = measured_builds(folder)
     found = slower_ones(rows)
     report = {"slow": args.slow, "share": args.share, "found": found, "rows": rows}
     write_report(args.out, report, _page(report), began)
@@ -59,8 +57,8 @@ def main() -> int:
     return int(found != [build for build in BUILDS if build == args.slow])
 
 
-def built(folder: Path, build: str, share: float) -> Path:
-    """Build the wheel of a build whose invokes take longer by this share, without a network."""
+def add_build(folder: Path, build: str, share: float) -> None:
+    """Put the wheel of a build whose invokes take longer by this share into `wheels`, without a network."""
     source = folder / build
     source.mkdir()
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=REPOSITORY, stdout=PIPE, check=True).stdout
@@ -72,10 +70,8 @@ def built(folder: Path, build: str, share: float) -> Path:
         text = interpreter.read_text()
         assert text.count(_INVOKE) == 1, "the interpreter runs a model elsewhere now"
         interpreter.write_text(text.replace(_INVOKE, _slower(share)))
-    into = folder / "wheels"
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", str(into), str(source)], check=True)
-    return next(into.glob(f"*+{build}-*.whl"))
+    subprocess.run([*command, "--wheel-dir", str(folder / "wheels"), str(source)], check=True)
 
 
 def _slower(share: float) -> str:
@@ -91,11 +87,7 @@ def _slower(share: float) -> str:
     return "".join(f"        {line}\n" for line in lines)
 
 
-def _listed(wheel: Path) -> str:
-    return f"{hashlib.sha256(wheel.read_bytes()).hexdigest()}  wheels/{wheel.name}\n"
-
-
-def measured(folder: Path) -> list[dict[str, Any]]:
+def measured_builds(folder: Path) -> list[dict[str, Any]]:
     """Measure the installed farm and the three builds by turns; return their rows."""
     model = folder / "model.tflite"
     model.write_bytes(restored(MODEL))
@@ -108,14 +100,11 @@ def measured(folder: Path) -> list[dict[str, Any]]:
         "baseline": {"delegate": "cpu-current"},
         "devices": [{"name": "*host-cpu"}],
     }
-    (folder / "models.yaml").write_text(json.dumps(campaign))
-    more = {"home": folder / "home", "FARM_RUNNER_WHEELS": str(folder / "wheels.txt")}
-    ended = farm("submit", str(folder / "models.yaml"), **more).returncode
+    wheels = wheel_list(folder / "wheels")
+    ended, cells = measured(campaign, home=folder / "home", FARM_RUNNER_WHEELS=wheels)
     if ended:
         raise SystemExit(ended)
-    return [
-        row_of(cell) for cell in json.loads(farm("results", "--format", "json", stdout=PIPE, **more).stdout)
-    ]
+    return [row_of(cell) for cell in cells]
 
 
 def slower_ones(rows: list[dict[str, Any]]) -> list[str]:
