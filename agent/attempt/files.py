@@ -178,11 +178,17 @@ class PassReport(Report):
     """The report of a process that follows the timed ones.
 
     `name`: the pass's mode of the runner, its word in the log of runs, and its folder. `who`: what messages
-    call the process.
+    call the process. `why_not`: why it found nothing, where it is no failure.
     """
 
     name: ClassVar[str]
     who: ClassVar[str]
+    why_not: Text = ""
+
+    @property
+    def why(self) -> str:
+        """Why there is nothing in it."""
+        return (self.why_not if self.failure is None else self.failure.reason.text) or "it reported nothing"
 
 
 class LabelledReport(PassReport):

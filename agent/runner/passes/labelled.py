@@ -6,6 +6,7 @@ from agent.attempt.files import ANSWERS_FILE, AttemptFile, LabelledReport
 from agent.runner.opening import input_rules, opener_of
 from agent.runner.passes.process_frame import PassProcess, Tell
 from agent.wire.labelled import LabelledScore
+from agent.wire.plan import LabelledData
 from runtime.measure.accuracy.answers import read_answers
 from runtime.measure.accuracy.data import Data
 from runtime.measure.accuracy.evaluating import evaluate
@@ -17,9 +18,7 @@ _PROGRESS_STEPS = 20
 and a step of 5 % is as fine as a watcher can use."""
 
 
-def _scored(attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
-    job, asked = attempt.job, attempt.job.plan.labelled
-    assert asked is not None
+def _scored(asked: LabelledData, attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
     assert attempt.data_path is not None
     tell("labelled data")
 
@@ -43,7 +42,7 @@ def _scored(attempt: AttemptFile, folder: Path, tell: Tell) -> LabelledReport:
         {},
         told,
         input_rules(attempt),
-        {spec.name: (spec.kind, spec.role) for spec in job.plan.outputs},
+        {spec.name: (spec.kind, spec.role) for spec in attempt.job.plan.outputs},
     )
     chief = next(one for one in scores(found.head, read_answers(answers)) if one.metric == asked.metric)
     judged = None

@@ -6,7 +6,7 @@ from typing import Final
 from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
-from agent.wire.bounded import Count, Integer, Text, Wire
+from agent.wire.bounded import Count, Integer, Wire
 from agent.wire.passes import Pipeline, PipelinePlan
 from runtime.measure import pipeline as tool
 
@@ -23,13 +23,12 @@ class Frames(Wire):
 
 
 class PipelineReport(PassReport):
-    """The report of the process; `why_not` says why frames were not counted."""
+    """The report of the process."""
 
     name = "pipeline"
     who = "the process of the pipeline"
     serial: Frames = Frames()
     overlapped: Frames = Frames()
-    why_not: Text = ""
 
 
 def _preprocessing(asked: PipelinePlan) -> str:
@@ -37,9 +36,7 @@ def _preprocessing(asked: PipelinePlan) -> str:
     return f"resize {width}x{height}" if asked.cpu_ms is None else f"{asked.cpu_ms:g} ms of a processor"
 
 
-def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
-    asked = attempt.job.plan.pipeline
-    assert asked is not None
+def _timed(asked: PipelinePlan, attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
     tell(f"pipeline: {_preprocessing(asked)} beside each run")
     found = tool.pipeline(**as_timed(attempt, folder), cpu_ms=asked.cpu_ms, seconds=asked.seconds)
     serial, overlapped = map(Frames.like, (found.serial, found.overlapped))
@@ -48,11 +45,10 @@ def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
 
 def pipeline_of(report: PipelineReport, asked: PipelinePlan) -> Pipeline:
     """Build the pass's result: the rates, or why one is missing."""
-    why = (report.why_not if report.failure is None else report.failure.reason.text) or "it reported nothing"
     serial, overlapped = report.serial, report.overlapped
     made = Pipeline(preprocess=_preprocessing(asked))
     if serial.count == 0 or serial.wall_ns <= 0:
-        return made.model_copy(update={"missing": dict.fromkeys((*_OVERLAPPED, *_SERIAL), why)})
+        return made.model_copy(update={"missing": dict.fromkeys((*_OVERLAPPED, *_SERIAL), report.why)})
     alone = 1e9 * serial.count / serial.wall_ns
     figures = {
         "serial_per_second": alone,
@@ -60,7 +56,7 @@ def pipeline_of(report: PipelineReport, asked: PipelinePlan) -> Pipeline:
         "run_ms": (serial.wall_ns - serial.preprocess_ns) / serial.count / 1e6,
     }
     if overlapped.count == 0 or overlapped.wall_ns <= 0:
-        return made.model_copy(update=figures | {"missing": dict.fromkeys(_OVERLAPPED, why)})
+        return made.model_copy(update=figures | {"missing": dict.fromkeys(_OVERLAPPED, report.why)})
     rate = 1e9 * overlapped.count / overlapped.wall_ns
     return made.model_copy(update=figures | {"per_second": rate, "gain": rate / alone})
 

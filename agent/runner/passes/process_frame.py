@@ -17,6 +17,7 @@ from agent.runner.failures import failure_of
 from agent.runner.passes.telemetry import Telemetry
 from agent.wire.bounded import Wire
 from agent.wire.measurement import Measurement
+from agent.wire.passes import PASSES
 from runtime.errors import FarmRuntimeError
 
 R = TypeVar("R", bound=PassReport)
@@ -26,10 +27,10 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class PassProcess(Generic[R]):
-    """The process of a pass. `work`: what it does, in its own process."""
+    """The process of a pass. `work`: what it does, in its own process, with what the plan asks of it."""
 
     report: type[R]
-    work: Callable[[AttemptFile, Path, Tell], R]
+    work: Callable[[Any, AttemptFile, Path, Tell], R]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,11 @@ def run_pass(name: str, job_file: Path, folder: Path, descriptor: int) -> None:
     """Run a pass in this process and send its report: what its work returns, or the failure."""
     process: PassProcess[PassReport] = pass_of(name)
     attempt = AttemptFile.model_validate_json(job_file.read_bytes())
-    channel = Channel.of_descriptor(descriptor)
+    plan, channel = attempt.job.plan, Channel.of_descriptor(descriptor)
+    asked = next((one.of(plan) for one in PASSES if one.name == name), plan.labelled)
     with suppress(ClosedError):
         try:
-            report = process.work(attempt, folder, lambda phase: channel.send(Answer(phase=phase)))
+            report = process.work(asked, attempt, folder, lambda phase: channel.send(Answer(phase=phase)))
         except (FarmRuntimeError, MemoryError) as error:
             report = process.report(failure=failure_of(error, attempt))
         channel.send(Answer(over=True))

@@ -28,15 +28,13 @@ class ProfileReport(PassReport):
     found: Profile | None = None
 
 
-def _profiled(attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
-    detail = attempt.job.plan.profile
-    assert detail is not None
+def _profiled(detail: ProfileDetail, attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
     tell("profile")
     model = as_timed(attempt, folder)
     try:
         found = profile_model(**model, rounds=_ROUNDS, seconds=PROFILE_S)
     except DelegateError as error:
-        return ProfileReport(found=Profile(detail=detail, missing={"profile": str(error)}))
+        return ProfileReport(why_not=str(error))
     return ProfileReport(found=wire_profile(found.profile, detail))
 
 
@@ -69,8 +67,7 @@ def profile_of(report: ProfileReport, detail: ProfileDetail) -> Profile:
     """Build the pass's result: the profile, or why there is none."""
     if report.found is not None and report.failure is None:
         return report.found
-    why = "it reported nothing" if report.failure is None else report.failure.reason.text
-    return Profile(detail=detail, missing={"profile": why})
+    return Profile(detail=detail, missing={"profile": report.why})
 
 
 def _figures(found: Found[ProfileReport]) -> dict[str, Wire | None]:

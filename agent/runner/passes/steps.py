@@ -5,33 +5,29 @@ from pathlib import Path
 from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
-from agent.wire.bounded import Integer, Text
+from agent.wire.bounded import Integer
 from agent.wire.passes import Steps
 from runtime.measure.sequence import SEQUENCES, run_sequences
 
 
 class StepsReport(PassReport):
-    """The report of the process that timed sequences of steps; `why_not` says why it timed none."""
+    """The report of the process that timed sequences of steps."""
 
     name = "steps"
     who = "the process of steps"
     first_ns: Integer = 0
     step_ns: Integer = 0
-    why_not: Text = ""
 
 
-def _timed(attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
-    steps = attempt.job.plan.steps
-    assert steps is not None
+def _timed(steps: int, attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
     tell(f"{SEQUENCES} sequences of {steps} steps")
     return StepsReport.like(run_sequences(**as_timed(attempt, folder), steps=steps))
 
 
 def steps_of(report: StepsReport, count: int) -> Steps:
     """Build the pass's result: its times, or why there are none."""
-    why = report.why_not if report.failure is None else report.failure.reason.text
-    if why or not report.first_ns or not report.step_ns:
-        return Steps(count=count, missing=dict.fromkeys(("first", "step"), why or "it reported nothing"))
+    if report.failure is not None or not report.first_ns or not report.step_ns:
+        return Steps(count=count, missing=dict.fromkeys(("first", "step"), report.why))
     return Steps(count=count, first=report.first_ns / 1e6, step=report.step_ns / 1e6)
 
 

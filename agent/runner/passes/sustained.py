@@ -28,11 +28,10 @@ class SustainedReport(PassReport):
     slices: tuple[SlicedRuns, ...] = ()
 
 
-def _sliced(attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
-    assert attempt.job.plan.sustained_s is not None
+def _sliced(asked_s: float, attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
     found = sustain(
         **as_timed(attempt, folder),
-        seconds=attempt.job.plan.sustained_s,
+        seconds=asked_s,
         on_slice=lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
     return SustainedReport(slices=tuple(map(SlicedRuns.like, found)))
@@ -42,10 +41,7 @@ def sustained(report: SustainedReport, attempt: AttemptFile, sensors: Telemetry)
     """Build the pass's result, with the clock in each slice if a sensor reads one."""
     asked_s = attempt.job.plan.sustained_s or 0.0
     if report.failure is not None or not report.slices:
-        failure = report.failure
-        return Sustained(
-            seconds=asked_s, note="it reported nothing" if failure is None else failure.reason.text
-        )
+        return Sustained(seconds=asked_s, note=report.why)
     windows = [(s.begin_ns, s.begin_ns + int(1e9 * s.seconds)) for s in report.slices]
     clocks, why_none = sensors.clocks(attempt.device, windows)
     first, last = report.slices[0], report.slices[-1]

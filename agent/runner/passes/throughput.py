@@ -5,24 +5,21 @@ from pathlib import Path
 from agent.attempt.files import AttemptFile, PassReport
 from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
-from agent.wire.bounded import Count, Integer, Text
+from agent.wire.bounded import Count, Integer
 from agent.wire.passes import Throughput, ThroughputPlan
 from runtime.measure import throughput as tool
 
 
 class ThroughputReport(PassReport):
-    """The report of the process that kept several runs in flight; `why_not` says why it counted none."""
+    """The report of the process that kept several runs in flight."""
 
     name = "throughput"
     who = "the throughput process"
     runs: Count = 0
     wall_ns: Integer = 0
-    why_not: Text = ""
 
 
-def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport:
-    asked = attempt.job.plan.throughput
-    assert asked is not None
+def _counted(asked: ThroughputPlan, attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport:
     tell(f"throughput: {asked.in_flight} in flight")
     model = as_timed(attempt, folder)
     found = tool.throughput(**model, in_flight=asked.in_flight, seconds=asked.seconds)
@@ -31,9 +28,8 @@ def _counted(attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport
 
 def throughput(report: ThroughputReport, asked: ThroughputPlan) -> Throughput:
     """Build the pass's result: the rate, or why there is none."""
-    why = report.why_not if report.failure is None else report.failure.reason.text
-    if why or not report.runs or report.wall_ns <= 0:
-        missing = dict.fromkeys(("seconds", "runs", "per_second"), why or "it reported nothing")
+    if report.failure is not None or not report.runs or report.wall_ns <= 0:
+        missing = dict.fromkeys(("seconds", "runs", "per_second"), report.why)
         return Throughput(in_flight=asked.in_flight, missing=missing)
     seconds = report.wall_ns / 1e9
     return Throughput(
