@@ -18,13 +18,13 @@ from orchestrator.config.collector import collector_paused
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.rerunning import Keyed as Records
 from orchestrator.farm.again.rerunning import LeftOut, plan_rerun
-from orchestrator.farm.conducting import submit_document
+from orchestrator.farm.conducting import read_campaign, submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.problems import suggestion
 from orchestrator.results.format import counted
 from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
 from orchestrator.results.regression import Names, Report, by_names, compare_runs
-from orchestrator.results.speedups import stored_ratio, was_measured_with
+from orchestrator.results.speedups import Partners
 from orchestrator.sources.store import Store
 
 
@@ -79,7 +79,7 @@ def measured_anew(farm: AnyFarm, first: Records, second: Records, names: Names) 
             f"{one.second} over {one.first} by blocks"
         )
         measure(farm, submitted)
-        sides = one.sides(_cells(farm, submitted.campaign_id))
+        sides = one.sides(read_campaign(farm, submitted.campaign_id, output.note)[1])
         before |= sides[0]
         after |= sides[1]
         campaigns.append(submitted.campaign_id)
@@ -93,10 +93,6 @@ def _gone(first: Records, second: Records, measured: Records) -> tuple[str, ...]
     return tuple(
         sorted({name for a, b in there for name in a.keys() | b.keys() if a.get(name) != b.get(name)})
     )
-
-
-def _cells(farm: AnyFarm, campaign_id: str) -> list[CellRecord]:
-    return farm.wait(output.note)(lambda: farm.reading.cells(campaign_id))
 
 
 _Cell = TypeVar("_Cell", bound="ComparedCell")
@@ -262,13 +258,9 @@ def _with_partners(
 
     A GPU's baseline is on the CPU of its host, and so has another device.
     """
-    found = dict(side)
+    found, partners = dict(side), Partners(side.values())
     for key in other.keys() - side.keys():
-        cell = other[key]
-        ratio = stored_ratio(cell)
-        for baseline in side.values():
-            same = (baseline.model, baseline.level) == (cell.model, cell.level)
-            if same and ratio is not None and was_measured_with(ratio, baseline):
-                found[key] = baseline
+        if (baseline := partners.of(other[key])) is not None:
+            found[key] = baseline
     measured_with = {id(cell) for key, cell in found.items() if key not in side}
     return {k: c for k, c in found.items() if k in other or id(c) not in measured_with}

@@ -1,13 +1,10 @@
 """The front page of `farm`: its verbs in groups, `--version`, and suggestions for unknown verbs."""
 
-import shlex
 from importlib.metadata import version
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
-
-from orchestrator.errors import UsageError
 
 SECTIONS: Final = {
     "Measure": ("submit", "results", "refine", "tune", "compare", "show", "repro", "import", "site"),
@@ -19,16 +16,6 @@ SECTIONS: Final = {
 """Verbs and groups of verbs by what they are for. Those of other packages follow under `More`."""
 
 _START: Final = "Start here: farm submit my.tflite, or farm submit models.yaml"
-
-MOVED: Final = {
-    "watch": "status --watch", "why": "show --why", "logs": "show --logs",
-    "validate": "submit --check", "schema": "submit --schema",
-    "pause": "queue pause", "resume": "queue resume", "priority": "queue priority",
-    "bench": "model bench", "skeleton": "model skeleton", "zoo": "model zoo",
-    "serve": "lab serve", "agents": "lab agents", "users": "lab users", "keys": "lab keys",
-    "lock": "lab lock", "version": "doctor --versions",
-}  # fmt: skip
-"""Verbs of former days, with the words that replace them: what follows stays as it was."""
 
 SYNONYMS: Final = {
     "run": "submit", "benchmark": "submit", "measure": "submit", "start": "submit",
@@ -42,19 +29,19 @@ SYNONYMS: Final = {
     "models": "model zoo", "prime": "model prime", "precompile": "model prime", "warmup": "model prime",
     "inference_diff": "model diff", "run_eval": "model eval", "benchmark_model": "model bench",
     "lint": "submit --check", "hosts": "lab agents list", "gpus": "devices",
+    "watch": "status --watch", "why": "show --why", "logs": "show --logs",
+    "validate": "submit --check", "schema": "submit --schema",
+    "pause": "queue pause", "resume": "queue resume", "priority": "queue priority",
+    "bench": "model bench", "skeleton": "model skeleton", "zoo": "model zoo",
+    "serve": "lab serve", "agents": "lab agents list", "users": "lab users list",
+    "keys": "lab keys list",
+    "lock": "lab lock", "version": "doctor --versions",
 }  # fmt: skip
-"""Words that users of other tools try, with the verb of that meaning here."""
+"""Words that users of other tools try, and verbs without their group, with the verb of that meaning here."""
 
 
 class FrontPage(TyperGroup):
     """The verbs under headings, in the order of `SECTIONS`."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb. Raises `UsageError` with the new line for one of former days."""
-        if args[0] in MOVED and self.get_command(ctx, args[0]) is None:
-            new = f"{MOVED[args[0]]} {shlex.join(args[1:])}".rstrip()
-            raise UsageError(f"farm {shlex.join(args)} is now: farm {new}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one block for each section."""

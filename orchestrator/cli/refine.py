@@ -12,6 +12,7 @@ from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import CampaignRef, Json, Verbose, open_farm, read_length
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refined
+from orchestrator.farm.conducting import read_campaign
 from orchestrator.policy.blocks import require_target
 
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)(\s*%)?")
@@ -54,8 +55,7 @@ def refine(
         if not refined.cells:
             text = "nothing to refine: " + _all_known(target, refined)
             return output.answer({"campaign_id": campaign_id, "refined": []}, text, as_json)
-        wait = farm.wait(output.note)
-        ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
+        ended = read_campaign(farm, campaign_id, output.note)
         return end_of_campaign(*ended, as_json, verbose=verbose)
 
 

@@ -16,7 +16,7 @@ from orchestrator.cli.verb import OK, SOME_FAILED, CellWords, Json, Verbose, ope
 from orchestrator.errors import UnreachableError, UsageError
 from orchestrator.farm.again.bundle import Bundle, read_bundle, write_bundle
 from orchestrator.farm.again.reproduction import Mismatch, Reproduction, environment_mismatches, reproduction
-from orchestrator.farm.conducting import submit_document
+from orchestrator.farm.conducting import read_campaign, submit_document
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.results import format as text
 from orchestrator.results.comparison import all_well
@@ -189,10 +189,7 @@ def _run(
     submitted = submit_document(farm, text, f"the reproduction of cell {there.cell_id}", output.note)
     output.note(f"campaign {submitted.campaign_id}: as cell {there.cell_id} was measured")
     measure(farm, submitted)
-    campaign_id = submitted.campaign_id
-    ended = farm.wait(output.note)(
-        lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id))
-    )
+    ended = read_campaign(farm, submitted.campaign_id, output.note)
     (here,) = ended[1]
     # By now the measuring process has told its environment, and nothing of it is unknown.
     mismatches = [*known, *environment_mismatches(there.environment, here.environment)]

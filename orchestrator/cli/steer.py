@@ -33,13 +33,7 @@ def pause(ref: CampaignRef, as_json: Json = False) -> int:
     Examples:
       farm queue pause nightly
     """
-    with open_farm() as farm:
-        count = farm.steering.pause(ref)
-    return output.answer(
-        {"ref": ref, "paused": True, "waiting": count},
-        f"{ref} is paused; {counted(count, 'cell')} wait",
-        as_json,
-    )
+    return _pause(ref, True, as_json)
 
 
 def resume(ref: CampaignRef, as_json: Json = False) -> int:
@@ -48,13 +42,14 @@ def resume(ref: CampaignRef, as_json: Json = False) -> int:
     Examples:
       farm queue resume nightly
     """
+    return _pause(ref, False, as_json)
+
+
+def _pause(ref: str, paused: bool, as_json: bool) -> int:
     with open_farm() as farm:
-        count = farm.steering.resume(ref)
-    return output.answer(
-        {"ref": ref, "paused": False, "waiting": count},
-        f"{ref} continues; {counted(count, 'cell')} wait",
-        as_json,
-    )
+        count = farm.steering.pause(ref) if paused else farm.steering.resume(ref)
+    text = f"{ref} {'is paused' if paused else 'continues'}; {counted(count, 'cell')} wait"
+    return output.answer({"ref": ref, "paused": paused, "waiting": count}, text, as_json)
 
 
 def retry(

@@ -20,7 +20,7 @@ from orchestrator.cli.progress import further_blocks, measure
 from orchestrator.cli.stopping import stoppable
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm, settings
 from orchestrator.errors import UsageError
-from orchestrator.farm.conducting import planned
+from orchestrator.farm.conducting import planned, read_campaign
 from orchestrator.farm.submit.explaining import Explanation, explanations
 from orchestrator.farm.submit.notification import Notifier, message
 from orchestrator.manifest import (
@@ -194,8 +194,7 @@ def submit(
             if campaign.time_budget_s is not None:
                 more.spend(began_s + campaign.time_budget_s - time.monotonic())
             more.decide(budgets)
-        wait = farm.wait(output.note)
-        ended = wait(lambda: (farm.reading.campaign(campaign_id), farm.reading.cells(campaign_id)))
+        ended = read_campaign(farm, campaign_id, output.note)
         exit_code = end_of_campaign(*ended, as_json, verbose=verbose)
         earlier = changes.compared_with(farm, before, ended[1], as_json)
         exit_code = budgets_of.conclude(

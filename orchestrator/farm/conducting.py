@@ -11,6 +11,7 @@ from orchestrator.farm.submit.submission import Order, Submitted
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.preview import CellPreview
+from orchestrator.results.records import CampaignRecord, CellRecord
 from orchestrator.sources import CheckedSources, Web, check_all, resolve_all
 from orchestrator.sources.datasets import with_data
 from orchestrator.sources.own_inputs import with_inputs
@@ -71,6 +72,14 @@ def planned(
         specs = (spec for one in campaign.models for spec in one.inputs.values())
         files += [spec.data.sha256 for spec in specs if spec.data is not None]
         yield Planned(farm, farm.submission.order(campaign, models, force=force), files, there, note)
+
+
+def read_campaign(
+    farm: AnyFarm, campaign_id: str, note: Callable[[str], None]
+) -> tuple[CampaignRecord, list[CellRecord]]:
+    """Return a campaign and its cells as they are now; a farm that is away for a while is waited for."""
+    reading = farm.reading
+    return farm.wait(note)(lambda: (reading.campaign(campaign_id), reading.cells(campaign_id)))
 
 
 def submit_document(farm: AnyFarm, document: str, called: str, note: Callable[[str], None]) -> Submitted:

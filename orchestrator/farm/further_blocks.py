@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
 from orchestrator.farm.again.refining import Refined
+from orchestrator.farm.conducting import read_campaign
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.farm.submit.submission import Submitted
 from orchestrator.manifest.budget import RATIO, Budget
@@ -38,10 +39,7 @@ class FurtherBlocks:
             self._refine("time_budget", None, left_s)
 
     def _seen_once(self) -> tuple[str, ...]:
-        reading = self.farm.reading
-        campaign, cells = self.farm.wait(self.note)(
-            lambda: (reading.campaign(self.campaign_id), reading.cells(self.campaign_id))
-        )
+        campaign, cells = read_campaign(self.farm, self.campaign_id, self.note)
         return tuple(cell.cell_id for cell in seen_once(cells, campaign.baseline))
 
     def decide(self, budgets: Sequence[Budget]) -> None:
@@ -52,7 +50,7 @@ class FurtherBlocks:
         own = [budget for budget in budgets if budget.figure != RATIO]
         if not own:
             return
-        cells = self.farm.wait(self.note)(lambda: self.farm.reading.cells(self.campaign_id))
+        _, cells = read_campaign(self.farm, self.campaign_id, self.note)
         undecided = open_cells(judge_budgets(cells, own))
         if undecided:
             halves = [

@@ -48,9 +48,6 @@ LONGEST_LABEL: Final = 200
 
 DEFAULT_REUSE = "same-fingerprint"
 
-_AND_SUSPECT = "+suspect"
-"""The end of a rule of earlier releases: it is told apart, to say what became of it."""
-
 
 class _Version(ValueType):
     """The version of the format: 1."""
@@ -77,8 +74,6 @@ class _Reuse(ValueType):
         word = Text().read(value)
         if word in ("never", "same-fingerprint"):
             return word
-        if word.endswith(_AND_SUSPECT):
-            raise mistake(f"{word!r}: leave out {_AND_SUSPECT!r}; every result that is not void is reused")
         age = word.removeprefix("max-age:")
         if age != word:
             return f"max-age:{Duration().read(yaml.ScalarNode(value.tag, age)):.0f}"

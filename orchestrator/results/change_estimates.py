@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 from agent.wire.measurement import Ratio
 from orchestrator.results.device_noise import Controls, SessionSpread, spread_of
 from orchestrator.results.records import ComparedCell, Times, void_reason
-from orchestrator.results.speedups import counted_times, half_of, stored_ratio, was_measured_with
+from orchestrator.results.speedups import Partners, counted_times, half_of, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
 
@@ -92,9 +92,9 @@ def estimates(
     """Return the ratio of each key's results; None where one of them has no median that counts."""
     found: dict[_Key, Estimate | None] = {}
     unpaired_ones: dict[_Key, _Sessions] = {}
-    baselines = _Baselines(first.values()), _Baselines(second.values())
+    partners = Partners(first.values()), Partners(second.values())
     for key in keys:
-        made = _compared(first.get(key), second.get(key), baselines)
+        made = _compared(first.get(key), second.get(key), partners)
         if isinstance(made, _Sessions):
             unpaired_ones[key] = made
             found[key] = None
@@ -116,22 +116,10 @@ def estimates(
     return found
 
 
-class _Baselines:
-    """The cells of a run by model, level and device, among which a ratio's baseline is found."""
-
-    def __init__(self, cells: Iterable[ComparedCell]) -> None:
-        self._cells: dict[tuple[str, str, str], list[ComparedCell]] = {}
-        for cell in cells:
-            self._cells.setdefault((cell.model, cell.level, cell.device), []).append(cell)
-
-    def of(self, cell: ComparedCell, ratio: Ratio) -> ComparedCell | None:
-        """Return the cell that a ratio of this cell is over."""
-        there = self._cells.get((cell.model, cell.level, ratio.device_id), ())
-        return next((one for one in there if was_measured_with(ratio, one)), None)
-
-
 def _compared(
-    first: ComparedCell | None, second: ComparedCell | None, baselines: tuple[_Baselines, _Baselines]
+    first: ComparedCell | None,
+    second: ComparedCell | None,
+    partners: tuple[Partners[ComparedCell], Partners[ComparedCell]],
 ) -> Estimate | _Sessions | None:
     if first is None or second is None:
         return None
@@ -146,7 +134,7 @@ def _compared(
     # A result that one run reused from the other says nothing of sessions.
     unchanged = is_unchanged(first, second) and source_of(first) != source_of(second)
     if of_first is not None and of_second is not None:
-        base, base_again = baselines[0].of(first, of_first), baselines[1].of(second, of_second)
+        base, base_again = partners[0].of(first), partners[1].of(second)
         errors = [(error**2, freedom) for error, freedom in filter(None, map(_error, (of_first, of_second)))]
         if len(errors) == 2 and base and base_again and is_unchanged(base, base_again):
             log = math.log(of_second.median / of_first.median)

@@ -6,7 +6,7 @@ docs/results-format.md describes each of them.
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,22 +16,7 @@ from orchestrator.results import metrics
 from orchestrator.results.grading import Graded, grade_of, p50_grade
 from orchestrator.results.passes import PASS_RESULTS
 from orchestrator.results.records import CampaignRecord, CellRecord, ManifestRecord
-from orchestrator.results.speedups import paired_speedup, stored_ratio, was_measured_with
-
-
-def measured_with(cells: Sequence[CellRecord]) -> Mapping[str, CellRecord]:
-    """Return the baseline of the same campaign that each cell was measured with, by the cell's id."""
-    placed: dict[tuple[str, ...], list[CellRecord]] = {}
-    for cell in cells:
-        placed.setdefault((cell.campaign_id, cell.model, cell.level, cell.device), []).append(cell)
-    found = {}
-    for cell in cells:
-        if (ratio := stored_ratio(cell)) is None:
-            continue
-        for one in placed.get((cell.campaign_id, cell.model, cell.level, ratio.device_id), ()):
-            if was_measured_with(ratio, one):
-                found[cell.cell_id] = one
-    return found
+from orchestrator.results.speedups import Partners, paired_speedup, stored_ratio
 
 
 def ratio_json(cell: CellRecord, baseline: CellRecord | None) -> dict[str, Any] | None:
@@ -177,8 +162,8 @@ def csv_columns() -> tuple[str, ...]:
 def result_objects(cells: Iterable[CellRecord]) -> list[dict[str, Any]]:
     """Return the objects of several results, each with the baseline that it was measured with, if present."""
     listed = list(cells)
-    baselines = measured_with(listed)
-    return [result_json(cell, baselines.get(cell.cell_id)) for cell in listed]
+    partners = Partners(listed)
+    return [result_json(cell, partners.of(cell)) for cell in listed]
 
 
 def result_json(cell: CellRecord, baseline: CellRecord | None = None) -> dict[str, Any]:

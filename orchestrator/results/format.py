@@ -193,11 +193,8 @@ def rate(value: float) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """Format a UTC time to the minute; a naive value is taken as UTC."""
-    if value is None:
-        return NOTHING
-    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    """Format a time to the minute, in UTC."""
+    return NOTHING if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M UTC}"
 
 
 def short_name(text: str, limit: int = LONGEST_NAME) -> str:

@@ -6,7 +6,7 @@ carries no verdict.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -103,6 +103,22 @@ def was_measured_with(ratio: Ratio, baseline: ComparedCell) -> bool:
 
 def _is_of(ratio: Ratio, baseline: ComparedCell) -> bool:
     return ratio.baseline_id == baseline_id(baseline.delegate_kind, baseline.delegate_options)
+
+
+class Partners(Generic[_Cell]):
+    """Cells, among which the baseline is found that one of their campaigns measured beside another."""
+
+    def __init__(self, cells: Iterable[_Cell]) -> None:
+        self._cells: dict[tuple[str, ...], list[_Cell]] = {}
+        for cell in cells:
+            self._cells.setdefault((cell.campaign_id, cell.model, cell.level, cell.device), []).append(cell)
+
+    def of(self, cell: ComparedCell) -> _Cell | None:
+        """Return the cell that a cell's stored ratio is over; None without one, or where it is not here."""
+        if (ratio := stored_ratio(cell)) is None:
+            return None
+        there = self._cells.get((cell.campaign_id, cell.model, cell.level, ratio.device_id), ())
+        return next((one for one in there if was_measured_with(ratio, one)), None)
 
 
 def counts(cell: ComparedCell) -> bool:

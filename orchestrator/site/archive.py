@@ -6,7 +6,7 @@ campaign, while the pages of one are written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import accumulate
 from typing import Protocol
 
@@ -203,11 +203,6 @@ def _meet(first: Mapping[str, CellGroup], second: Mapping[str, CellGroup]) -> bo
     )
 
 
-def utc(moment: datetime | None) -> datetime | None:
-    """Return a moment with its time zone; a naive one is UTC."""
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 def _age(campaign: CampaignRecord) -> tuple[datetime, str]:
     """Sorts by time of submission."""
-    return utc(campaign.submitted_at) or datetime.min.replace(tzinfo=UTC), campaign.campaign_id
+    return campaign.submitted_at, campaign.campaign_id

@@ -1,7 +1,7 @@
 """Builds the campaign pages: head, matrix, devices and their environments."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.policy.lifecycle import OPEN
@@ -10,7 +10,7 @@ from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCel
 from orchestrator.site import links
 from orchestrator.site.archive import Archive
 from orchestrator.site.cell_view import brief_view
-from orchestrator.site.figures import Facts
+from orchestrator.site.figures import differences
 from orchestrator.site.matrix import build_matrix
 from orchestrator.site.shards import CELLS
 
@@ -80,16 +80,10 @@ def _environments(environments: Sequence[Sequence[CellRecord]]) -> list[dict[str
         {
             "first": cells[0],
             "cells": cells,
-            "changes": _changes(previous[0].environment, cells[0].environment),
+            "changes": differences(previous[0].environment, cells[0].environment),
             "facts": sorted(
                 (k, v) for k, v in cells[0].facts.items() if all(c.facts.get(k) == v for c in cells)
             ),
         }
         for cells, previous in zip(environments, before, strict=False)
     ]
-
-
-def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Facts:
-    """(field, `old → new`) of every field that differs."""
-    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return tuple((name, f"{old.get(name, 'absent')} → {new.get(name, 'absent')}") for name in names)

@@ -9,8 +9,8 @@ from typing import Any
 from agent.wire.messages import environment_id
 from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.records import ComparedCell
-from orchestrator.site.archive import utc
 from orchestrator.site.failures_page import causes_of, failures_page
+from orchestrator.site.figures import differences
 from orchestrator.site.series import Series
 
 
@@ -42,7 +42,7 @@ def _device(device: str, cells: Sequence[ComparedCell]) -> View:
 
 
 def _environment(name: str, cells: Sequence[ComparedCell]) -> View:
-    ends = [at for one in cells if (at := utc(one.finished_at))]
+    ends = [one.finished_at for one in cells if one.finished_at]
     return View(
         name=name,
         fields=sorted(cells[0].environment.items()),
@@ -105,11 +105,7 @@ def _environments(found: Iterable[View]) -> list[View]:
                 delegates=sorted({delegate for one in own for delegate in one.delegates}),
                 since=min(ends, default=None),
                 until=max(ends, default=None),
-                changes=[
-                    (field, f"{older.get(field, 'absent')} → {new.get(field, 'absent')}")
-                    for field in sorted({*older, *new})
-                    if older.get(field) != new.get(field)
-                ],
+                changes=differences(older, new),
             )
         )
     return views

@@ -54,6 +54,12 @@ def with_interval(metric: Metric, cell: CellRecord, notes: Footnotes) -> Figure:
     return replace(found, interval=interval.text, interval_note=interval.note)
 
 
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> Facts:
+    """Return each field that differs, with `old → new`; `absent` is one that only the other has."""
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return tuple((name, f"{old.get(name, 'absent')} → {new.get(name, 'absent')}") for name in names)
+
+
 def setting_rows(settings: Mapping[str, str]) -> Facts:
     """Sorted settings; one that holds a JSON object is shown field by field."""
     rows: list[tuple[str, str]] = []

@@ -11,7 +11,8 @@ from orchestrator.site import links
 from orchestrator.site.archive import Archive
 from orchestrator.site.axes import log_scale, percent, px
 from orchestrator.site.cell_view import brief_view, column_name
-from orchestrator.site.series import Point, Series, Shift, conditions_runs
+from orchestrator.site.figures import differences
+from orchestrator.site.series import Point, Series, Shift, conditions_runs, p50_of
 
 _HEIGHT = 120
 """Height of a series' drawing in px: a step of 2 % of a series that varies by 10 % is some pixels high."""
@@ -75,7 +76,7 @@ def _plot(one: Series, shifts: Sequence[Shift]) -> View | None:
         height=_HEIGHT,
         ticks=scale.ticks(3),
         lines="".join(_line(run, x, scale) for run in runs),
-        dots="".join(f"M{px(x[id(p)])} {px(scale(_p50(p)))}h0" for p in points),
+        dots="".join(f"M{px(x[id(p)])} {px(scale(p50_of(p.cell)))}h0" for p in points),
         whiskers="".join(
             f"M{px(x[id(p)])} {px(scale(found.ci95[0]))}V{px(scale(found.ci95[1]))}"
             for p, found in zip(points, times, strict=True)
@@ -93,13 +94,8 @@ def _plot(one: Series, shifts: Sequence[Shift]) -> View | None:
     )
 
 
-def _p50(point: Point) -> float:
-    times = counted_times(point.cell)
-    return 0.0 if times is None or times.p50 is None else times.p50
-
-
 def _line(run: Sequence[Point], x: Mapping[int, float], scale: Any) -> str:
-    return "M" + "L".join(f"{px(x[id(point)])} {px(scale(_p50(point)))}" for point in run)
+    return "M" + "L".join(f"{px(x[id(point)])} {px(scale(p50_of(point.cell)))}" for point in run)
 
 
 def _labels(points: Sequence[Point], step: float) -> list[View]:
@@ -114,9 +110,7 @@ def _labels(points: Sequence[Point], step: float) -> list[View]:
 
 def _differences(before: Point, after: Point) -> str:
     """Say which conditions changed: `kernel 6.1 → 6.6`."""
-    old, new = before.cell.conditions, after.cell.conditions
-    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return ", ".join(f"{name} {old.get(name, 'absent')} → {new.get(name, 'absent')}" for name in names)
+    return ", ".join(map(" ".join, differences(before.cell.conditions, after.cell.conditions)))
 
 
 def shift_view(shift: Shift) -> View:
@@ -167,12 +161,7 @@ def trends_page(models: Iterable[View], shifts: Sequence[View]) -> dict[str, Any
 def changed_versions(shift: Shift) -> str:
     """Say which software and which model file changed at a shift; empty where nothing recorded did."""
     old, new = shift.before.cell, shift.first.cell
-    names = sorted(
-        name for name in {*old.versions, *new.versions} if old.versions.get(name) != new.versions.get(name)
-    )
-    said = [
-        f"{name} {old.versions.get(name, 'absent')} → {new.versions.get(name, 'absent')}" for name in names
-    ]
+    said = [*map(" ".join, differences(old.versions, new.versions))]
     if old.model_sha256 != new.model_sha256:
         said.append(f"model file {old.model_sha256[:12]} → {new.model_sha256[:12]}")
     return ", ".join(said)

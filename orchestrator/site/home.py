@@ -11,13 +11,13 @@ from orchestrator.results.records import CampaignRecord, ComparedCell
 from orchestrator.results.speedups import counted_times, speedup
 from orchestrator.results.wording import first_line
 from orchestrator.site import links
-from orchestrator.site.archive import Archive, utc
+from orchestrator.site.archive import Archive
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import brief_view, delegate_name, without_record
 from orchestrator.site.choices import NEWEST, choices_of, figures, scripts_of
 from orchestrator.site.failures_page import Cause
 from orchestrator.site.matrix import BAR_MARGIN, BAR_WIDTH
-from orchestrator.site.series import Point, Series
+from orchestrator.site.series import Point, Series, p50_of
 
 _SPARK_DAYS = 30
 """Days before the newest result that a spark line covers."""
@@ -92,7 +92,7 @@ def model_rows(archive: Archive, own: Sequence[Series]) -> list[View]:
 def _row(archive: Archive, level: str, own: Sequence[Series]) -> View:
     """Return the line of a model at a level: the fastest of its newest results, the others as dots."""
     counted = [one for one in own if one.has_result]
-    best = min(counted, key=lambda one: _p50(one.newest), default=None)
+    best = min(counted, key=lambda one: p50_of(one.newest), default=None)
     shown = own[0].newest if best is None else best.newest
     base = archive.baseline(shown)
     verdicts = [speedup(one.newest, archive.baseline(one.newest)) for one in counted]
@@ -108,7 +108,7 @@ def _row(archive: Archive, level: str, own: Sequence[Series]) -> View:
         missing=len(own) - len(counted),
         wrong=sum(one.last.struck_out for one in own),
         open=sum(found is not None and found.verdict == "open" for found in verdicts),
-        at=utc(shown.finished_at),
+        at=shown.finished_at,
         recent=[] if best is None else _recent(best.points),
         choices=choices_of(archive, own),
         delegates=sorted({delegate_name(one.newest.delegate) for one in counted}),
@@ -118,7 +118,7 @@ def _row(archive: Archive, level: str, own: Sequence[Series]) -> View:
 def _recent(points: Sequence[Point]) -> list[tuple[datetime, float]]:
     """Return the medians of the days that a spark line can cover, whatever the newest result is."""
     first = max((point.at for point in points), default=datetime.max.replace(tzinfo=UTC)) - _SPARK
-    return [(point.at, _p50(point.cell)) for point in points if point.at >= first]
+    return [(point.at, p50_of(point.cell)) for point in points if point.at >= first]
 
 
 def _at(row: View, newest: datetime | None) -> View:
@@ -138,11 +138,6 @@ def _reason(cell: ComparedCell) -> str:
     return "" if cell.reason is None else first_line(cell.reason.text, 100)
 
 
-def _p50(cell: ComparedCell) -> float:
-    times = counted_times(cell)
-    return 0.0 if times is None or times.p50 is None else times.p50
-
-
 def _age(passed: timedelta) -> str:
     """Write how much older than the newest result of the site: `3 d`; empty within a day."""
     return f"{passed.days} d" if passed.days else ""
@@ -153,7 +148,7 @@ def _strip(cells: Sequence[ComparedCell], best: ComparedCell) -> View | None:
     times = counted_times(best)
     if not cells or times is None or not times.p50:
         return None
-    values = [_p50(cell) for cell in cells] + list(times.ci95 or ())
+    values = [p50_of(cell) for cell in cells] + list(times.ci95 or ())
     scale = log_scale(values, BAR_MARGIN, BAR_WIDTH - BAR_MARGIN)
     low, high = times.ci95 or (None, None)
     # Whole px: the dot is five wide, and the page has thousands of these.
@@ -161,7 +156,7 @@ def _strip(cells: Sequence[ComparedCell], best: ComparedCell) -> View | None:
         p50=round(scale(times.p50)),
         low=round(scale(low)) if low else None,
         high=round(scale(high)) if high else None,
-        others="".join(sorted({f"M{round(scale(_p50(cell)))} 6h0" for cell in cells if cell is not best})),
+        others="".join(sorted({f"M{round(scale(p50_of(cell)))} 6h0" for cell in cells if cell is not best})),
         baseline=None,
     )
 

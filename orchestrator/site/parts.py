@@ -9,8 +9,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace as View
@@ -19,6 +17,7 @@ from typing import Any
 import orchestrator
 import templates
 from agent import wire
+from orchestrator.results.format import plain
 from orchestrator.site import links
 from runtime import common, model
 
@@ -106,11 +105,7 @@ def read_views(text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, View):
-        return vars(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+    return vars(value) if isinstance(value, View) else plain(value)
 
 
 def text_digest(text: str) -> str:

@@ -12,7 +12,7 @@ from orchestrator.results import format as text
 from orchestrator.results.change_points import LONGEST, Change, changes_of
 from orchestrator.results.records import CampaignRecord, ComparedCell, void_reason
 from orchestrator.results.speedups import counted_times, counts, stored_ratio
-from orchestrator.site.archive import Archive, utc
+from orchestrator.site.archive import Archive
 from orchestrator.site.notes import Notes
 from runtime.common.verdict import DIFFERENT, GOOD
 
@@ -63,8 +63,7 @@ class Series:
     @property
     def has_result(self) -> bool:
         """Whether `newest` has a figure that may be compared."""
-        times = counted_times(self.newest)
-        return times is not None and bool(times.p50) and void_reason(self.newest) is None
+        return _may_be_compared(self.newest)
 
 
 def series_of(archive: Archive, model: str) -> list[Series]:
@@ -85,7 +84,7 @@ def series_of(archive: Archive, model: str) -> list[Series]:
                 one.last = cell
             if not one.has_result and (counts(cell) or one.newest.status in OPEN):
                 one.newest = cell
-            at = utc(cell.finished_at)
+            at = cell.finished_at
             if at is not None and archive.origin(cell) is None and _may_be_compared(cell):
                 one.points.append(Point(cell, campaign, at))
     for one in found.values():
@@ -94,8 +93,13 @@ def series_of(archive: Archive, model: str) -> list[Series]:
 
 
 def _may_be_compared(cell: ComparedCell) -> bool:
+    return p50_of(cell) > 0.0 and void_reason(cell) is None
+
+
+def p50_of(cell: ComparedCell) -> float:
+    """Return the median in ms of a cell that counts; 0 for every other one."""
     times = counted_times(cell)
-    return times is not None and bool(times.p50) and void_reason(cell) is None
+    return 0.0 if times is None or times.p50 is None else times.p50
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ def shifts_of(series: Series, notes: Notes) -> list[Shift]:
     found: list[Shift] = []
     for points in conditions_runs(series.points):
         paired = _paired(points)
-        chosen, logs = paired if paired is not None else (points, [log_time(p) for p in points])
+        chosen, logs = paired if paired is not None else (points, [math.log(p50_of(p.cell)) for p in points])
         over = "paired ratio" if paired is not None else "p50"
         least = DIFFERENT if paired is not None else GOOD
         found += [
@@ -174,13 +178,6 @@ def _paired(points: Sequence[Point]) -> tuple[list[Point], list[float]] | None:
             chosen.append(point)
             logs.append(-math.log(ratio.median))
     return chosen, logs
-
-
-def log_time(point: Point) -> float:
-    """Return the logarithm of a point's median in ms."""
-    times = counted_times(point.cell)
-    assert times is not None and times.p50  # noqa: PT018  # both are what a point is
-    return math.log(times.p50)
 
 
 def _note(series: Series, first: Point, notes: Notes) -> str | None:

@@ -8,7 +8,7 @@ from orchestrator.results import format as text
 from orchestrator.results.budgets import Judged
 from orchestrator.results.records import CampaignRecord, ComparedCell
 from orchestrator.results.wording import first_line
-from orchestrator.site.archive import Archive, utc
+from orchestrator.site.archive import Archive
 from orchestrator.site.campaign_page import cell_counts
 from orchestrator.site.device_page import devices_of, on_devices
 from orchestrator.site.failures_page import failures_of
@@ -25,7 +25,7 @@ def campaign_summary(archive: Archive, campaign: CampaignRecord, judged: Sequenc
     return View(
         counts=cell_counts(cells)[0],
         waiting=sum((cell.again or cell.status) in OPEN for cell in cells),
-        newest_at=max((at for cell in cells if (at := utc(cell.finished_at))), default=None),
+        newest_at=max((cell.finished_at for cell in cells if cell.finished_at), default=None),
         devices=devices_of(cells),
         sample_floors=next(filter(None, map(_sample_floors, cells)), ""),
         budgets=[

@@ -9,7 +9,6 @@ from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns, steering_requests
 from orchestrator.db.cells import attempts, running_attempts
 from orchestrator.db.devices import agents, states
-from orchestrator.db.devices import agents as known_agents
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import records
@@ -205,7 +204,7 @@ class Steering:
             _set_state(turn, name, state)
             if state == tables.AGENT_REMOVED:
                 attempts.ask_to_stop(turn, running_attempts.of_agent(turn, name))
-            return assignments.fail_unplaceable(turn, known_agents.devices_of(turn, [name]), why, utc_now())
+            return assignments.fail_unplaceable(turn, agents.devices_of(turn, [name]), why, utc_now())
 
 
 def require_own(campaign: tables.Campaign, user: User | None) -> None:
@@ -219,5 +218,5 @@ def require_own(campaign: tables.Campaign, user: User | None) -> None:
 
 def _set_state(turn: Turn, name: str, state: str) -> None:
     if not agents.set_state(turn, name, state):
-        known = ", ".join(entry.agent_id for entry in known_agents.states(turn)) or "none"
+        known = ", ".join(entry.agent_id for entry in agents.states(turn)) or "none"
         raise UsageError(f"no agent {name!r}; known: {known}")

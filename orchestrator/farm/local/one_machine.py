@@ -16,7 +16,6 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db.campaigns import farm_state
 from orchestrator.db.cells import running_attempts
 from orchestrator.db.devices import devices
-from orchestrator.db.devices import devices as known_devices
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.scheduling import ingest
 from orchestrator.dispatch.base import MessageReceived
@@ -154,7 +153,7 @@ class PresentDevices:
 
     def _lab_hello(self) -> AgentHello:
         with self._database.read() as session:
-            hello = known_devices.lab_hello(session)
+            hello = devices.lab_hello(session)
         if not hello.devices:
             raise UnreachableError(
                 "no agent of this lab has reported its devices; start one on a lab machine: farm-agent start"
@@ -187,7 +186,7 @@ class PresentDevices:
         if holder is None:
             return None
         with self._database.read() as session:
-            recorded = known_devices.recorded_hello(session)
+            recorded = devices.recorded_hello(session)
         # An older record is of the previous scheduler, whose agent may have had other devices.
         if recorded is None or recorded.seen_at.timestamp() < holder.since_at:
             return None

@@ -46,7 +46,7 @@ def _moment(cells: Sequence[CellRecord]) -> str:
     ends = [cell.finished_at for cell in cells if cell.finished_at is not None]
     if not ends:
         return ""
-    last = max(end if end.tzinfo else end.replace(tzinfo=UTC) for end in ends).astimezone(UTC)
+    last = max(ends).astimezone(UTC)
     return f"{last.day} {last:%b %H:%M}"
 
 
