@@ -31,9 +31,11 @@ LIMIT_BYTES = 1 << 30
 another branch, larger only takes disk space.
 """
 
-OWN = frozenset({"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH", *_DRIVERS})
+OWN = frozenset(
+    {"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH", "PYOPENCL_HOME", *_DRIVERS}
+)
 """Settings of a compiling process that say where files are, and are others in every tree and run. The first
-delegate of a process with a cache names the drivers' folders.
+delegate of a process with a cache names the drivers' folders, pyopencl its own when it is imported.
 """
 
 UNFINISHED = ("ends its process", "its process cannot be started", "no end")

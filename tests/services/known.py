@@ -59,8 +59,7 @@ def share(folder: Path) -> None:
     """Have the agents of this process take from a folder what others have found out, and add to it, and
     start their children as forks.
     """
-    if "WTM_OLD" not in os.environ:
-        supervisor.subprocess = CHILDREN  # type: ignore[attr-defined]
+    supervisor.subprocess = CHILDREN  # type: ignore[attr-defined]
     config.probe = partial(probe_once, folder)  # type: ignore[assignment]
     prepare, keep = ReferenceFolder.prepare, ReferenceFolder.keep
 

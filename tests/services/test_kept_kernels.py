@@ -44,7 +44,7 @@ def test_a_setting_of_the_driver_or_the_device_is_part_of_the_key_and_a_folder_i
     known = kept_kernels._key("code", "", [kernel("")], "a device")
     assert kept_kernels._key("code", "", [kernel("")], "another driver") != known
     assert kept_kernels._key("binaries", "", [kernel("")], "a device") != known
-    for variable in open_cache(tmp_path).driver_folders():
+    for variable in ("PYOPENCL_HOME", *open_cache(tmp_path).driver_folders()):
         monkeypatch.setenv(variable, "a folder of this run")
     assert kept_kernels._key("code", "", [kernel("")], "a device") == known
     monkeypatch.setenv("POCL_WORK_GROUP_METHOD", "loops")
