@@ -32,7 +32,7 @@ from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import AMPLIFIES, Expected, judge, judge_each, variation
 from runtime.judge.rules import REDUCED, Arithmetic, Rule, arithmetic_of, keeps_state, rule_for
 from runtime.measure.inputs import POOL_SIZE, InputRule
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.outputs import run_sets
 from runtime.measure.reference import (
     Reference,
@@ -188,7 +188,7 @@ def _make(name: str, what: str, target: Path) -> None:
             save_reference(target, make_reference(file.name, sha256, rules, ReferenceKind(what)))
             return
         kind, options = HONEST[what]
-        made = run_sets(Opener.prepare(kind, options), file.name, sha256, rules)
+        made = run_sets(Subject(Opener.prepare(kind, options), file.name, sha256, rules))
         save_reference(target, Reference(ReferenceKind.CPU, what, made.facts, made.sets, made.pool_sha256))
 
 

@@ -34,7 +34,7 @@ from benchmarks.campaign import farm
 from benchmarks.interleaved import ratio
 from benchmarks.output import REPOSITORY, RESULTS, parser, restored, write_figures
 from runtime.measure.benchmark import Session, measure
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.loop import timer_overhead_ns
 
 LOOP_MARK_US: Final = 5.0
@@ -92,7 +92,7 @@ def _loop(_args: argparse.Namespace) -> dict[str, Any]:
         path = Path(folder) / "one.tflite"
         path.write_bytes(content)
         opener, sha256 = Opener.prepare("litert", {"threads": 1}), hashlib.sha256(content).hexdigest()
-        found = measure(opener, str(path), sha256, warmup_runs=_WARMUP_RUNS, runs=_LOOP_RUNS)
+        found = measure(Subject(opener, str(path), sha256), warmup_runs=_WARMUP_RUNS, runs=_LOOP_RUNS)
     starts, invokes = np.array(found.start_ns), np.array(found.invoke_ns)
     between = np.diff(starts) - invokes[:-1]
     clock_ns = timer_overhead_ns()
@@ -117,7 +117,9 @@ def _sensors(args: argparse.Namespace) -> dict[str, Any]:
         model = folder / "model.tflite"
         model.write_bytes(restored(args.model))
         sha256 = hashlib.sha256(model.read_bytes()).hexdigest()
-        session = Session(Opener.prepare("litert", {"threads": len(cpus)}), str(model), sha256, _WARMUP_RUNS)
+        session = Session(
+            Subject(Opener.prepare("litert", {"threads": len(cpus)}), str(model), sha256), _WARMUP_RUNS
+        )
         reader = subprocess.Popen(
             [sys.executable, "-c", _READER, text, str(own)], cwd=REPOSITORY, stdout=subprocess.PIPE
         )

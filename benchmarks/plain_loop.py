@@ -24,7 +24,7 @@ from benchmarks.output import RESULTS, in_a_process, parser, restored, table, wr
 from runtime.common.statistics import geometric_mean
 from runtime.measure.benchmark import Session
 from runtime.measure.inputs import make_pool
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from tests.tree import tree
 
 MODELS: Final = ("torchvision_mobilenet_v3_small", "torchvision_mnasnet0_5", "torchvision_squeezenet1_1")
@@ -71,7 +71,9 @@ def _in_a_process(model: Path, rounds: int) -> dict[str, Sequence[float]]:
 def _block(model: str, rounds: int) -> dict[str, Sequence[float]]:
     """Median seconds of each loop's slices in one process."""
     sha256 = hashlib.sha256(Path(model).read_bytes()).hexdigest()
-    sessions = [Session(Opener.prepare("litert", {"threads": 1}), model, sha256, 3) for _ in range(2)]
+    sessions = [
+        Session(Subject(Opener.prepare("litert", {"threads": 1}), model, sha256), 3) for _ in range(2)
+    ]
     runs = max(1, round(_SLICE_S * 1e9 / sessions[0].run_ns))
     plain = slices(_plain(model, sha256), _SLICE_S)
     arms: dict[str, Callable[[], float]] = {

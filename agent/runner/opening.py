@@ -3,13 +3,12 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from agent.attempt.files import AttemptFile
 from agent.runner.tunings import COLD, given_choices
 from runtime.delegates.registry import delegate_descriptor
 from runtime.measure.inputs import InputRule, InputRules, StoredValues
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 
 
 def input_rules(attempt: AttemptFile) -> InputRules:
@@ -44,11 +43,15 @@ def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
     return Opener.prepare(job.delegate_kind, {**options, **choices})
 
 
-def as_timed(attempt: AttemptFile, folder: Path) -> dict[str, Any]:
-    """Return what the tools of `runtime.measure` take for a pass that follows the timed processes: opener,
-    file, hash and input rules, as theirs, with the first tuning's choices. Raises `DelegateError`.
+def subject_of(attempt: AttemptFile, opener: Opener) -> Subject:
+    """Return the job's model, as an opener of its delegate opens it."""
+    return Subject(opener, attempt.model_path, attempt.job.model_sha256, input_rules(attempt))
+
+
+def as_timed(attempt: AttemptFile, folder: Path) -> Subject:
+    """Return the model for a pass that follows the timed processes: as theirs, with the first tuning's
+    choices. Raises `DelegateError`.
     """
     job, timed = attempt.job, COLD + 1
     choices = given_choices(folder, timed, 0, job, delegate_descriptor(job.delegate_kind))
-    model = {"path": attempt.model_path, "model_sha256": job.model_sha256}
-    return {"opener": opener_of(attempt, choices), **model, "rules": input_rules(attempt)}
+    return subject_of(attempt, opener_of(attempt, choices))

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from runtime.delegates.base import Array
 from runtime.judge.agreement import OutputFacts
 from runtime.measure import memory
 from runtime.measure.honesty import NEW_LEAST, NEW_LEAST_NS, NEW_SHARE, cached, early_return
-from runtime.measure.inputs import InputPool, InputRule, make_pool
-from runtime.measure.loading import Opener, output_facts
+from runtime.measure.inputs import InputPool
+from runtime.measure.loading import Subject, output_facts
 from runtime.measure.loop import Loop, Times, timer_overhead_ns
 from runtime.measure.outputs import is_stateful, steps
 from runtime.measure.samples.noise import Usage, clocks_mhz, host_pressure, noise_flags
@@ -76,21 +76,14 @@ class Session:
     """A model that was opened, invoked once and warmed up in this process, and is timed slice by slice."""
 
     def __init__(
-        self,
-        opener: Opener,
-        path: str,
-        model_sha256: str,
-        warmup_runs: int,
-        rules: Mapping[str, InputRule] | None = None,
-        on_phase: Callable[[str], None] = lambda _phase: None,
+        self, subject: Subject, warmup_runs: int, on_phase: Callable[[str], None] = lambda _phase: None
     ) -> None:
         """Open the model in this process, which should be fresh and run nothing else.
 
         `on_phase` is called with the name of the next phase, outside every timed region. Raises what
-        `Opener.open` and `make_pool` raise.
+        `Subject.open` and `Subject.pool` raise.
         """
-        self._begun = _Begun.of(opener, path, model_sha256, rules, on_phase)
-        self._model = (model_sha256, rules)
+        self._begun = _Begun.of(subject, on_phase)
         self._on_phase = on_phase
         on_phase("warm-up")
         # Warmed up by a loop of its own: the timed invokes are counted from the first input set on.
@@ -123,7 +116,7 @@ class Session:
         last_set = loop.last_set
         flags = noise_flags(timed_ns, self._spent, timer_overhead_ns()) if len(timed_ns) else ()
         self._on_phase("new inputs")
-        remembers = begun.remembers(*self._model, timed_ns.tolist())
+        remembers = begun.remembers(timed_ns.tolist())
         self._on_phase("device times")
         opened, loop_ns = begun.start.opened, int(timed_ns.sum())
         transferred = transfer(opened, begun.new_loop(), begun.pool, loop_ns)
@@ -145,18 +138,15 @@ class Session:
 
 
 def measure(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
+    subject: Subject,
     *,
     warmup_runs: int = 1,
     slices: int = 1,
     runs: int = 1,
-    rules: Mapping[str, InputRule] | None = None,
     on_phase: Callable[[str], None] = lambda _phase: None,
 ) -> ProcessResult:
     """Measure one model in this process alone: as many slices of `runs` invokes. Raises as `Session`."""
-    session = Session(opener, path, model_sha256, warmup_runs, rules, on_phase)
+    session = Session(subject, warmup_runs, on_phase)
     on_phase("invoke")
     for _ in range(slices):
         session.slice(runs)
@@ -164,12 +154,7 @@ def measure(
 
 
 def start_cold(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
-    rules: Mapping[str, InputRule] | None = None,
-    on_phase: Callable[[str], None] = lambda _phase: None,
-    plan: WarmUp | None = None,
+    subject: Subject, on_phase: Callable[[str], None] = lambda _phase: None, plan: WarmUp | None = None
 ) -> ProcessResult:
     """Start one model where nothing is cached: `init` and `first`, then every other input set once, untimed.
 
@@ -177,12 +162,12 @@ def start_cold(
     a model that keeps state, after `runtime.measure.outputs.LATER` steps. With a `plan`, it then finds the
     warm-up of the processes that follow (`Calibration`, in `facts`). Raises as `Session`.
     """
-    begun = _Begun.of(opener, path, model_sha256, rules, on_phase)
+    begun = _Begun.of(subject, on_phase)
     on_phase("outputs")
     others = [begun.loop.once_and_again(k) for k in range(1, begun.loop.sets)]
     early = early_return([waited for waited, _ in others])
     peak_bytes, facts = begun.peak_bytes(), {}
-    later = _later(begun.loop) if is_stateful(path) else []
+    later = _later(begun.loop) if is_stateful(subject.path) else []
     if plan is not None:
         on_phase("calibration")
         run_ns = min((waited.whole_ns for waited, _ in others), default=begun.first_ns)
@@ -206,6 +191,7 @@ def _later(loop: Loop) -> list[tuple[Array, ...]]:
 class _Begun:
     """A model that was opened and invoked once, and what that took."""
 
+    subject: Subject
     start: Start
     pool: InputPool
     loop: Loop
@@ -213,23 +199,16 @@ class _Begun:
     first_outputs: tuple[Array, ...]
 
     @classmethod
-    def of(
-        cls,
-        opener: Opener,
-        path: str,
-        model_sha256: str,
-        rules: Mapping[str, InputRule] | None,
-        on_phase: Callable[[str], None],
-    ) -> "_Begun":
+    def of(cls, subject: Subject, on_phase: Callable[[str], None]) -> "_Begun":
         on_phase("init")
-        start = Start.of(opener, path, rules)
+        start = Start.of(subject)
         model = start.opened.model
-        pool = make_pool(model.get_input_details(), model_sha256, rules)
+        pool = subject.pool(model)
         memory.reset_peak()
         loop = Loop(model, pool)
         on_phase("first")
         first_ns, first_outputs = loop.once(0)
-        return cls(start, pool, loop, first_ns, first_outputs)
+        return cls(subject, start, pool, loop, first_ns, first_outputs)
 
     def new_loop(self) -> Loop:
         """Return a loop over the same model and inputs, which counts its invokes by itself."""
@@ -243,16 +222,14 @@ class _Begun:
         """Return the resident memory now in bytes, without the input pool."""
         return memory.resident_bytes() - self.pool.nbytes
 
-    def remembers(
-        self, model_sha256: str, rules: Mapping[str, InputRule] | None, loop_ns: Sequence[int]
-    ) -> str | None:
+    def remembers(self, loop_ns: Sequence[int]) -> str | None:
         """Invoke with inputs that this process has not seen, each followed by a known one; see `cached`.
 
         Nobody can foresee them, so nobody can have prepared the answers.
         """
         model = self.start.opened.model
-        details = model.get_input_details()
-        new = Loop(model, make_pool(details, f"{model_sha256}|{secrets.token_hex()}", rules))
+        unforeseen = replace(self.subject, sha256=f"{self.subject.sha256}|{secrets.token_hex()}")
+        new = Loop(model, unforeseen.pool(model))
         limit_ns = max(NEW_LEAST_NS, int(NEW_SHARE * sum(loop_ns)))
         new_ns: list[int] = []
         known_ns: list[int] = []

@@ -10,7 +10,7 @@ from runtime.delegates.descriptor import without_commit
 from runtime.delegates.registry import DelegateFactory, delegate_descriptor, delegate_factory
 from runtime.errors import DelegateError, DeviceLostError
 from runtime.judge.agreement import OutputFacts
-from runtime.measure.inputs import InputRule, check_names
+from runtime.measure.inputs import InputPool, InputRule, check_names, make_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,24 @@ class Opener:
         if model.delegation.delegated_ops == 0:
             raise NotDelegatedError(self.kind, model.delegation)
         return Opened(model, model.delegation, delegate.describe, self.kind, delegate)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to measure: the file, the delegate that opens it, and what its inputs are made from."""
+
+    opener: Opener
+    path: str
+    sha256: str
+    rules: Mapping[str, InputRule] | None = None
+
+    def open(self) -> Opened:
+        """Open the model. Raises what `Opener.open` raises."""
+        return self.opener.open(self.path, self.rules)
+
+    def pool(self, model: LoadedModel) -> InputPool:
+        """Return the inputs of the opened model. Raises what `make_pool` raises."""
+        return make_pool(model.get_input_details(), self.sha256, self.rules)
 
 
 def _resize(model: Any, rules: Mapping[str, InputRule]) -> bool:

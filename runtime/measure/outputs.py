@@ -5,7 +5,7 @@ gives what the reference gave. Such a model is asked again after `LATER` steps: 
 slowly, the first few steps do not show.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -16,8 +16,7 @@ from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import OutputFacts
 from runtime.judge.rules import keeps_state
-from runtime.measure.inputs import InputRule, make_pool
-from runtime.measure.loading import Opener, output_facts
+from runtime.measure.loading import Subject, output_facts
 from runtime.model.reader import load_model
 
 LATER: Final = 64
@@ -39,24 +38,18 @@ class OutputSets:
     pool_sha256: str
 
 
-def run_sets(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
-    rules: Mapping[str, InputRule] | None = None,
-    change: Callable[[Inputs], Inputs] = lambda values: values,
-) -> OutputSets:
-    """Open the model and run the pool once, in order. Raises what `Opener.open` and `make_pool` raise.
+def run_sets(subject: Subject, change: Callable[[Inputs], Inputs] = lambda values: values) -> OutputSets:
+    """Open the model and run the pool once, in order. Raises what `Subject.open` and `Subject.pool` raise.
 
     `change`: what is done to each set of inputs before it is fed.
     """
-    model = opener.open(path, rules).model
+    model = subject.open().model
     inputs = [int(d["index"]) for d in model.get_input_details()]
     indices = [int(d["index"]) for d in model.get_output_details()]
-    pool = make_pool(model.get_input_details(), model_sha256, rules)
+    pool = subject.pool(model)
     changed = [change(values) for values in pool.sets]
     found = []
-    for step, is_judged in steps(len(changed), is_stateful=is_stateful(path)):
+    for step, is_judged in steps(len(changed), is_stateful=is_stateful(subject.path)):
         for index, value in zip(inputs, changed[step % len(changed)], strict=True):
             model.set_tensor(index, value)
         model.invoke()

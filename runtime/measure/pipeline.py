@@ -16,8 +16,8 @@ from runtime.delegates.base import Array
 from runtime.errors import MisfitError
 from runtime.measure.accuracy.pictures import Normalisation, PictureInput
 from runtime.measure.in_flight import Alone, Blocking, keep_in_flight, slots_of
-from runtime.measure.inputs import POOL_SIZE, InputPool, InputRule, make_pool
-from runtime.measure.loading import Opener
+from runtime.measure.inputs import POOL_SIZE, InputPool
+from runtime.measure.loading import Subject
 from runtime.measure.loop import collector_off
 from runtime.measure.natural import natural
 
@@ -65,27 +65,23 @@ class Pipeline:
 
 
 def pipeline(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
+    subject: Subject,
     cpu_ms: float | None,
     seconds: float,
-    rules: Mapping[str, InputRule] | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Pipeline:
     """Open a model and give it frames for about so many seconds, half of them one after another.
 
     The pre-processing of a frame takes `cpu_ms` of a processor; None: it makes a picture of a camera's frame
     fit the model's input. `clock` counts ns. Runs that give something else than a run alone leave no
-    overlapped frames. Raises what `Opener.open`, `make_pool` and a run raise.
+    overlapped frames. Raises what `Subject.open`, `Subject.pool` and a run raise.
     """
-    opened = opener.open(path, rules)
-    details = opened.model.get_input_details()
+    opened = subject.open()
     try:
         if cpu_ms is None:
-            feed = _resizing(details)
+            feed = _resizing(opened.model.get_input_details())
         else:
-            feed = _spending(make_pool(details, model_sha256, rules), cpu_ms)
+            feed = _spending(subject.pool(opened.model), cpu_ms)
     except MisfitError as error:
         return Pipeline(why_not=f"{error}; `cpu_ms` stands for any other pre-processing")
     ways: list[Sequence[RunSlot]] = [[Blocking(opened.model)]]
@@ -94,7 +90,7 @@ def pipeline(
         why_not, alone = slots.reason, None
     else:
         ways.append(slots)
-        why_not, alone = "", Alone.of(opened, path, InputPool(tuple(map(feed.prepare, feed.raw)), ""))
+        why_not, alone = "", Alone.of(opened, subject.path, InputPool(tuple(map(feed.prepare, feed.raw)), ""))
     found = [Frames()] * len(ways)
     until = 0
     with collector_off():

@@ -16,8 +16,7 @@ from runtime.common.stages import StageClock, clocked
 from runtime.delegates.abilities import HasPeaks
 from runtime.delegates.base import Array
 from runtime.errors import DelegateError, FarmRuntimeError
-from runtime.measure.inputs import InputRule, make_pool
-from runtime.measure.loading import Opened, Opener
+from runtime.measure.loading import Opened, Subject
 from runtime.plan.blas import one_blas_thread
 
 Values: TypeAlias = NDArray[np.float32]
@@ -43,29 +42,22 @@ class Profiled:
     inputs: Mapping[int, Array]
 
 
-def profile_model(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
-    rules: Mapping[str, InputRule] | None = None,
-    rounds: int = 10,
-    seconds: float = inf,
-) -> Profiled:
+def profile_model(subject: Subject, rounds: int = 10, seconds: float = inf) -> Profiled:
     """Profile a model on the first set of a measurement's inputs, in `rounds`, or as many as take `seconds`.
 
     Raises `DelegateError` for a delegate of whole models, and what opening, inputs and a run raise.
     """
+    opener = subject.opener
     if hasattr(opener.factory, "load"):
         raise DelegateError(
             f"delegate {opener.kind!r} runs whole models and tells nothing of what is in a run"
         )
     with clocked(StageClock()) as clock:
-        opened = opener.open(path, rules)
+        opened = subject.open()
     model = opened.model
     assert isinstance(model, Interpreter)
-    details = model.get_input_details()
-    pool = make_pool(details, model_sha256, rules)
-    inputs = {int(d["index"]): values for d, values in zip(details, pool.sets[0], strict=True)}
+    feeds = zip(model.get_input_details(), subject.pool(model).sets[0], strict=True)
+    inputs = {int(detail["index"]): values for detail, values in feeds}
     for index, values in inputs.items():
         model.set_tensor(index, values)
     began = perf_counter_ns()

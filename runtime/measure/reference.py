@@ -27,7 +27,7 @@ from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import OutputFacts
 from runtime.judge.rules import Arithmetic, arithmetic_of
 from runtime.measure.inputs import POOL_VERSION, InputRule, sets_of
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.outputs import OutputSets, run_sets
 from runtime.measure.perturbed import moved_constants, moved_inputs, rounded_constants
 from runtime.model.reader import load_model
@@ -132,15 +132,15 @@ def make_reference(
     """
     if kind in _ROUNDED:
         with _written(rounded_constants(Path(path).read_bytes(), *_ROUNDED[kind])) as changed:
-            made = run_sets(_litert("xnnpack"), changed, model_sha256, rules)
+            made = run_sets(Subject(_litert("xnnpack"), changed, model_sha256, rules))
     elif kind is ReferenceKind.MOVED:
         made = _moved(path, model_sha256, rules)
     elif kind is ReferenceKind.CPU:
-        made = run_sets(Opener.prepare(CPU, {}), path, model_sha256, rules)
+        made = run_sets(Subject(Opener.prepare(CPU, {}), path, model_sha256, rules))
     elif kind is ReferenceKind.THREADS:
-        made = run_sets(_litert("xnnpack", _THREADS), path, model_sha256, rules)
+        made = run_sets(Subject(_litert("xnnpack", _THREADS), path, model_sha256, rules))
     else:
-        made = run_sets(_litert(kind.value), path, model_sha256, rules)
+        made = run_sets(Subject(_litert(kind.value), path, model_sha256, rules))
     return Reference(kind, _label(kind), made.facts, made.sets, made.pool_sha256)
 
 
@@ -151,9 +151,9 @@ def _moved(path: str, model_sha256: str, rules: Mapping[str, InputRule]) -> Outp
     opener = _litert("xnnpack" if is_float else "reference")
     graph = model.subgraphs[0]
     if is_float and any(graph.tensors[i].type is TensorType.FLOAT32 for i in graph.inputs):
-        return run_sets(opener, path, model_sha256, rules, moved_inputs)
+        return run_sets(Subject(opener, path, model_sha256, rules), moved_inputs)
     with _written(moved_constants(Path(path).read_bytes())) as changed:
-        return run_sets(opener, changed, model_sha256, rules, moved_inputs)
+        return run_sets(Subject(opener, changed, model_sha256, rules), moved_inputs)
 
 
 @contextlib.contextmanager

@@ -3,13 +3,11 @@
 A step is end to end, as a timed invoke is: from the inputs in host memory to all outputs read into it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from runtime.measure.inputs import InputRule, make_pool
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Subject
 from runtime.measure.loop import Loop, collector_off
 from runtime.measure.outputs import is_stateful
 
@@ -27,19 +25,17 @@ class Sequence:
     why_not: str = ""
 
 
-def run_sequences(
-    opener: Opener, path: str, model_sha256: str, steps: int, rules: Mapping[str, InputRule] | None = None
-) -> Sequence:
+def run_sequences(subject: Subject, steps: int) -> Sequence:
     """Open the model for each sequence and time its steps, which take the input sets in turn.
 
-    Raises what `Opener.open`, `make_pool` and a run raise.
+    Raises what `Subject.open`, `Subject.pool` and a run raise.
     """
-    if not is_stateful(path):
+    if not is_stateful(subject.path):
         return Sequence(why_not="the model keeps no state: each of its runs is a first step")
     firsts, others = [], []
     for _ in range(SEQUENCES):
-        model = opener.open(path, rules).model
-        loop = Loop(model, make_pool(model.get_input_details(), model_sha256, rules))
+        model = subject.open().model
+        loop = Loop(model, subject.pool(model))
         with collector_off():
             times = [loop.once(step % loop.sets)[0] for step in range(steps)]
         firsts.append(times[0])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from runtime.common.stages import STAGES, Stage, StageClock, clocked
 from runtime.delegates.base import CountsMemory, WholeModelDelegate
 from runtime.measure import memory
-from runtime.measure.inputs import InputRule
-from runtime.measure.loading import Opened, Opener
+from runtime.measure.loading import Opened, Subject
 
 _CPU_HAS_NONE: Mapping[str, str] = {
     "tune": "cpu chooses nothing by timing",
@@ -36,8 +35,8 @@ class Start:
     peak_was_reset: bool
 
     @classmethod
-    def of(cls, opener: Opener, path: str, rules: Mapping[str, InputRule] | None) -> "Start":
-        """Open a model. Raises what `Opener.open` raises."""
+    def of(cls, subject: Subject) -> "Start":
+        """Open a model. Raises what `Subject.open` raises."""
         loaded: list[int] = []
 
         def look(stage: Stage) -> None:
@@ -48,7 +47,7 @@ class Start:
         before = memory.resident_bytes() if was_reset else memory.peak_bytes()
         with clocked(StageClock(look)) as clock:
             started = time.perf_counter_ns()
-            opened = opener.open(path, rules)
+            opened = subject.open()
             took = time.perf_counter_ns() - started
         return cls(
             opened=opened,

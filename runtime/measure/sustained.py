@@ -2,13 +2,12 @@
 
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
 
-from runtime.measure.inputs import InputRule, make_pool
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Subject
 from runtime.measure.loop import Loop, collector_off
 
 SLICE_S: Final = 30.0
@@ -30,21 +29,18 @@ class Slice:
 
 
 def sustain(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
+    subject: Subject,
     seconds: float,
-    rules: Mapping[str, InputRule] | None = None,
     on_slice: Callable[[int, int], None] = lambda _number, _of: None,
 ) -> tuple[Slice, ...]:
     """Open a model and invoke it for so many seconds, each sample end to end, as a timed invoke is.
 
     A slice ends with the invoke that is running at its end, and there are two at least, however long an
     invoke takes: a first and a last one. `on_slice` is told which slice of how many
-    begins, between two invokes. Raises what `Opener.open`, `make_pool` and an invoke raise.
+    begins, between two invokes. Raises what `Subject.open`, `Subject.pool` and an invoke raise.
     """
-    model = opener.open(path, rules).model
-    loop = Loop(model, make_pool(model.get_input_details(), model_sha256, rules))
+    model = subject.open().model
+    loop = Loop(model, subject.pool(model))
     loop.once(0)
     count = max(FEWEST_SLICES, round(seconds / SLICE_S))
     slice_ns = int(1e9 * seconds / count)

@@ -4,15 +4,14 @@ A run is end to end, as a timed invoke is: from the inputs in host memory to all
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from runtime.delegates.asynchrony import NotStarted, RunSlot
 from runtime.delegates.base import Array
 from runtime.measure.in_flight import Alone, Blocking, keep_in_flight, slots_of
-from runtime.measure.inputs import InputRule, make_pool
-from runtime.measure.loading import Opened, Opener
+from runtime.measure.loading import Opened, Subject
 from runtime.measure.loop import collector_off
 
 _ALONE: Final = "in_flight: 1 measures runs one after another"
@@ -28,26 +27,23 @@ class Throughput:
 
 
 def throughput(
-    opener: Opener,
-    path: str,
-    model_sha256: str,
+    subject: Subject,
     in_flight: int,
     seconds: float,
-    rules: Mapping[str, InputRule] | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Throughput:
     """Open a model and keep so many runs in flight for so many seconds, after a short warm-up.
 
     `clock` counts ns. A run that gives something else than a run alone leaves no throughput. Raises what
-    `Opener.open`, `make_pool` and a run raise.
+    `Subject.open`, `Subject.pool` and a run raise.
     """
-    opened = opener.open(path, rules)
+    opened = subject.open()
     slots = _slots(opened, in_flight)
     if isinstance(slots, NotStarted):
         return Throughput(why_not=slots.reason)
-    pool = make_pool(opened.model.get_input_details(), model_sha256, rules)
+    pool = subject.pool(opened.model)
     # Runs one after another are runs alone; a model that keeps state would not repeat its outputs either.
-    alone = None if in_flight == 1 else Alone.of(opened, path, pool)
+    alone = None if in_flight == 1 else Alone.of(opened, subject.path, pool)
     wrong: list[str] = []
 
     def inputs(number: int) -> tuple[Array, ...]:

@@ -11,7 +11,7 @@ from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.registry import load_delegate
 from runtime.errors import DelegateError
 from runtime.measure.inputs import InputRule
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.profile import Profiled, profile_model
 
 SCHEMA: Final = 1
@@ -36,7 +36,7 @@ def profile_file(
     """
     opener = Opener.prepare(delegate, options, [_partition_delegate(*one) for one in further])
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    found = profile_model(opener, str(path), sha256, rules, rounds)
+    found = profile_model(Subject(opener, str(path), sha256, rules), rounds)
     return replace(found, delegate=", ".join((delegate, *(name for name, _ in further))))
 
 

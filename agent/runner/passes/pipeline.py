@@ -38,7 +38,7 @@ def _preprocessing(asked: PipelinePlan) -> str:
 
 def _timed(asked: PipelinePlan, attempt: AttemptFile, folder: Path, tell: Tell) -> PipelineReport:
     tell(f"pipeline: {_preprocessing(asked)} beside each run")
-    found = tool.pipeline(**as_timed(attempt, folder), cpu_ms=asked.cpu_ms, seconds=asked.seconds)
+    found = tool.pipeline(as_timed(attempt, folder), cpu_ms=asked.cpu_ms, seconds=asked.seconds)
     serial, overlapped = map(Frames.like, (found.serial, found.overlapped))
     return PipelineReport(serial=serial, overlapped=overlapped, why_not=found.why_not)
 

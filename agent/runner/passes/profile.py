@@ -30,9 +30,9 @@ class ProfileReport(PassReport):
 
 def _profiled(detail: ProfileDetail, attempt: AttemptFile, folder: Path, tell: Tell) -> ProfileReport:
     tell("profile")
-    model = as_timed(attempt, folder)
+    subject = as_timed(attempt, folder)
     try:
-        found = profile_model(**model, rounds=_ROUNDS, seconds=PROFILE_S)
+        found = profile_model(subject, rounds=_ROUNDS, seconds=PROFILE_S)
     except DelegateError as error:
         return ProfileReport(why_not=str(error))
     return ProfileReport(found=wire_profile(found.profile, detail))

@@ -21,7 +21,7 @@ class StepsReport(PassReport):
 
 def _timed(steps: int, attempt: AttemptFile, folder: Path, tell: Tell) -> StepsReport:
     tell(f"{SEQUENCES} sequences of {steps} steps")
-    return StepsReport.like(run_sequences(**as_timed(attempt, folder), steps=steps))
+    return StepsReport.like(run_sequences(as_timed(attempt, folder), steps))
 
 
 def steps_of(report: StepsReport, count: int) -> Steps:

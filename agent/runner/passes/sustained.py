@@ -30,8 +30,8 @@ class SustainedReport(PassReport):
 
 def _sliced(asked_s: float, attempt: AttemptFile, folder: Path, tell: Tell) -> SustainedReport:
     found = sustain(
-        **as_timed(attempt, folder),
-        seconds=asked_s,
+        as_timed(attempt, folder),
+        asked_s,
         on_slice=lambda number, count: tell(f"sustained: part {number} of {count}"),
     )
     return SustainedReport(slices=tuple(map(SlicedRuns.like, found)))

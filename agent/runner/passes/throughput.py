@@ -21,9 +21,9 @@ class ThroughputReport(PassReport):
 
 def _counted(asked: ThroughputPlan, attempt: AttemptFile, folder: Path, tell: Tell) -> ThroughputReport:
     tell(f"throughput: {asked.in_flight} in flight")
-    model = as_timed(attempt, folder)
-    found = tool.throughput(**model, in_flight=asked.in_flight, seconds=asked.seconds)
-    return ThroughputReport.like(found)
+    return ThroughputReport.like(
+        tool.throughput(as_timed(attempt, folder), in_flight=asked.in_flight, seconds=asked.seconds)
+    )
 
 
 def throughput(report: ThroughputReport, asked: ThroughputPlan) -> Throughput:

@@ -13,7 +13,7 @@ from agent.runner.advice import advice_of
 from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.failures import delegation_of, failure_of
 from agent.runner.judge.stages import DEVICE_BUSY
-from agent.runner.opening import input_rules, opener_of
+from agent.runner.opening import input_rules, opener_of, subject_of
 from agent.runner.probe.environment import environment_of_failed, reported_environment
 from agent.runner.tunings import given_choices, is_cold
 from agent.wire.bounded import SHORTEST_RUN_S
@@ -77,8 +77,7 @@ def _measured(
         if is_cold(index, job.plan):
             # The first one finds the warm-up of all processes of the cell.
             warm_up = _warm_up(job.plan) if index == 0 else None
-            rules, model = input_rules(attempt), attempt.model_path
-            result = start_cold(opener, model, job.model_sha256, rules, on_phase, warm_up)
+            result = start_cold(subject_of(attempt, opener), on_phase, warm_up)
         else:
             result = _timed(attempt, folder, opener, on_phase, channel)
     save_outputs(outputs_path(folder, index), result.outputs)
@@ -108,9 +107,7 @@ def _timed(
     attempt: AttemptFile, folder: Path, opener: Opener, on_phase: Callable[[str], None], channel: Channel
 ) -> ProcessResult:
     """Open the model and time the slices that are asked for, until the turn that ends the process."""
-    job = attempt.job
-    rules = input_rules(attempt)
-    session = Session(opener, attempt.model_path, job.model_sha256, frozen_warmup(folder), rules, on_phase)
+    session = Session(subject_of(attempt, opener), frozen_warmup(folder), on_phase)
     on_phase("invoke")
     channel.send(Answer(run_ns=session.run_ns))
     while (order := channel.receive(Order)).do == "slice":

@@ -116,9 +116,9 @@ def test_another_device_in_the_place_of_the_listed_one_is_never_measured_under_i
 LOADED = """
 import sys
 from runtime.measure.benchmark import measure
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 opener = Opener.prepare(sys.argv[1], {})
-measure(opener, sys.argv[2], "0" * 64)
+measure(Subject(opener, sys.argv[2], "0" * 64))
 print(*(m.__file__ for n, m in sys.modules.items() if n.startswith("runtime.") and m.__file__), sep="\\n")
 """
 

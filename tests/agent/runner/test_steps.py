@@ -8,7 +8,7 @@ import pytest
 from agent.attempt.files import Failure
 from agent.runner.passes.steps import StepsReport, steps_of
 from agent.wire.messages import Reason, ReasonCode, Status
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.sequence import SEQUENCES, run_sequences
 from runtime.model.schema import BuiltinOperator as Op
 from tests.agent.embedded_agent import BRIEF, job, put_model
@@ -57,14 +57,14 @@ class Counting:
 
 def test_each_sequence_begins_with_a_fresh_state(stateful):
     opener = Counting()
-    found = run_sequences(opener, str(stateful), SHA, 7)
+    found = run_sequences(Subject(opener, str(stateful), SHA), 7)
     assert opener.steps == [7] * SEQUENCES
     assert found.first_ns > 0
     assert found.step_ns > 0
 
 
 def test_a_model_without_state_has_no_steps(tiny):
-    found = run_sequences(Opener.prepare("cpu", {}), str(tiny), SHA, 7)
+    found = run_sequences(Subject(Opener.prepare("cpu", {}), str(tiny), SHA), 7)
     assert "keeps no state" in found.why_not
 
 

@@ -14,7 +14,7 @@ from runtime.delegates.cpu import CPU
 from runtime.measure import memory, warm_up
 from runtime.measure.benchmark import Session, measure, start_cold
 from runtime.measure.inputs import POOL_SIZE, InputRule, make_pool
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.loop import Loop
 from runtime.measure.outputs import run_sets
 from runtime.measure.reference import (
@@ -38,7 +38,7 @@ def cpu() -> Opener:
 
 def test_counts_are_those_asked_for(cpu, small_model):
     phases = []
-    result = measure(cpu, str(small_model), SHA, **TIMED, on_phase=phases.append)
+    result = measure(Subject(cpu, str(small_model), SHA), **TIMED, on_phase=phases.append)
     assert len(result.warmup_ns) == 3
     assert len(result.invoke_ns) == 10
     assert phases == ["init", "first", "warm-up", "invoke", "new inputs", "device times"]
@@ -70,36 +70,38 @@ def test_untimed_invokes_in_front_of_a_slice_shift_no_input(cpu, small_model):
 
 
 def test_a_session_knows_how_long_an_invoke_takes(cpu, small_model):
-    session = Session(cpu, str(small_model), SHA, 20)
+    session = Session(Subject(cpu, str(small_model), SHA), 20)
     times = session.slice(50)
     assert 0.1 < float(np.median(times.invoke_ns)) / session.run_ns < 10
-    assert Session(cpu, str(small_model), SHA, 0).run_ns > 0, "by the first invoke, without a warm-up"
+    assert Session(Subject(cpu, str(small_model), SHA), 0).run_ns > 0, (
+        "by the first invoke, without a warm-up"
+    )
 
 
 def test_outputs_of_the_first_and_of_the_last_invoke_are_kept(cpu, small_model):
-    result = measure(cpu, str(small_model), SHA, **TIMED)
+    result = measure(Subject(cpu, str(small_model), SHA), **TIMED)
     assert result.last_set == 9 % POOL_SIZE
     first, last = result.outputs
-    fresh = start_cold(cpu, str(small_model), SHA).outputs
+    fresh = start_cold(Subject(cpu, str(small_model), SHA)).outputs
     assert np.array_equal(first[0], fresh[0][0])
     assert np.array_equal(last[0], fresh[result.last_set][0])
 
 
 def test_a_cold_start_times_its_start_alone_and_runs_every_input_set(cpu, small_model):
     phases = []
-    result = start_cold(cpu, str(small_model), SHA, on_phase=phases.append)
+    result = start_cold(Subject(cpu, str(small_model), SHA), on_phase=phases.append)
     assert phases == ["init", "first", "outputs"]
     assert result.init_ns > 0
     assert result.first_ns > 0
     assert result.memory_peak_bytes >= 0
     assert result.warmup_ns == result.invoke_ns == ()
-    expected = run_sets(cpu, str(small_model), SHA).sets
+    expected = run_sets(Subject(cpu, str(small_model), SHA)).sets
     assert [y[0].tobytes() for y in result.outputs] == [r[0].tobytes() for r in expected]
     assert len({values[0].tobytes() for values in expected}) == POOL_SIZE
 
 
 def test_samples_carry_when_they_began_and_their_input(cpu, small_model):
-    result = measure(cpu, str(small_model), SHA, **TIMED)
+    result = measure(Subject(cpu, str(small_model), SHA), **TIMED)
     ends = [start + taken for start, taken in zip(result.start_ns, result.invoke_ns, strict=True)]
     assert result.start_ns[0] >= 0
     assert all(end <= after for end, after in zip(ends, result.start_ns[1:], strict=False))
@@ -108,12 +110,12 @@ def test_samples_carry_when_they_began_and_their_input(cpu, small_model):
 
 def test_a_calibration_finds_the_warm_up_that_all_processes_then_have(cpu, small_model):
     phases = []
-    found = start_cold(cpu, str(small_model), SHA, on_phase=phases.append, plan=WARM)
+    found = start_cold(Subject(cpu, str(small_model), SHA), on_phase=phases.append, plan=WARM)
     assert phases == ["init", "first", "outputs", "calibration"]
     assert int(found.facts["warmup_runs"]) >= 7
     assert found.facts["steady_state"]
     assert found.warmup_ns == found.invoke_ns == ()
-    without = start_cold(cpu, str(small_model), SHA, plan=WarmUp(0, 0.0))
+    without = start_cold(Subject(cpu, str(small_model), SHA), plan=WarmUp(0, 0.0))
     assert without.facts["warmup_runs"] == "0"
 
 
@@ -122,7 +124,7 @@ def test_a_model_that_does_not_become_steady_costs_few_looks_and_gets_the_plans_
 ):
     looks = []
     monkeypatch.setattr(warm_up, "is_steady", lambda last: bool(looks.append(len(last))))
-    found = start_cold(cpu, str(small_model), SHA, plan=WARM)
+    found = start_cold(Subject(cpu, str(small_model), SHA), plan=WARM)
     assert found.facts["warmup_runs"] == "7"
     assert found.facts["steady_state"].startswith("not reached in")
     runs = int(found.facts["steady_state"].split()[3])
@@ -154,12 +156,12 @@ def test_an_invoke_is_over_once_its_outputs_are_read():
 
 def test_collector_runs_again_after_measuring(cpu, small_model):
     assert gc.isenabled()
-    measure(cpu, str(small_model), SHA, **TIMED)
+    measure(Subject(cpu, str(small_model), SHA), **TIMED)
     assert gc.isenabled()
 
 
 def test_rule_resizes_the_input(cpu, small_model):
-    result = measure(cpu, str(small_model), SHA, **TIMED, rules={"x": InputRule(shape=(3, 4, 4, 8))})
+    result = measure(Subject(cpu, str(small_model), SHA, {"x": InputRule(shape=(3, 4, 4, 8))}), **TIMED)
     assert result.outputs[0][0].shape == (3, 4, 4, 8)
 
 

@@ -10,7 +10,7 @@ import pytest
 from runtime.api.interpreter import Interpreter, load_delegate
 from runtime.delegates.abilities import DeviceTime, NotTold
 from runtime.measure.benchmark import measure, start_cold
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.transfer import MOST_RUNS
 from tests.runtime.tools.plan_models import two_partitions
 
@@ -53,14 +53,14 @@ def test_the_pass_follows_the_timed_loop_and_is_in_no_sample(small_model, monkey
     real = Interpreter.device_time
     monkeypatch.setattr(Interpreter, "device_time", lambda self: asked.append(phases[-1]) or real(self))
     opener = Opener.prepare("gpu", PLAIN)
-    found = measure(opener, str(small_model), SHA, warmup_runs=4, runs=4, on_phase=phases.append)
+    found = measure(Subject(opener, str(small_model), SHA), warmup_runs=4, runs=4, on_phase=phases.append)
     assert phases == ["init", "first", "warm-up", "invoke", "new inputs", "device times"]
     assert set(asked) == {"device times"}
     assert len(found.invoke_ns) == 4
     assert 1 <= len(found.device.busy_ns) == len(found.device.queue_ns) <= MOST_RUNS
     assert min(found.device.busy_ns) > 0
     assert found.device.why_not == ""
-    assert start_cold(opener, str(small_model), SHA).device.busy_ns == ()
+    assert start_cold(Subject(opener, str(small_model), SHA)).device.busy_ns == ()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_pass_follows_the_timed_loop_and_is_in_no_sample(small_model, monkey
     ],
 )
 def test_who_cannot_tell_says_why(small_model, kind, why):
-    found = measure(Opener.prepare(kind, {}), str(small_model), SHA, warmup_runs=2, runs=2).device
+    found = measure(Subject(Opener.prepare(kind, {}), str(small_model), SHA), warmup_runs=2, runs=2).device
     assert (found.busy_ns, found.queue_ns, found.why_not) == ((), (), why)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.measure.accuracy.pictures import Normalisation, PictureInput
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.pipeline import FRAME, Frames, pipeline
 from tests.runtime.measure.test_throughput import PLAIN, SHA, Clock, Device, Slot, opener
 
@@ -44,7 +44,7 @@ class Lens(Slot):
 
 
 def spent(device, cpu_ms=0.01, seconds=0.1):
-    return pipeline(opener(device), "m.tflite", SHA, cpu_ms, seconds, clock=Clock())
+    return pipeline(Subject(opener(device), "m.tflite", SHA), cpu_ms, seconds, clock=Clock())
 
 
 def test_a_frame_is_prepared_while_the_one_before_runs_and_each_is_counted_between_ends():
@@ -76,7 +76,7 @@ def test_both_ways_take_turns_for_the_seconds_that_are_asked_for():
 
 def test_a_picture_is_resized_as_litert_s_tools_do():
     device = Camera()
-    found = pipeline(opener(device), "m.tflite", SHA, None, 0.1, clock=Clock())
+    found = pipeline(Subject(opener(device), "m.tflite", SHA), None, 0.1, clock=Clock())
     assert found.overlapped.count == PAIRS * (OVERLAPPED - 3)
     values = {value.tobytes() for _, value in device.given}
     assert len(values) == 4, "the frames differ"
@@ -104,13 +104,13 @@ def test_an_output_unlike_that_of_a_run_alone_strikes_the_rate_out_and_leaves_th
 
 
 def test_what_cannot_be_started_has_the_serial_rate_and_says_why(small_model):
-    found = pipeline(Opener.prepare("cpu", {}), str(small_model), SHA, 0.01, 0.1, clock=Clock())
+    found = pipeline(Subject(Opener.prepare("cpu", {}), str(small_model), SHA), 0.01, 0.1, clock=Clock())
     assert found.serial.count == PAIRS * (SERIAL - 2)
     assert (found.overlapped, found.why_not) == (Frames(), "cpu has no asynchronous runs")
 
 
 def test_a_model_that_takes_no_picture_says_what_to_ask_for():
-    found = pipeline(opener(Device()), "m.tflite", SHA, None, 0.1, clock=Clock())
+    found = pipeline(Subject(opener(Device()), "m.tflite", SHA), None, 0.1, clock=Clock())
     assert (found.serial, found.overlapped) == (Frames(), Frames())
     assert found.why_not == (
         "the model takes float32 [3]; a picture needs one input [1, height, width, 3] of float32, float16, "
@@ -119,6 +119,6 @@ def test_a_model_that_takes_no_picture_says_what_to_ask_for():
 
 
 def test_a_device_runs_beside_the_pre_processing(small_model):
-    found = pipeline(Opener.prepare("gpu", PLAIN), str(small_model), SHA, 0.05, 0.1, clock=Clock())
+    found = pipeline(Subject(Opener.prepare("gpu", PLAIN), str(small_model), SHA), 0.05, 0.1, clock=Clock())
     assert found.why_not == ""
     assert found.overlapped.count == PAIRS * (OVERLAPPED - 3)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.sustained import FEWEST_SLICES, SLICE_S, sustain
 
 SHA = "cd" * 32
@@ -37,7 +37,7 @@ class Slow:
 def test_a_short_pass_is_divided_and_its_parts_follow_one_another(small_model):
     told = []
     found = sustain(
-        Opener.prepare("cpu", {}), str(small_model), SHA, 0.1, on_slice=lambda *at: told.append(at)
+        Subject(Opener.prepare("cpu", {}), str(small_model), SHA), 0.1, on_slice=lambda *at: told.append(at)
     )
     assert 1 < len(found) <= FEWEST_SLICES, "a part that lasts too long takes the time of a later one"
     assert told == [(number, FEWEST_SLICES) for number in range(1, len(found) + 1)]
@@ -50,7 +50,7 @@ def test_a_short_pass_is_divided_and_its_parts_follow_one_another(small_model):
 
 def test_a_model_that_takes_longer_than_the_pass_has_a_first_and_a_last_part():
     opener = SimpleNamespace(open=lambda path, rules: SimpleNamespace(model=Slow()))
-    found = sustain(opener, "slow.tflite", SHA, 0.01)
+    found = sustain(Subject(opener, "slow.tflite", SHA), 0.01)
     assert [one.runs for one in found] == [1, 1]
     assert min(one.seconds for one in found) >= 0.03
 
@@ -63,5 +63,5 @@ def test_ten_minutes_are_told_by_half_minute(small_model):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        sustain(Opener.prepare("cpu", {}), str(small_model), SHA, 600.0, on_slice=first_only)
+        sustain(Subject(Opener.prepare("cpu", {}), str(small_model), SHA), 600.0, on_slice=first_only)
     assert counts == [600 / SLICE_S] == [20]

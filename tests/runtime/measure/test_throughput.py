@@ -11,7 +11,7 @@ import pytest
 
 from runtime.api.interpreter import Interpreter, load_delegate
 from runtime.measure.in_flight import keep_in_flight
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from runtime.measure.throughput import throughput
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, X, dense
 from tests.runtime.tools.plan_models import two_partitions
@@ -109,7 +109,7 @@ def test_so_many_are_in_flight_and_each_is_waited_for_in_turn():
 
 def test_every_run_that_was_started_is_counted_over_the_wall_time():
     device = Device()
-    found = throughput(opener(device), "m.tflite", SHA, 4, 2.0, clock=Clock())
+    found = throughput(Subject(opener(device), "m.tflite", SHA), 4, 2.0, clock=Clock())
     # The clock is looked at first, before each start from the fifth on, and last.
     assert (found.runs, found.wall_ns, found.why_not) == (4 + 19, 2_100_000_000, "")
     assert (device.most, device.flying) == (4, 0)
@@ -118,30 +118,30 @@ def test_every_run_that_was_started_is_counted_over_the_wall_time():
 
 
 def test_a_model_slower_than_the_pass_ends_what_is_in_flight():
-    found = throughput(opener(Device()), "m.tflite", SHA, 8, 0.1, clock=Clock())
+    found = throughput(Subject(opener(Device()), "m.tflite", SHA), 8, 0.1, clock=Clock())
     assert (found.runs, found.wall_ns) == (8, 200_000_000)
 
 
 @pytest.mark.parametrize("wrong_from", [0, WARM_UP + 6])
 def test_an_output_unlike_that_of_a_run_alone_strikes_the_throughput_out(wrong_from):
-    found = throughput(opener(Device(wrong_from)), "m.tflite", SHA, 2, 1.0, clock=Clock())
+    found = throughput(Subject(opener(Device(wrong_from)), "m.tflite", SHA), 2, 1.0, clock=Clock())
     assert (found.runs, found.wall_ns) == (0, 0)
     assert found.why_not.startswith("with 2 runs in flight, unlike a run alone: output 'y' of input set ")
     assert found.why_not.endswith(": 1 of 3 values differ, largest by 1")
 
 
 def test_runs_alone_that_differ_already_are_told_by_a_tolerance(small_model):
-    found = throughput(opener(Unsteady()), str(small_model), SHA, 2, 1.0, clock=Clock())
+    found = throughput(Subject(opener(Unsteady()), str(small_model), SHA), 2, 1.0, clock=Clock())
     assert found.runs > 0, found.why_not
-    wrong = throughput(opener(Unsteady(wrong_from=0)), str(small_model), SHA, 2, 1.0, clock=Clock())
+    wrong = throughput(Subject(opener(Unsteady(wrong_from=0)), str(small_model), SHA), 2, 1.0, clock=Clock())
     assert "unlike a run alone: output 'y' of input set 0: root mean square of y-r: " in wrong.why_not
 
 
 def test_what_cannot_be_started_says_so_and_one_at_a_time_is_for_all(small_model):
     cpu = Opener.prepare("cpu", {})
-    several = throughput(cpu, str(small_model), SHA, 2, 1.0, clock=Clock())
+    several = throughput(Subject(cpu, str(small_model), SHA), 2, 1.0, clock=Clock())
     assert several.why_not == ("cpu has no asynchronous runs; in_flight: 1 measures runs one after another")
-    one = throughput(cpu, str(small_model), SHA, 1, 1.0, clock=Clock())
+    one = throughput(Subject(cpu, str(small_model), SHA), 1, 1.0, clock=Clock())
     assert (one.runs, one.wall_ns, one.why_not) == (1 + 9, 1_100_000_000, "")
 
 
@@ -162,7 +162,7 @@ def test_a_device_runs_several_at_once_and_each_has_its_own_inputs():
 
 
 def test_a_device_keeps_a_file_in_flight(small_model):
-    found = throughput(Opener.prepare("gpu", PLAIN), str(small_model), SHA, 4, 1.0, clock=Clock())
+    found = throughput(Subject(Opener.prepare("gpu", PLAIN), str(small_model), SHA), 4, 1.0, clock=Clock())
     assert (found.runs, found.why_not) == (4 + 9, "")
 
 
@@ -182,5 +182,7 @@ def test_a_device_keeps_a_file_in_flight(small_model):
 def test_a_model_that_is_not_started_on_a_device_says_why(options, why, tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(dense() if "deadline_ms" in options else two_partitions())
-    found = throughput(Opener.prepare("gpu", {**PLAIN, **options}), str(path), SHA, 2, 1.0, clock=Clock())
+    found = throughput(
+        Subject(Opener.prepare("gpu", {**PLAIN, **options}), str(path), SHA), 2, 1.0, clock=Clock()
+    )
     assert re.fullmatch(f"gpu: {why}; in_flight: 1 measures runs one after another", found.why_not)

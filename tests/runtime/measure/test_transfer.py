@@ -8,7 +8,7 @@ from runtime.delegates.gpu.backends.opencl.recording import OpenClRecording
 from runtime.interpreter.state import Slot
 from runtime.measure import transfer as transfer_module
 from runtime.measure.benchmark import measure, start_cold
-from runtime.measure.loading import Opener
+from runtime.measure.loading import Opener, Subject
 from tests.runtime.tools.plan_models import two_partitions
 
 SHA = "cd" * 32
@@ -17,7 +17,7 @@ BYTES = 4 * 1 * 4 * 4 * 8
 
 
 def measured(kind, path, **options):
-    return measure(Opener.prepare(kind, options), str(path), SHA, warmup_runs=2, runs=40)
+    return measure(Subject(Opener.prepare(kind, options), str(path), SHA), warmup_runs=2, runs=40)
 
 
 def test_copies_and_runs_on_buffers_are_within_invokes_and_in_no_sample(small_model):
@@ -29,7 +29,10 @@ def test_copies_and_runs_on_buffers_are_within_invokes_and_in_no_sample(small_mo
     assert all(0 < a < ns and 0 < b < ns and a + b < ns for a, b, ns in zip(ins, outs, whole, strict=True))
     assert min(told.times_ns["bound"]) > 0
     assert len(found.invoke_ns) == 40
-    assert start_cold(Opener.prepare("gpu", {"tuning": "none"}), str(small_model), SHA).transfer.sizes == {}
+    assert (
+        start_cold(Subject(Opener.prepare("gpu", {"tuning": "none"}), str(small_model), SHA)).transfer.sizes
+        == {}
+    )
 
 
 def test_a_model_in_parts_has_the_copies_of_all_its_partitions_and_no_run_on_buffers(tmp_path):
