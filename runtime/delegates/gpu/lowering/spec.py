@@ -316,14 +316,6 @@ class Context:
 Lower: TypeAlias = Callable[[Node, Context], Sequence[Candidate]]
 
 
-def _always(facts: OperatorFacts) -> Unsupported | None:  # noqa: ARG001 - the protocol's signature
-    return None
-
-
-def _never(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Types:
     """The element types that a kernel takes, for each input and each output of the operator.
@@ -372,11 +364,11 @@ class Family:
     operators: tuple[Kind, ...]
     read: Callable[[OperatorFacts], NodeSpec]
     lower: Lower
-    supports: Callable[[OperatorFacts], Unsupported | None] = _always
+    supports: Callable[[OperatorFacts], Unsupported | None] = lambda _facts: None
     epilogue: bool = False
     any_layout: bool = False
-    reads_any_layout: Callable[[Node, Graph], bool] = _never
-    writes_dense: Callable[[Node, Graph], bool] = _never
+    reads_any_layout: Callable[[Node, Graph], bool] = lambda _node, _graph: False
+    writes_dense: Callable[[Node, Graph], bool] = lambda _node, _graph: False
     parameters: tuple[int, ...] | Mapping[Kind, tuple[int, ...]] = ()
     constants: Mapping[int, str] = field(default_factory=dict)
     weights: tuple[int, ...] = ()

@@ -246,14 +246,14 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             spec.joined(dict(places), {"PERMUTES": context.device.permutes_bytes, "PICKS": 0}),
             **shape,
         )
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         instance,
         (*sources, target) if linear is not None else (*sources, packed, target),
-        units=max(1, min(most_units(context.device, _UNITS), shape["PIXELS"])),
-        label=f"{node.op.name} int8 {'x'.join(map(str, output.shape))}",
-        sources=node.sources,
+        max(1, min(most_units(context.device, _UNITS), shape["PIXELS"])),
+        note=f"int8 {output.extents}",
         flops=output.elements,
-        bytes=output.elements * (1 + len(places)),
+        moved=output.elements * (1 + len(places)),
     )
     return [spec.Candidate("rows", (launch,))]
 

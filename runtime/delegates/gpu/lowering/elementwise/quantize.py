@@ -100,17 +100,13 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("rows", (launch,))]
 
 
-def _any_layout(node: Node, graph: Graph) -> bool:
-    return _converts(node, graph)
-
-
 FAMILY = spec.Family(
     operators=(Op.QUANTIZE, Op.DEQUANTIZE),
     read=_read,
     lower=lower,
     supports=_supports,
     epilogue=True,
-    reads_any_layout=_any_layout,
+    reads_any_layout=_converts,
     writes_dense=_writes_integers,
     types={
         Op.QUANTIZE: spec.Types(((ElementType.F32,),), (_NUMBERS,)),

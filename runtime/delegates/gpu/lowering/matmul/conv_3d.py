@@ -8,14 +8,14 @@ from math import prod
 
 import numpy as np
 
-from runtime.delegates.gpu.graph.graph import Node, Value, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
-from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of, cost_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels, weights_of
 from runtime.model.schema import BuiltinOperator as Op
@@ -147,7 +147,7 @@ def _direct(node: Node, context: spec.Context, tile: Tile) -> spec.Candidate:
         CHANNELS=round_up(after.channels),
         **context.strides(IN=source, OUT=target),
     )
-    flops, traffic = _cost(before, weights, after)
+    flops, traffic = cost_of(after.pixels, before, weights, after)
     zeros = spec.packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = context.launch(
         node,
@@ -191,13 +191,9 @@ def _in_groups(node: Node, context: spec.Context) -> list[spec.Candidate]:
     matrix_of_weights = _weights(node, context).arranged(matrix)
     note = f"{'x'.join(map(str, taps))} {after.extents}"
     sizes = (after.pixels, rows, columns)
-    return tiled_product(node, context, left, matrix_of_weights, sizes, note, _cost(before, weights, after))
-
-
-def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
-    """Operations, and bytes that are read and written at least once."""
-    flops = 2 * after.elements * prod(weights.shape[:-1])
-    return flops, 4 * (before.elements + weights.elements + after.elements)
+    return tiled_product(
+        node, context, left, matrix_of_weights, sizes, note, cost_of(after.pixels, before, weights, after)
+    )
 
 
 FAMILY = spec.Family(

@@ -10,6 +10,7 @@ import numpy as np
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering import spec
+from runtime.delegates.gpu.lowering.matmul.conv.shape import cost_of
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import TRANSPOSED, activation_refusal
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
@@ -78,6 +79,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         **divisor("OUT_AREA", height * width),
         **divisor("OUT_W", width),
     )
+    flops, traffic = cost_of(before.pixels, before, weights, after)
     launch = context.launch(
         node,
         instance,
@@ -88,8 +90,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             target,
         ),
         after.pixels * blocks,
-        flops=2 * before.pixels * weights.elements,
-        moved=4 * (before.elements + weights.elements + after.elements),
+        flops=flops,
+        moved=traffic,
     )
     return [spec.Candidate("cells", (launch,))]
 

@@ -15,7 +15,7 @@ from runtime.delegates.gpu.graph.work_groups import (
 )
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
-from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal
+from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, read
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, conv_shape
 from runtime.delegates.gpu.lowering.matmul.conv.weights import depthwise_panels
 from runtime.model.schema import BuiltinOperator as Op
@@ -41,12 +41,6 @@ _GROUP_SIDE = 8
 
 _FEWEST_CHAINS = 8
 """Sums that must be in flight to hide the latency of a multiply-add, as in `conv/tiles.py`."""
-
-
-def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
-    _, filter_h, filter_w, _ = facts.shape(1)
-    attributes = spec.window_attributes(facts, filter_h, filter_w)
-    return spec.NodeSpec(facts.operator.inputs[:3], attributes, spec.activation_of(facts))
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
@@ -102,7 +96,10 @@ def depthwise(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[i
     parts = _parts(s, tiles, channels // LANES, context.device.compute_units)
 
     weights = s.weights.panels(f"weights{s.target}", channels // LANES, taps, LANES, depthwise_panels)
-    launch = spec.Launch(
+    launch = _launch(
+        node,
+        context,
+        s,
         spec.function(
             "matmul/depthwise_conv.cl",
             spec.instance_name(f"depthwise_conv_{s.window}", f"r{rows}c{columns}", s.weights.type),
@@ -113,13 +110,8 @@ def depthwise(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[i
             **divisor("TILES_X", ceil_div(s.out_w, columns)),
             **divisor("TILES_Y", ceil_div(s.out_h, rows)),
         ),
-        (s.source, weights, s.target),
-        units=s.images * tiles * parts,
-        label=f"DEPTHWISE_CONV_2D {s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
-        sources=node.sources,
-        flops=2 * s.pixels * s.out_channels * taps,
-        bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
-        epilogue=spec.epilogue_of(node, context.graph),
+        weights,
+        s.images * tiles * parts,
     )
     return spec.Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
 
@@ -151,14 +143,15 @@ def _tiles(shape: ConvShape, tile: tuple[int, int]) -> int:
 def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[int, int]) -> spec.Candidate:
     """Tiles of output pixels by 16 channels, whose patches lie in local memory."""
     s, (rows, columns) = shape, tile
-    channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
+    channels = round_up(s.out_channels)
     height, width = patch_of(s, tile)
     # Powers of two, so that few functions differ by it.
     patch = 1 << (height * width * LANES // QUAD - 1).bit_length()
     down, across = ceil_div(s.out_h, rows), ceil_div(s.out_w, columns)
-    groups = (across, down * s.images, channels // LANES)
-    matrix = s.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
-    launch = spec.Launch(
+    launch = _launch(
+        node,
+        context,
+        s,
         spec.function(
             "matmul/depthwise_conv_groups.cl",
             spec.instance_name("groups_depthwise_conv", weights=s.weights.type),
@@ -173,14 +166,8 @@ def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[
             **divisor("PATCH_W", width),
             **divisor("TILES_DOWN", down),
         ),
-        (s.source, matrix.rows(f"weights{s.target}", taps, s.out_channels), s.target),
-        units=prod(groups),
-        label=f"DEPTHWISE_CONV_2D {s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
-        sources=node.sources,
-        flops=2 * s.pixels * s.out_channels * taps,
-        bytes=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
-        epilogue=spec.epilogue_of(node, context.graph, QUAD),
-        groups=groups,
+        _rows(s),
+        (across, down * s.images, channels // LANES),
     )
     return spec.Candidate(f"groups_r{rows}c{columns}", (launch,))
 
@@ -188,11 +175,12 @@ def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[
 def _in_lanes(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candidate:
     """Return a launch with a work-item for each output pixel by 16 channels."""
     s = shape
-    channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
+    channels = round_up(s.out_channels)
     image = {name: value for name, value in s.image.items() if name not in ("OUT_H", "OUT_W")}
-    matrix = s.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
-    launch = context.launch(
+    launch = _launch(
         node,
+        context,
+        s,
         spec.function(
             "matmul/depthwise_conv_lanes.cl",
             spec.instance_name("lanes_depthwise_conv", weights=s.weights.type),
@@ -205,18 +193,41 @@ def _in_lanes(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candi
             **divisor("OUT_PIXELS", s.out_h * s.out_w),
             **divisor("OUT_W", s.out_w),
         ),
-        (s.source, matrix.rows(f"weights{s.target}", taps, s.out_channels), s.target),
+        _rows(s),
         (channels // LANES, ceil_div(s.pixels, LANE_ITEMS)),
-        note=f"{s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
-        flops=2 * s.pixels * s.out_channels * taps,
-        moved=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
     )
     return spec.Candidate("lanes", (launch,))
 
 
+def _rows(shape: ConvShape) -> spec.PackedConstant:
+    """Pack the weights with a row of channels for each tap."""
+    matrix = shape.weights.arranged(lambda codes: codes.reshape(len(codes), -1).T)
+    return matrix.rows(f"weights{shape.target}", shape.filter_h * shape.filter_w, shape.out_channels)
+
+
+def _launch(
+    node: Node,
+    context: spec.Context,
+    shape: ConvShape,
+    instance: spec.Instance,
+    weights: spec.PackedConstant,
+    units: int | tuple[int, ...],
+) -> spec.Launch:
+    s = shape
+    return context.launch(
+        node,
+        instance,
+        (s.source, weights, s.target),
+        units,
+        note=f"{s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
+        flops=2 * s.pixels * s.out_channels * s.filter_h * s.filter_w,
+        moved=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
+    )
+
+
 FAMILY = spec.Family(
     operators=(Op.DEPTHWISE_CONV_2D,),
-    read=_read,
+    read=read,
     lower=lower,
     supports=constants_refusal,
     epilogue=True,

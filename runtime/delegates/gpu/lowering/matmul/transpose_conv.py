@@ -15,7 +15,7 @@ from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
-from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of
+from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of, cost_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, panels, weights_of
 from runtime.model.schema import BuiltinOperator as Op
@@ -138,7 +138,7 @@ def _gather(node: Node, context: spec.Context, rows: _Axis, columns: _Axis, tile
         CHANNELS=round_up(after.channels),
         **context.strides(IN=source, OUT=target),
     )
-    flops, traffic = _cost(before, weights, after)
+    flops, traffic = cost_of(before.pixels, before, weights, after)
     zeros = spec.packed("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = context.launch(
         node,
@@ -206,18 +206,12 @@ def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -
         found,
         (pixels, depth, after.channels),
         _note(rows, columns, after),
-        _cost(before, weights, after),
+        cost_of(before.pixels, before, weights, after),
     )
 
 
 def _note(rows: _Axis, columns: _Axis, after: Value) -> str:
     return f"{rows.taps}x{columns.taps}s{rows.stride} {after.extents}"
-
-
-def _cost(before: Value, weights: Value, after: Value) -> tuple[int, int]:
-    """Operations, and bytes that are read and written at least once."""
-    flops = 2 * before.pixels * weights.elements
-    return flops, 4 * (before.elements + weights.elements + after.elements)
 
 
 FAMILY = spec.Family(

@@ -26,7 +26,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One copy: of the axes in the order `perm`, or of the `places` that the pass `join_moves` found."""
     turned = _turned(node, context)
     if turned is not None:
-        return [_in_groups(turned) if suits_groups(context.device) else _in_blocks(turned)]
+        return [(_in_groups if suits_groups(context.device) else _in_blocks)(turned, context)]
     shape, strides = context.value(node.outputs[0]).shape, source_strides(node, context)
     if "places" in node.attributes:
         axes = [
@@ -84,14 +84,14 @@ def _turned(node: Node, context: spec.Context) -> _Turned | None:
     )
 
 
-def _in_blocks(turned: _Turned) -> spec.Candidate:
+def _in_blocks(turned: _Turned, context: spec.Context) -> spec.Candidate:
     blocks = ceil_div(turned.lines, LANES)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, **divisor("BLOCKS", blocks), **turned.steps}
     instance = _instance("copies_transposed", "copies_transposed", turned, values, T=turned.after.type.word)
-    return spec.Candidate("blocks", (_launch(turned, instance, blocks * turned.others),))
+    return spec.Candidate("blocks", (_launch(turned, context, instance, blocks * turned.others),))
 
 
-def _in_groups(turned: _Turned) -> spec.Candidate:
+def _in_groups(turned: _Turned, context: spec.Context) -> spec.Candidate:
     """Return the copy through tiles in local memory."""
     columns = round_up(turned.columns)
     values = {"LINES": turned.lines, "COLUMNS": turned.columns, "PADDED": columns, **turned.steps}
@@ -101,7 +101,7 @@ def _in_groups(turned: _Turned) -> spec.Candidate:
         work_group=WorkGroup((_TILE // QUAD, _TILE, 1), (local,)),
     )
     groups = (ceil_div(columns, _TILE), ceil_div(turned.lines, _TILE), turned.others)
-    return spec.Candidate("groups", (replace(_launch(turned, instance, prod(groups)), groups=groups),))
+    return spec.Candidate("groups", (_launch(turned, context, instance, groups),))
 
 
 def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **given: str) -> spec.Instance:
@@ -115,15 +115,11 @@ def _instance(stem: str, name: str, turned: _Turned, values: dict[str, int], **g
     )
 
 
-def _launch(turned: _Turned, instance: spec.Instance, units: int) -> spec.Launch:
-    return spec.Launch(
-        instance,
-        (*turned.node.reads, turned.after.id),
-        units=units,
-        label=f"{turned.node.op.name} {'x'.join(map(str, turned.after.shape))}",
-        sources=turned.node.sources,
-        bytes=2 * turned.after.type.size * turned.after.elements,
-    )
+def _launch(
+    turned: _Turned, context: spec.Context, instance: spec.Instance, units: int | tuple[int, ...]
+) -> spec.Launch:
+    pointers = (*turned.node.reads, turned.after.id)
+    return context.launch(turned.node, instance, pointers, units, moved=2 * turned.after.bytes)
 
 
 FAMILY = spec.Family(

@@ -279,7 +279,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         pointers.append("__global int *restrict failed")
         shape["VALID"] = output.channels
     types = "_".join(value.type.name.lower() for value in (*values, output))
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.function(
             "elementwise/pointwise/vectors.cl",
             f"f32_pointwise_{node.op.name.lower()}_{types}",
@@ -294,7 +295,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             **{name: n for operand in operands for name, n in operand.parameters.items()},
         ),
         (*(context.pointer(value.id) for value in values), *check, target),
-        units=max(
+        max(
             1,
             min(
                 most_units(context.device, _UNITS),
@@ -302,11 +303,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
                 output.pixels,
             ),
         ),
-        label=f"{node.op.name} {'x'.join(map(str, output.shape))}",
-        sources=node.sources,
         flops=output.elements,
-        bytes=sum(value.type.size * value.elements for value in (*values, output)),
-        epilogue=spec.epilogue_of(node, context.graph),
+        moved=sum(value.bytes for value in (*values, output)),
     )
     return [spec.Candidate("rows", (launch,))]
 

@@ -5,7 +5,7 @@ from math import prod
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.epilogue import broadcast_shape
-from runtime.delegates.gpu.graph.graph import Graph, Node, Value
+from runtime.delegates.gpu.graph.graph import Node, Value
 from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.groups import product_in_groups
@@ -131,10 +131,6 @@ def _right(node: Node, value: Value, right: _Matrices) -> RightSide:
     return RightSide(value.id, right.extents, right.batches, stride, adjoint != turned, data, right.start)
 
 
-def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    return True
-
-
 FAMILY = spec.Family(
     operators=(Op.BATCH_MATMUL,),
     read=read,
@@ -142,5 +138,5 @@ FAMILY = spec.Family(
     supports=supports,
     weights=(1,),
     epilogue=True,
-    reads_any_layout=_reads_any_layout,
+    reads_any_layout=lambda _node, _graph: True,
 )

@@ -3,7 +3,7 @@
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.work_groups import QUAD
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product
 from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
 
 
@@ -15,11 +15,11 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
     if not right.adjoint and any(number % QUAD for number in (right.stride, right.start, *right.batches)):
         return None
     tile = choose_tile(product.rows, product.columns, product.batch)
-    groups = (*tile.groups(product.rows, product.columns), product.batch)
     starts, steps = product.starts(right.batches, right.start)
     places = (left.row, left.start, *left.batches)
     aligned = left.step == 1 and left.row >= product.depth and not any(number % QUAD for number in places)
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.function(
             "matmul/conv/gemm_groups.cl",
             spec.instance_name("groups_batch_matmul", tile.name),
@@ -53,12 +53,9 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (left.source, context.pointer(right.source), target),
-        units=groups[0] * groups[1] * groups[2],
-        label=label_of(node, product),
-        sources=node.sources,
+        (*tile.groups(product.rows, product.columns), product.batch),
+        note=product.sizes,
         flops=product.flops,
-        bytes=product.bytes,
-        epilogue=spec.epilogue_of(node, context.graph, QUAD),
-        groups=groups,
+        moved=product.bytes,
     )
     return spec.Candidate(f"groups_{tile.name}", (launch,))

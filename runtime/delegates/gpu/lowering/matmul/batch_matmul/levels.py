@@ -11,7 +11,7 @@ from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import Levels, levels_of
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.family import product_of, read, supports
-from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, label_of, start_of
+from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product, start_of
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import Panels
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import ROWS, SIGN, reference_stage, stage_rows
 from runtime.model.schema import BuiltinOperator as Op
@@ -79,7 +79,8 @@ def _pack(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
     product, panels, scratch = packed.product, packed.panels, packed.scratch()
     right = product.right
     start = start_of("IN", right.extents, right.batches, "(m)", right.start)
-    return spec.Launch(
+    return context.launch(
+        node,
         spec.function(
             "matmul/batch_matmul/levels_pack.cl",
             f"i8_batch_matmul_levels_pack__n{panels.columns}",
@@ -94,10 +95,9 @@ def _pack(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
             **divisor("PANELS", packed.count),
         ),
         (context.pointer(right.source), scratch),
-        units=right.matrices * packed.count,
-        label=f"{label_of(node, product)} int8 panels",
-        sources=node.sources,
-        bytes=right.matrices * product.depth * product.columns + scratch.bytes,
+        right.matrices * packed.count,
+        note=f"{product.sizes} int8 panels",
+        moved=right.matrices * product.depth * product.columns + scratch.bytes,
     )
 
 
@@ -114,7 +114,8 @@ def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
         lambda: stage_rows(rounding, np.zeros(LANES, np.int64), a, np.arange(LANES)),
         ElementType.I32,
     )
-    return spec.Launch(
+    return context.launch(
+        node,
         spec.function(
             "matmul/batch_matmul/levels.cl",
             f"i8_batch_matmul_levels__m{panels.tile}n{panels.columns}",
@@ -143,11 +144,10 @@ def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (left.source, packed.scratch(), stage, target),
-        units=product.batch * packed.count * rows,
-        label=f"{label_of(node, product)} int8",
-        sources=node.sources,
+        product.batch * packed.count * rows,
+        note=f"{product.sizes} int8",
         flops=product.flops,
-        bytes=product.bytes // 4,
+        moved=product.bytes // 4,
     )
 
 

@@ -84,6 +84,11 @@ class Product:
         return prod(self.batches)
 
     @property
+    def sizes(self) -> str:
+        """Batch, rows, depth and columns, for profiles."""
+        return f"{self.batch}x{self.rows}x{self.depth}x{self.columns}"
+
+    @property
     def channels(self) -> int:
         """Columns, padded."""
         return round_up(self.columns)
@@ -152,7 +157,7 @@ def _with_panels(node: Node, context: spec.Context, product: Product, tile: Tile
     """Two launches: the right side is packed in panels first, so that a tile reads memory in one run."""
     matrix = _panel_elements(product, tile)
     scratch = spec.Scratch("panels", product.right.matrices * matrix)
-    pack = _pack(node, product, tile, scratch)
+    pack = _pack(node, context, product, tile, scratch)
     batches = product.right.packed_batches(matrix)
     launch = _gemm(node, context, product, tile, scratch, tile.columns, batches)
     return spec.Candidate(f"panels_{tile.name}", (pack, launch))
@@ -193,11 +198,14 @@ def overlapping_panels(matrices: Floats, width: int) -> Floats:
     return np.stack([padded[:, :, start : start + width] for start in starts], axis=1)
 
 
-def _pack(node: Node, product: Product, tile: Tile, target: spec.Scratch) -> spec.Launch:
+def _pack(
+    node: Node, context: spec.Context, product: Product, tile: Tile, target: spec.Scratch
+) -> spec.Launch:
     right = product.right
     panels = tile.panels(product.columns)
     start = start_of("IN", right.extents, right.batches, "(m)", right.start)
-    return spec.Launch(
+    return context.launch(
+        node,
         spec.function(
             "matmul/batch_matmul/pack.cl",
             spec.instance_name("batch_matmul_pack", f"n{tile.columns}"),
@@ -211,10 +219,9 @@ def _pack(node: Node, product: Product, tile: Tile, target: spec.Scratch) -> spe
             **divisor("BLOCKS", ceil_div(product.depth, LANES)),
         ),
         (right.source, target),
-        units=right.matrices * panels * ceil_div(product.depth, LANES),
-        label=f"{label_of(node, product)} panels",
-        sources=node.sources,
-        bytes=4 * (right.matrices * product.depth * product.columns + target.elements),
+        right.matrices * panels * ceil_div(product.depth, LANES),
+        note=f"{product.sizes} panels",
+        moved=4 * (right.matrices * product.depth * product.columns + target.elements),
     )
 
 
@@ -233,7 +240,8 @@ def _gemm(
     """
     left, (target,) = product.left, node.outputs
     starts, steps = product.starts(right_batches, right_start)
-    return spec.Launch(
+    return context.launch(
+        node,
         spec.function(
             "matmul/batch_matmul/gemm.cl",
             spec.instance_name("batch_matmul_gemm", tile.name),
@@ -255,12 +263,10 @@ def _gemm(
             OUT_STRIDE=context.layout(target).pixel_stride,
         ),
         (left.source, right, target),
-        units=product.batch * tile.units(product.rows, product.columns),
-        epilogue=spec.epilogue_of(node, context.graph),
-        label=label_of(node, product),
-        sources=node.sources,
+        product.batch * tile.units(product.rows, product.columns),
+        note=product.sizes,
         flops=product.flops,
-        bytes=product.bytes,
+        moved=product.bytes,
     )
 
 
@@ -268,7 +274,8 @@ def _dots(node: Node, context: spec.Context, product: Product) -> spec.Candidate
     """Dot products of rows and columns, which both lie in one run."""
     right, (target,) = product.right, node.outputs
     starts, steps = product.starts(right.batches, right.start)
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.function(
             "matmul/batch_matmul/dot.cl",
             "f32_batch_matmul_dot",
@@ -283,16 +290,9 @@ def _dots(node: Node, context: spec.Context, product: Product) -> spec.Candidate
             **divisor("BLOCKS", ceil_div(product.columns, LANES)),
         ),
         (product.left.source, right.source, target),
-        units=product.batch * ceil_div(product.columns, LANES),
-        label=label_of(node, product),
-        sources=node.sources,
+        product.batch * ceil_div(product.columns, LANES),
+        note=product.sizes,
         flops=product.flops,
-        bytes=product.bytes,
-        epilogue=spec.epilogue_of(node, context.graph),
+        moved=product.bytes,
     )
     return spec.Candidate("dots", (launch,))
-
-
-def label_of(node: Node, product: Product) -> str:
-    """Return the operator and its sizes, for profiles."""
-    return f"{node.op.name} {product.batch}x{product.rows}x{product.depth}x{product.columns}"

@@ -1,7 +1,7 @@
 """CONV_2D: as a matrix product where it is one, else by the kernel that suits window and size."""
 
 from runtime.delegates.base import Unsupported
-from runtime.delegates.gpu.graph.graph import Graph, Node
+from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
@@ -38,13 +38,11 @@ def constants_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
     return None
 
 
-def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+def read(facts: spec.OperatorFacts) -> spec.NodeSpec:
+    """Read input, filter [_, h, w, _] and bias, the window's attributes and the fused activation."""
     _, filter_h, filter_w, _ = facts.shape(1)
-    return spec.NodeSpec(
-        facts.operator.inputs[:3],
-        spec.window_attributes(facts, filter_h, filter_w),
-        spec.activation_of(facts),
-    )
+    attributes = spec.window_attributes(facts, filter_h, filter_w)
+    return spec.NodeSpec(facts.operator.inputs[:3], attributes, spec.activation_of(facts))
 
 
 def product_of(shape: ConvShape) -> Product | None:
@@ -128,16 +126,12 @@ def window_candidates(node: Node, context: spec.Context, shape: ConvShape) -> li
     return [*winograd, *direct_candidates(node, context, shape)]
 
 
-def _reads_any_layout(node: Node, graph: Graph) -> bool:  # noqa: ARG001 - the protocol's signature
-    return True
-
-
 FAMILY = spec.Family(
     operators=(Op.CONV_2D,),
-    read=_read,
+    read=read,
     lower=lower,
     supports=constants_refusal,
     weights=(1,),
     epilogue=True,
-    reads_any_layout=_reads_any_layout,
+    reads_any_layout=lambda _node, _graph: True,
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runtime.delegates.gpu.graph.graph import Layout, Node, ceil_div
+from runtime.delegates.gpu.graph.graph import Layout, Node, Value, ceil_div
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Floats, Weights, weights_of
 
@@ -154,6 +154,11 @@ def _weights(value: int, bias: int | None, context: spec.Context, *, depthwise: 
     """Return the filter as [O, h, w, I / groups]; a depthwise one is [1, h, w, O] in the model."""
     found = weights_of(context.value(value), 3 if depthwise else 0, lambda: bias_of(bias, context))
     return found.arranged(lambda codes: codes.transpose(3, 1, 2, 0)) if depthwise else found
+
+
+def cost_of(pixels: int, before: Value, weights: Value, after: Value) -> tuple[int, int]:
+    """Return the operations of all weights on so many pixels, and bytes that are touched at least once."""
+    return 2 * pixels * weights.elements, 4 * (before.elements + weights.elements + after.elements)
 
 
 def bias_of(bias: int | None, context: spec.Context) -> Floats | None:

@@ -84,14 +84,14 @@ def depthwise(node: Node, context: spec.Context) -> spec.Candidate:
         OUT_STRIDE=context.layout(target).pixel_stride,
         **dict(instance.parameters),
     )
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.Instance(instance.source, instance.name, instance.defines, values),
         (source, *constants, target),
-        units=n * out_h,
-        label=f"{node.op.name} int8 {filter_h}x{filter_w} {out_h}x{out_w}x{channels}",
-        sources=node.sources,
+        n * out_h,
+        note=f"int8 {filter_h}x{filter_w} {out_h}x{out_w}x{channels}",
         flops=2 * after.elements * s.taps,
-        bytes=before.elements + after.elements,
+        moved=before.elements + after.elements,
     )
     return spec.Candidate(name, (launch,))
 

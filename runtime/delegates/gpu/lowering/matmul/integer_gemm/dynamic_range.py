@@ -160,7 +160,8 @@ def _candidate(
     border = spec.Scratch("border", max(1, rows.count * border_bytes), ElementType.U8)
     quantising = _quantising(node, context, rows, (levels, scales, border), border_bytes)
     (target,) = node.outputs
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.function(
             "matmul/integer_gemm/product.cl",
             f"f32_integer_gemm_product_{stored.type.value.lower()}__m{panels.tile}n{panels.columns}",
@@ -191,12 +192,10 @@ def _candidate(
             scales,
             target,
         ),
-        units=panels.units(shape.pixels),
-        label=f"{node.op.name} {shape.label}",
-        sources=node.sources,
+        panels.units(shape.pixels),
+        note=shape.label,
         flops=shape.flops,
-        bytes=rows.count * rows.row_bytes + 4 * shape.pixels * shape.outputs,
-        epilogue=spec.epilogue_of(node, context.graph),
+        moved=rows.count * rows.row_bytes + 4 * shape.pixels * shape.outputs,
     )
     return spec.Candidate("quantised_rows", (*quantising, launch))
 
@@ -228,14 +227,8 @@ def _quantising(
             BORDER=border_bytes,
             CHUNKS=chunks,
         )
-        return spec.Launch(
-            instance,
-            args,
-            units=rows.count * chunks,
-            label=f"{node.op.name} levels of {rows.count} rows",
-            sources=node.sources,
-            bytes=moved * elements,
-        )
+        note = f"levels of {rows.count} rows"
+        return context.launch(node, instance, args, rows.count * chunks, note=note, moved=moved * elements)
 
     if chunks == 1:
         return (launch(0, (rows.source, *made), 9),)

@@ -1,7 +1,5 @@
 """Convolutions and matrix products of int8 by work-groups, for GPUs."""
 
-from math import prod
-
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, LocalArray, WorkGroup
@@ -40,12 +38,12 @@ def product_in_groups(node: Node, context: spec.Context) -> spec.Candidate:
     items = {rows: across * ceil_div(s.pixels, SIDE * rows) * GROUP_ITEMS for rows in _ROWS}
     rows = next((rows for rows in _ROWS if items[rows] >= FEWEST_ITEMS), _ROWS[-1])
     sizes = {name: value for name, value in s.parameters.items() if name not in _UNUSED}
-    groups = (across, ceil_div(s.pixels, SIDE * rows), 1)
     arrays = (
         LocalArray("tile_left", "int4", SIDE * rows * _TILE_INTS // BYTES_OF_INT),
         LocalArray("tile_right", "int4", SIDE * _TILE_INTS),
     )
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.function(
             "matmul/integer_gemm/product_groups.cl",
             f"i8_groups_integer_gemm_product__m{SIDE * rows}n{SIDE * BYTES_OF_INT}",
@@ -68,12 +66,10 @@ def product_in_groups(node: Node, context: spec.Context) -> spec.Candidate:
             *constants_of(node, context, s, Panels(width, width // LANES, rows, fours), rounding),
             target,
         ),
-        units=prod(groups),
-        label=f"{node.op.name} {s.label}",
-        sources=node.sources,
+        (across, ceil_div(s.pixels, SIDE * rows), 1),
+        note=s.label,
         flops=s.flops,
-        bytes=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
-        groups=groups,
+        moved=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
     )
     return spec.Candidate(f"groups_m{SIDE * rows}", (launch,))
 

@@ -273,7 +273,8 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
     if weight_zero:
         border = np.concatenate([border, np.arange(size) < s.channels]).astype(np.int8)
         name += f"_of{s.channels}"
-    launch = spec.Launch(
+    launch = context.launch(
+        node,
         spec.function(
             "matmul/integer_gemm/product.cl",
             f"i8_integer_gemm_product__m{panels.tile}n{panels.columns}",
@@ -301,10 +302,9 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
             spec.PackedConstant(name, len(border), lambda: border, ElementType.I8),
             target,
         ),
-        units=panels.units(s.pixels),
-        label=f"{node.op.name} {s.label}",
-        sources=node.sources,
+        panels.units(s.pixels),
+        note=s.label,
         flops=s.flops,
-        bytes=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
+        moved=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
     )
     return spec.Candidate("panels", (launch,))
