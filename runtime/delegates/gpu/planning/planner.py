@@ -20,8 +20,7 @@ from runtime.delegates.gpu.planning.assumed import ASSUMED, resident_threads
 from runtime.delegates.gpu.planning.partition import plan_partition
 from runtime.delegates.gpu.settings.options import Options, parse_options
 from runtime.delegates.gpu.settings.precision import (
-    Findings,
-    Trial,
+    STORED,
     knowing_bytes,
     knowing_products,
     meaning,
@@ -32,8 +31,6 @@ from runtime.errors import DelegateError, DeviceError, FarmRuntimeError
 from runtime.model.graph import Operator
 
 _NO_DEVICE = "no OpenCL device was found"
-_STORES = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""})
-"""What a device is taken for that was never probed: it stores narrow weights, and widens them to compute."""
 
 
 class GpuPlanner(Offer):
@@ -63,7 +60,7 @@ class GpuPlanner(Offer):
             self.excluded |= differences(kept_conformance(capabilities, cache))
         if findings is None and self.options.precision not in (None, "fp32"):
             note = "; ".join(filter(None, (note, "what it does with narrow numbers was never probed")))
-        found = _STORES if findings is None else findings
+        found = STORED if findings is None else findings
         precision = settled(self.options, capabilities, lambda: found)
         self.options = replace(self.options, precision=precision)
         known = knowing_bytes(capabilities, found)

@@ -10,6 +10,7 @@ as for a product of float32.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.settings.options import Options
@@ -83,6 +84,16 @@ class Findings:
         ]
         units = [f"matrix units: {', '.join(self.matrix_types)}"] if self.matrix_types else []
         return "; ".join((*told, *units))
+
+
+STORED: Final = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""})
+"""What is known of a device that was not probed: kernels of work-groups widen what they store by arithmetic
+on its bits, which every device has."""
+
+
+def untried(backend: str) -> Findings:
+    """Return what is known on a backend that tries nothing."""
+    return Findings({**dict.fromkeys(Trial, f"the backend {backend} does not try it"), **STORED.faults})
 
 
 def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:

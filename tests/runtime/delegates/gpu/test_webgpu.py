@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from runtime.common.installation import install_command
 from runtime.delegates.gpu.backends.webgpu import adapter, recording
 from runtime.delegates.gpu.backends.webgpu.wgsl.module import Module, Windows, translate
 from runtime.delegates.gpu.delegate import GpuDelegate
+from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.errors import DelegateError, DeviceError, DeviceLostError, UnsupportedPrecisionError
 from runtime.model.graph import Model
 from runtime.model.schema import BuiltinOperator as Op
@@ -25,7 +27,7 @@ from tests.needs import REPOSITORY, absent
 from tests.oracle import run_litert
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, SHAPE, dense, filled, on_gpu, results
 from tests.runtime.delegates.gpu.models import ModelBuilder, facts_of, whole
-from tests.runtime.delegates.gpu.webgpu_cases import FEW, MANY, values
+from tests.runtime.delegates.gpu.webgpu_cases import FEW, MANY, values, with_rounded_weights
 from tests.runtime.ops.cases import Case, compare
 from tests.runtime.ops.families import Family
 
@@ -54,13 +56,16 @@ def any_adapter() -> GpuDelegate:
     return delegate_on(None)
 
 
-def check(delegate: GpuDelegate, cases: tuple[Case, ...]) -> None:
-    """All cases as branches of one model, none on the CPU, each with LiteRT's results."""
+def check(delegate: GpuDelegate, cases: tuple[Case, ...], kind: WeightType = WeightType.F32) -> None:
+    """All cases as branches of one model, none on the CPU, each with LiteRT's results.
+
+    `kind`: the type to which weights are rounded in the model that LiteRT runs.
+    """
     family = Family(delegate, [(one.model, one.inputs) for one in cases])
     for member, one in enumerate(cases):
         found = family.outputs(member)
         assert found is not None, "an operator stayed on the CPU"
-        expected = run_litert(one.model, one.inputs, one.resolver)
+        expected = run_litert(with_rounded_weights(one.model, kind), one.inputs, one.resolver)
         for ours, theirs in zip(found, expected, strict=True):
             try:
                 compare(ours, theirs)
@@ -168,9 +173,31 @@ def test_more_work_groups_than_a_dimension_may_have_are_one_line(any_adapter: Gp
     assert "\n" not in str(raised.value)
 
 
-def test_narrow_precisions_are_refused(any_adapter: GpuDelegate) -> None:
-    with pytest.raises(UnsupportedPrecisionError, match="the backend webgpu does not try it; use 'fp32'"):
-        delegate_on(None, precision="fp16")
+NARROW = {"fp16": WeightType.F16, "bf16": WeightType.BF16}
+
+
+@pytest.mark.parametrize("precision", NARROW)
+@pytest.mark.parametrize("adapter", ["Vulkan", "OpenGL"])
+def test_narrow_weights_give_what_litert_computes_with_rounded_ones(adapter: str, precision: str) -> None:
+    narrow = delegate_on(adapter, precision=precision)
+    check(narrow, FEW, NARROW[precision])
+    settings = narrow.describe()
+    assert settings["arithmetic"] == f"float32; weights alone are rounded to {precision}"
+    assert f"{precision} storage: yes" in settings["narrow_numbers"]
+
+
+def test_a_table_of_narrow_rows_is_widened_where_no_kernel_of_units_runs() -> None:
+    build = ModelBuilder()
+    rows = np.int32([3, 0, 1, 1])
+    table = build.constant(values(5, 18, seed=1))
+    found = build.op(Op.EMBEDDING_LOOKUP, [build.input(4, dtype=np.int32), table], (4, 18))
+    model = build.build(build.op(Op.NEG, [found], (4, 18)))
+    check(delegate_on(None, precision="fp16"), (Case("embedding", write_model(model), (rows,)),))
+
+
+def test_products_in_narrow_types_are_refused(any_adapter: GpuDelegate) -> None:
+    with pytest.raises(UnsupportedPrecisionError, match=r"no kernel multiplies in it.*; use 'fp32'"):
+        delegate_on(None, precision="fp16", require_narrow_products=True)
 
 
 def test_a_closed_graph_is_closed_for_good_and_another_one_runs(any_adapter: GpuDelegate) -> None:
@@ -223,6 +250,32 @@ def test_a_run_in_the_background_ends_with_the_error_of_its_device() -> None:
         event = model.run_async([source], [target])
         with pytest.raises(DeviceLostError, match="the device is lost"):
             event.wait()
+
+
+LEFT_OPEN = """
+import sys
+import numpy as np
+from delegate_farm import Interpreter, load_delegate
+left = []
+for backend in ("vulkan", "opengl", "vulkan", "opencl"):
+    delegate = load_delegate("gpu", {"backend": backend, "tuning": "none", "cache_dir": ""})
+    interpreter = Interpreter(model_path=sys.argv[1], experimental_delegates=[delegate])
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(0, np.zeros((2, 16), np.float32))
+    interpreter.invoke()
+    left.append(interpreter)
+print([len(one.delegation.fallbacks) for one in left])
+"""
+
+
+def test_a_process_ends_that_has_closed_none_of_its_delegates(tmp_path: Path) -> None:
+    for name in ("Vulkan", "OpenGL"):
+        delegate_on(name)
+    model = tmp_path / "softmax.tflite"
+    model.write_bytes(write_model(softmax_model(2, 16)))
+    command = [sys.executable, "-c", LEFT_OPEN, str(model)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[0, 0, 0, 0]\n"), done.stderr
 
 
 MISSING = """

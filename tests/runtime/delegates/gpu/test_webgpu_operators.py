@@ -11,7 +11,7 @@ from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.errors import FarmRuntimeError
 from tests.needs import REPOSITORY
-from tests.runtime.delegates.gpu.test_webgpu import check, delegate_on
+from tests.runtime.delegates.gpu.test_webgpu import NARROW, check, delegate_on
 from tests.runtime.ops.cases import Case
 
 pytestmark = pytest.mark.exhaustive
@@ -72,3 +72,19 @@ def test_every_case_that_is_taken_matches_litert(delegate: GpuDelegate, place: s
             check(delegate, taken)
         count += len(taken)
     assert count >= LEAST[place]
+
+
+WITH_WEIGHTS = {"conv": 20, "conv_3d": 15, "depthwise_conv": 15, "fully_connected": 20, "transpose_conv": 10}
+"""Family of products → the fewest of its cases that run here."""
+
+
+@pytest.mark.parametrize("family", WITH_WEIGHTS)
+@pytest.mark.parametrize(
+    ("adapter", "precision"), [("Vulkan", "fp16"), ("Vulkan", "bf16"), ("OpenGL", "bf16")]
+)
+def test_every_product_of_narrow_weights_matches_litert(adapter: str, precision: str, family: str) -> None:
+    narrow = delegate_on(adapter, precision=precision)
+    cases = cases_of(OPERATORS / "matmul" / f"test_{family}.py")
+    taken = tuple(case for case in cases if is_taken(case, narrow))
+    check(narrow, taken, NARROW[precision])
+    assert len(taken) >= WITH_WEIGHTS[family]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from runtime.model.schema import ActivationFunctionType
+from runtime.delegates.gpu.graph.rounding import rounded
+from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.model.graph import Tensor
+from runtime.model.reader import read_model
+from runtime.model.schema import ActivationFunctionType, TensorType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.writer import write_model
 from tests.runtime.delegates.gpu.models import ModelBuilder
@@ -18,8 +24,30 @@ SPECIAL = np.float32([[np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, 1.5, 90.0, -90.0
 """Numbers at which formulas differ from each other."""
 
 
+PRODUCTS = {Op.CONV_2D, Op.CONV_3D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED, Op.TRANSPOSE_CONV}
+"""Operators whose second input, where it is constant, is their weights."""
+
+
 def values(*shape: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def with_rounded_weights(content: bytes, kind: WeightType) -> bytes:
+    """Return the model with the weights of products rounded to a type, in float32; F32 changes nothing."""
+    if kind is WeightType.F32:
+        return content
+    model = read_model(content)
+    (graph,) = model.subgraphs
+    weights = {one.inputs[1] for one in graph.operators if one.opcode in PRODUCTS}
+    tensors = tuple(_rounded(one, kind) if one.index in weights else one for one in graph.tensors)
+    return write_model(replace(model, subgraphs=(replace(graph, tensors=tensors),)))
+
+
+def _rounded(tensor: Tensor, kind: WeightType) -> Tensor:
+    if tensor.data is None or tensor.type is not TensorType.FLOAT32:
+        return tensor
+    found = rounded(np.frombuffer(tensor.data, np.float32), kind)
+    return tensor if found is None else replace(tensor, data=memoryview(found.widened().tobytes()))
 
 
 def chain(name: str, rows: int, depth: int, columns: int) -> Case:

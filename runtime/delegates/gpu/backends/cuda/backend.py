@@ -21,7 +21,7 @@ from runtime.delegates.gpu.keep.cache import Cache, open_cache
 from runtime.delegates.gpu.layout.packed_file import Constants
 from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.layout.source import Source
-from runtime.delegates.gpu.settings.precision import Findings, Trial
+from runtime.delegates.gpu.settings.precision import Findings, Trial, untried
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,12 @@ class CudaBackend:
     def findings(self) -> Findings:
         """Return what follows from the compute capability; nothing is tried.
 
-        Kernels of work-groups widen stored numbers by arithmetic on their bits, which every device has. The
-        matrix units multiply both types from 8.0 on (PTX ISA, mma). Code for devices below 7.5 is compiled
-        for 6.0, which has no `dp4a`.
+        The matrix units multiply both types from 8.0 on (PTX ISA, mma). Code for devices below 7.5 is
+        compiled for 6.0, which has no `dp4a`.
         """
         target = self.opened.device.target
-        faults = dict.fromkeys(Trial, "the backend cuda does not try it")
-        faults |= dict.fromkeys((Trial.FP16_STORAGE, Trial.BF16_STORAGE), "")
-        faults[Trial.BYTE_DOT_PRODUCTS] = "" if target >= (7, 5) else "its code has no instruction for them"
+        fault = "" if target >= (7, 5) else "its code has no instruction for them"
+        faults = {**untried("cuda").faults, Trial.BYTE_DOT_PRODUCTS: fault}
         return Findings(faults, ("F16", "BF16") if target >= (8, 0) else ())
 
     def knowing(self, capabilities: Capabilities) -> "CudaBackend":

@@ -18,7 +18,7 @@ from runtime.delegates.gpu.keep.cache import Cache, open_cache
 from runtime.delegates.gpu.layout.packed_file import Constants
 from runtime.delegates.gpu.layout.recording_plan import RecordingPlan
 from runtime.delegates.gpu.layout.source import Source
-from runtime.delegates.gpu.settings.precision import Findings, Trial
+from runtime.delegates.gpu.settings.precision import Findings, untried
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class WebGpuBackend:
         return self.opened.capabilities
 
     def findings(self) -> Findings:
-        """Nothing is tried; weights that a file has narrow stay so all the same."""
-        return Findings(dict.fromkeys(Trial, "the backend webgpu does not try it"))
+        """Return that weights may be narrow; nothing is tried."""
+        return untried("webgpu")
 
     def knowing(self, capabilities: Capabilities) -> "WebGpuBackend":
         """Return the same device with other capabilities."""

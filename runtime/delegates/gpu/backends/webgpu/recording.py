@@ -1,7 +1,6 @@
 """A recorded launch list on a WebGPU device: pipelines, buffers, and the command buffers that run them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Final
@@ -261,13 +260,14 @@ class WebGpuRecording(Recording):
         self._read(0, _WORD)
 
     def close(self) -> None:
-        """Release buffers and pipelines; nothing can run any more."""
+        """Release buffers and pipelines; nothing can run any more.
+
+        It waits for nothing, as Python may be ending: the thread of `wgpu` that ends a wait does not run any
+        more then. A destroyed buffer lives until what was submitted before has run.
+        """
         if self.is_closed:
             return
         self.is_closed = True
-        # A device that is lost has nothing to wait for.
-        with suppress(wgpu.GPUError, RuntimeError):
-            self.finish()
         for buffer in (self._arena, *self._constants, self._table):
             buffer.destroy()
         self._groups, self._pipelines, self._wide = [], [], {}

@@ -87,7 +87,9 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     (source, chooser), (target,) = node.required, node.outputs
     table = narrow_table(context.value(source))
     write = context.layout(target)
-    if table is not None and node.op is Op.EMBEDDING_LOOKUP and write.padded and write.channel_stride == 1:
+    has_rows = node.op is Op.EMBEDDING_LOOKUP and write.padded and write.channel_stride == 1
+    # Its kernel is one of units: where these do not run, the table is widened.
+    if table is not None and has_rows and context.device.runs_units:
         return [_narrow(node, context, table)]
     form: _Form = node.attributes["form"]
     before, indices, after = (context.value(v) for v in (source, chooser, target))
