@@ -106,6 +106,12 @@ class LabConfig:
         """Whether jobs travel through a broker."""
         return self.broker_url is not None
 
+    @property
+    def broker_urls(self) -> dict[str, str]:
+        """The addresses of the broker that are set, the farm's own and the agents', by their variables."""
+        urls = {"FARM_BROKER_URL": self.broker_url, "FARM_AGENT_BROKER_URL": self.agent_broker_url}
+        return {name: url for name, url in urls.items() if url}
+
     @classmethod
     def load(cls, home: FarmHome, environment: Mapping[str, str] = os.environ) -> "LabConfig":
         """Read the environment first, then `farm.toml`, then the defaults. Raises `UsageError`."""

@@ -37,9 +37,8 @@ def of_campaign(session: Session, campaign_no: int, after: int, most: int | None
 
 def finished_after(session: Session, campaign_no: int, after: int) -> int:
     """Count the cells of a campaign that end in events after event number `after`."""
-    query = select(func.count()).select_from(tables.Event)
     wanted = (tables.Event.campaign_no == campaign_no, tables.Event.kind == "finished")
-    return session.exec(query.where(*wanted, col(tables.Event.no) > after)).one()
+    return tables.count(session, tables.Event, *wanted, col(tables.Event.no) > after)
 
 
 def of_cell(session: Session, cell_id: str, after: int = 0) -> list[CellEvent]:

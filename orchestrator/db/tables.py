@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
-from sqlmodel import Field, SQLModel
+from sqlmodel import Field, Session, SQLModel, select
 
 from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN, AttemptState, CellState
 
@@ -62,6 +62,13 @@ IS_QUEUED = sa.text("cell.state = 'queued'")
 """Conditions of queries, in the words of the partial indexes: a bound parameter would keep an engine from
 using them.
 """
+
+
+def count(
+    session: Session, table: type[SQLModel], *where: sa.ColumnElement[bool] | sa.TextClause | bool
+) -> int:
+    """Return the number of a table's rows that meet all these conditions."""
+    return session.exec(select(sa.func.count()).select_from(table).where(*where)).one()
 
 
 class Campaign(SQLModel, table=True):

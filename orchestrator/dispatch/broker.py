@@ -57,7 +57,7 @@ class FarmBroker:
         channel.Message = _UncompressedMessage  # type: ignore[attr-defined]  # of every virtual transport
         self._consumer = Consumer(
             channel,
-            queues=[_queue(name) for name in (queues.INGEST_QUEUE, queues.PING_QUEUE)],
+            queues=[_queue(queues.PING_QUEUE)],
             on_message=on_message,
             accept=["json"],
             prefetch_count=_PREFETCH,

@@ -53,8 +53,8 @@ def login_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
 def network_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
     """Whether passwords and results can leave this machine unencrypted."""
     fix = "in redis.conf: port 0, tls-port 6380 and a certificate; then FARM_BROKER_URL=rediss://..."
-    for name, url in (("FARM_BROKER_URL", lab.broker_url), ("FARM_AGENT_BROKER_URL", lab.agent_broker_url)):
-        if url and crosses_in_the_clear(url):
+    for name, url in lab.broker_urls.items():
+        if crosses_in_the_clear(url):
             return Check("broker network", False, f"{name} leaves this machine without TLS", fix)
     port = settings.get("port", "0")
     outside = [] if port == "0" else _outside(settings.get("bind", ""))

@@ -74,36 +74,32 @@ class Gate:
 
     async def reader(self, request: Request) -> None:
         """Admit a reader. Raises `HTTPException` 401, or 403 where the farm has no read token."""
-        if await self._is_user(request, Scope.READ):
-            return
-        if self.read_token is None:
-            raise HTTPException(
-                403, "results are closed to readers; set FARM_READ_TOKEN for `farm lab serve`"
-            )
-        _compare(request, self.read_token, "read token")
-        connection_of(request.scope).vouch("the read token")
+        closed = "results are closed to readers; set FARM_READ_TOKEN for `farm lab serve`"
+        await self._holder(request, Scope.READ, self.read_token, "read token", closed)
 
     async def submitter(self, request: Request) -> str:
         """Admit a sender of models and return its name, that of a user or of all who have the submit token.
 
         Raises `HTTPException` 401; 403 where the farm has no submit token.
         """
-        user = await self._user(request)
-        if user is not None:
-            _vouched(request, user, Scope.SUBMIT)
-            return f"user {user.name}"
-        if self.submit_token is None:
-            raise HTTPException(403, "uploads are closed; set FARM_SUBMIT_TOKEN for `farm lab serve`")
-        _compare(request, self.submit_token, "submit token")
-        connection_of(request.scope).vouch("the submit token")
-        return "the submit token"
+        closed = "uploads are closed; set FARM_SUBMIT_TOKEN for `farm lab serve`"
+        return await self._holder(request, Scope.SUBMIT, self.submit_token, "submit token", closed)
 
-    async def _is_user(self, request: Request, scope: Scope) -> bool:
-        """Whether a user sent the request. Raises `HTTPException` 401 or 403 for one who may not do this."""
+    async def _holder(
+        self, request: Request, scope: Scope, expected: str | None, what: str, closed: str
+    ) -> str:
+        """Return the name of the sender: a user with this scope, or whoever has the farm's token for it.
+
+        Raises `HTTPException` 401, or 403 for a user without the scope, and as `closed` says without a token.
+        """
         user = await self._user(request)
         if user is not None:
-            _vouched(request, user, scope)
-        return user is not None
+            return f"user {_vouched(request, user, scope).name}"
+        if expected is None:
+            raise HTTPException(403, closed)
+        _compare(request, expected, what)
+        connection_of(request.scope).vouch(f"the {what}")
+        return f"the {what}"
 
     async def _user(self, request: Request) -> User | None:
         token = _bearer(request)
@@ -166,13 +162,7 @@ class AgentRegistry:
             agent_id = enrolment.enrol(turn, request, utc_now())
             key = self._named_by(request.token)
         log.info("agent %s is enrolled with key %s", agent_id, request.public_key.key_id)
-        return {
-            "agent_id": agent_id,
-            "farm_key": key.text,
-            "endpoint": self.address.url,
-            "endpoint_ca": self.address.authority_text(),
-            **self.admit(agent_id),
-        }
+        return enrolment.granted(agent_id, key, self.address, self.admit(agent_id))
 
     def _named_by(self, token: str) -> PublicKey:
         """Return the farm's key that a one-time token names: the agent accepts no other."""

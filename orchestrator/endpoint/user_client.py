@@ -49,17 +49,14 @@ class UserClient:
         with self._turn:
             kept = self._connection is not None
             try:
-                return self._asked(name, arguments)
-            except (http.client.RemoteDisconnected, ConnectionError):
-                # The farm closes a connection that idles; every call may be made twice.
-                self.close()
-                if not kept:
-                    raise UnreachableError(self._silent("it closed the connection")) from None
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                raise UnreachableError(self._silent(str(error))) from error
-            try:
-                return self._asked(name, arguments)
+                try:
+                    return self._asked(name, arguments)
+                except ConnectionError:
+                    if not kept:
+                        raise
+                    # The farm closes a connection that idles; every call may be made twice.
+                    self.close()
+                    return self._asked(name, arguments)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 raise UnreachableError(self._silent(str(error))) from error

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.db.campaigns import retention
-from orchestrator.db.campaigns import retention as kept
 from orchestrator.db.campaigns.retention import Ended
 from orchestrator.db.engine.sessions import Database
 from orchestrator.sources import health_model
@@ -66,10 +65,10 @@ def prune(
     """
     with store.collecting():
         with database.read() as session:
-            wanted = to_prune(kept.ended(session), keep, now)
+            wanted = to_prune(retention.ended(session), keep, now)
             numbers = {campaign.no for campaign in wanted}
             # A campaign that stays may show results of another: repeat until nothing changes.
-            while shown := kept.shown_elsewhere(session, numbers):
+            while shown := retention.shown_elsewhere(session, numbers):
                 numbers -= shown
         if not dry_run:
             for number in sorted(numbers):
@@ -77,7 +76,7 @@ def prune(
             with database.write() as turn:
                 retention.forget_unused(turn)
         with database.read() as session:
-            named = {entry.sha256 for entry in kept.references(session, numbers if dry_run else ())}
+            named = {entry.sha256 for entry in retention.references(session, numbers if dry_run else ())}
         # No campaign of a user names the model of the health check, and a check may start at any moment.
         named.add(health_model.model_sha256())
         artifacts, freed_bytes = _collect(store, named, (now - grace).timestamp(), dry_run=dry_run)
@@ -98,7 +97,7 @@ def collect_unnamed(database: Database, store: Store, now: datetime) -> int:
         return 0
     with suppress(BlockingIOError), store.collecting(wait_s=0.0):
         with database.read() as session:
-            needed = {entry.sha256 for entry in kept.references(session)} | {health_model.model_sha256()}
+            needed = {entry.sha256 for entry in retention.references(session)} | {health_model.model_sha256()}
         for sha256 in old:
             if sha256 in needed:
                 store.named(sha256)

@@ -8,7 +8,6 @@ from itertools import groupby
 from agent.wire.reference import ReferenceRecord
 from orchestrator.config.limits import size_text
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.results import references as known_references
 from orchestrator.db.results import references as stored_references
 from orchestrator.errors import UsageError
 from orchestrator.policy.shared_references import Claim, shared
@@ -63,8 +62,8 @@ def known(database: Database, model: str, agents: int) -> list[ModelReferences]:
     `agents`: how many must have made the same one. Raises `UsageError` where no campaign has such a model.
     """
     with database.read() as session:
-        named = known_references.models_named(session, model)
-        found = known_references.claims_of(session, named)
+        named = stored_references.models_named(session, model)
+        found = stored_references.claims_of(session, named)
     if not named and model:
         raise UsageError(f"no campaign has a model {model!r}; farm db references lists those with references")
     by_model: dict[str, list[KnownReference]] = defaultdict(list)

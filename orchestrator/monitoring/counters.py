@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from datetime import datetime
+from functools import partial
 from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from agent.wire.messages import ReasonCode
+from orchestrator.policy.assign import Occupancy
 from orchestrator.results import events
 from runtime.common.verdict import Grade
 
@@ -28,7 +30,7 @@ class IdleGaps:
         None where no attempt of this process has ended on the silicon that it takes.
         """
         known = self._freed[_host(begun.group)].items()
-        freed = [at for group, at in known if _conflict(group, begun.group)]
+        freed = [at for group, at in known if not Occupancy([group]).free(begun.group)]
         if not freed:
             return None
         return max(0.0, (begun.at - max(*freed, begun.ready_at)).total_seconds())
@@ -36,11 +38,6 @@ class IdleGaps:
 
 def _host(group: str) -> str:
     return group.partition("/")[0]
-
-
-def _conflict(one: str, other: str) -> bool:
-    """Whether two groups cannot be busy at the same time: they are equal, or one contains the other."""
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 _GAP_BUCKETS_S: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
@@ -64,36 +61,31 @@ class Counters:
         """Every label has its values from the start: a rate needs a zero before the first event."""
         # The time of each metric's creation would double the series.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-        self._attempts = Counter(
-            "farm_attempts",
-            "Attempts that ended, by the code of their reason.",
-            ["reason"],
-            registry=registry,
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        self._attempts = counter(
+            "farm_attempts", "Attempts that ended, by the code of their reason.", ["reason"]
         )
-        self._grades = Counter(
-            "farm_result_grades", "Stored results, by the grade of their figures.", ["grade"],
-            registry=registry,
-        )  # fmt: skip
-        self._accuracy = Counter(
-            "farm_accuracy_verdicts", "Stored results, by the verdict on their outputs.", ["verdict"],
-            registry=registry,
-        )  # fmt: skip
-        self._gap = Histogram(
+        self._grades = counter(
+            "farm_result_grades", "Stored results, by the grade of their figures.", ["grade"]
+        )
+        self._accuracy = counter(
+            "farm_accuracy_verdicts", "Stored results, by the verdict on their outputs.", ["verdict"]
+        )
+        self._gap = histogram(
             "farm_idle_gap_seconds", "From when a device and a cell for it were free to the attempt's begin.",
-            buckets=_GAP_BUCKETS_S, registry=registry,
+            buckets=_GAP_BUCKETS_S,
         )  # fmt: skip
-        self._lag = Histogram(
+        self._lag = histogram(
             "farm_ingest_lag_seconds", "From when a batch of messages was received to its commit.",
-            buckets=_LAG_BUCKETS_S, registry=registry,
+            buckets=_LAG_BUCKETS_S,
         )  # fmt: skip
-        self._round_trip = Histogram(
+        self._round_trip = histogram(
             "farm_broker_round_trip_seconds", "How long a word to itself takes the farm through the broker.",
-            buckets=_LAG_BUCKETS_S, registry=registry,
+            buckets=_LAG_BUCKETS_S,
         )  # fmt: skip
-        self._recoveries = Counter(
-            "farm_recoveries", "Runs of the operator's command for lost devices, by outcome.", ["outcome"],
-            registry=registry,
-        )  # fmt: skip
+        self._recoveries = counter(
+            "farm_recoveries", "Runs of the operator's command for lost devices, by outcome.", ["outcome"]
+        )
         self._gaps = IdleGaps()
         for code in ReasonCode:
             self._attempts.labels(code.value)

@@ -14,8 +14,6 @@ from orchestrator.config.clock import utc_now
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, jobs, running_attempts
 from orchestrator.db.devices import agents, devices
-from orchestrator.db.devices import agents as known_agents
-from orchestrator.db.devices import agents as revocations
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.results import references
 from orchestrator.db.scheduling import assignments, ingest
@@ -126,7 +124,7 @@ class Inbox:
         """
         _load(turn, events)
         # Read in the turn that applies the messages: the dispatcher's keys may be older than a revocation.
-        revoked = set() if self.sole else revocations.revoked(turn, now)
+        revoked = set() if self.sole else agents.revoked(turn, now)
         return FollowUp.of_all([self._apply(turn, event, now, revoked) for event in events])
 
     def _apply(self, turn: Turn, event: dispatch.DispatchEvent, now: datetime, revoked: Set[str]) -> FollowUp:
@@ -225,13 +223,13 @@ class Inbox:
         messages mean, and acknowledges none of their results: they keep them.
         """
         if self._refused is None:
-            self._refused = known_agents.refused(turn)
+            self._refused = agents.refused(turn)
         return self._refused
 
     def _on_hello(self, turn: Turn, hello: wire.AgentHello, now: datetime) -> FollowUp:
         """Store a hello. Attempts that ran before it are in doubt until the agent reports them."""
         name = hello.agent_id
-        if not self.sole and known_agents.state_of(turn, name) == tables.AGENT_REMOVED:
+        if not self.sole and agents.state_of(turn, name) == tables.AGENT_REMOVED:
             self._ignored.warning(f"agent {name} was removed and still sends hello; it is asked to end")
             return FollowUp(replies=((name, wire.Shutdown()),))
         # An agent signs for its own name only: with a foreign device it would get that agent's cells.
@@ -240,7 +238,7 @@ class Inbox:
             self._ignored.warning(f"agent {name} names devices that are not its own: {', '.join(stolen)}")
             return _NOTHING
         self._refused_agents(turn).discard(name)
-        before = known_agents.present_devices_of(turn, name)  # as it was before this hello replaces it
+        before = agents.present_devices_of(turn, name)  # as it was before this hello replaces it
         devices.record_hello(turn, hello, now, sole=self.sole)
         self.available.note_heard(name, now)
         self._fail_unplaceable(turn, hello, before, now)

@@ -14,11 +14,7 @@ from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
 from orchestrator.db.cells import attempts, running_attempts, waiting
 from orchestrator.db.cells import jobs as known_jobs
-from orchestrator.db.cells import jobs as outbox
-from orchestrator.db.cells import waiting as overdue_cells
 from orchestrator.db.devices import agents
-from orchestrator.db.devices import agents as known_agents
-from orchestrator.db.devices import agents as revocations
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
@@ -112,8 +108,8 @@ class SchedulerLoop:
         with self._database.read() as session:
             free = picking.idle(session)
             idle = [name for name in usable if name in free]
-            waiting = picking.choose(session, idle, now)
-        if not waiting:
+            chosen = picking.choose(session, idle, now)
+        if not chosen:
             return
         with self._database.write() as turn:
             jobs = self._fill(turn, idle, now)
@@ -202,13 +198,13 @@ class SchedulerLoop:
         with self._database.write() as turn:
             follow_up = self._inbox.apply(turn, events, now)
             if follow_up.agents_changed:
-                self._available.refresh(known_agents.members(turn))
+                self._available.refresh(agents.members(turn))
             jobs = []
             # A fault in giving out cells must not look like one of the message.
             if fill and not self._sole:
                 jobs = self._fill(turn, self._available.beside(follow_up.freed, now), now)
             if self._sent:
-                outbox.remove(turn, self._sent)
+                known_jobs.remove(turn, self._sent)
         # Nothing is sent before the commit: after a receipt the agent deletes its copy; a job must be stored.
         self._sent.clear()
         self._send_all(follow_up.replies)
@@ -261,7 +257,7 @@ class SchedulerLoop:
     def _settle_sent(self) -> None:
         if self._sent:
             with self._database.write() as turn:
-                outbox.remove(turn, self._sent)
+                known_jobs.remove(turn, self._sent)
             self._sent.clear()
 
     def _give_up_doubtful(self) -> None:
@@ -295,8 +291,8 @@ class SchedulerLoop:
             with self._database.write() as turn:
                 agents.note_heard(turn, heard)
         with self._database.read() as session:
-            self._available.refresh(known_agents.members(session))
-            leaving = known_agents.leaving(session)
+            self._available.refresh(agents.members(session))
+            leaving = agents.leaving(session)
         if leaving:
             self._retire(leaving, now)
         again = self._reaper.reap(now, broker_down=bool(self._dispatcher.fault))
@@ -309,13 +305,13 @@ class SchedulerLoop:
         """End the cells that wait for agents that drain or are removed; send a removed agent its shutdown."""
         removed = {name for name, state in leaving.items() if state == tables.AGENT_REMOVED}
         with self._database.read() as session:
-            gone = known_agents.devices_of(session, list(leaving))
-            wanted = known_agents.are_waited_for(session, gone)
+            gone = agents.devices_of(session, list(leaving))
+            wanted = agents.are_waited_for(session, gone)
             # Once per removal, not once per sweep; an agent that was away gets it in reply to its next hello.
             # Not where it was revoked: it is to keep its results until it is enrolled again.
             dismissed = removed - self._dismissed
             if dismissed:
-                dismissed -= revocations.revoked(session, now)
+                dismissed -= agents.revoked(session, now)
         if wanted:
             with self._database.write() as turn:
                 assignments.fail_unplaceable(turn, gone, "its agent was drained or removed", now)
@@ -326,7 +322,7 @@ class SchedulerLoop:
         """End the cells that have waited as long as their campaign file allows."""
         now = utc_now()
         with self._database.read() as session:
-            overdue = overdue_cells.is_any_overdue(session, now)
+            overdue = waiting.is_any_overdue(session, now)
         if overdue:
             with self._database.write() as turn:
                 waiting.end_overdue(turn, now)

@@ -17,8 +17,6 @@ from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
 from orchestrator.db.cells import running_attempts
 from orchestrator.db.devices import agents, credentials
-from orchestrator.db.devices import agents as known_agents
-from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.scheduling import assignments, ingest
@@ -69,13 +67,7 @@ class CredentialsService:
         with self.database.write() as turn:
             enrolment.enrol(turn, request, utc_now())
         address = self.lab.address
-        granted = {
-            "agent_id": agent_id,
-            "farm_key": self.key.public.text,
-            "endpoint": None if address is None else address.url,
-            "endpoint_ca": None if address is None else address.authority_text(),
-            **self.admit(agent_id),
-        }
+        granted = enrolment.granted(agent_id, self.key.public, address, self.admit(agent_id))
         try:
             applicant.accept(token, granted).write(state)
             store = state / "store"
@@ -106,7 +98,7 @@ class CredentialsService:
         why = f"agent {agent_id} was revoked"
         with self.database.write() as turn:
             if not credentials.revoke_all(turn, agent_id, now):
-                known = ", ".join(known_credentials.enrolled(turn)) or "none"
+                known = ", ".join(credentials.enrolled(turn)) or "none"
                 raise UsageError(f"agent {agent_id} was never enrolled; known: {known}")
             # In one transaction: no attempt may be dispatched to the agent in between.
             lost = self._end_attempts(turn, agent_id, why, now)
@@ -146,23 +138,20 @@ class CredentialsService:
 
     def warn_of_plaintext(self) -> None:
         """Log a warning for each connection that crosses a network unencrypted."""
-        for name, url in (
-            ("FARM_BROKER_URL", self.lab.broker_url),
-            ("FARM_AGENT_BROKER_URL", self.lab.agent_broker_url),
-        ):
-            if url and crosses_in_the_clear(url):
+        for name, url in self.lab.broker_urls.items():
+            if crosses_in_the_clear(url):
                 log.warning(
                     "PASSWORDS AND RESULTS CROSS THE NETWORK IN THE CLEAR: %s has no TLS; use rediss://", name
                 )
 
     def _users(self) -> dict[str, list[str]]:
         with self.database.read() as session:
-            return acl.users(known_credentials.valid(session, utc_now()), self.lab.key_prefix)
+            return acl.users(credentials.valid(session, utc_now()), self.lab.key_prefix)
 
     def _end_attempts(self, turn: Turn, agent_id: str, why: str, now: datetime) -> int:
         running = running_attempts.of_agent(turn, agent_id)
         for attempt_id in running:
             ingest.lose(turn, attempt_id, Reason(code=ReasonCode.AGENT_LOST, text=why), now)
         if agents.set_state(turn, agent_id, tables.AGENT_REMOVED):
-            assignments.fail_unplaceable(turn, known_agents.devices_of(turn, [agent_id]), why, now)
+            assignments.fail_unplaceable(turn, agents.devices_of(turn, [agent_id]), why, now)
         return len(running)

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from agent.wire.envelope import PublicKey, check_proof
+from orchestrator.config.address import Address
 from orchestrator.db import tables
 from orchestrator.db.devices import agents, credentials
-from orchestrator.db.devices import agents as known_agents
-from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Session
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UsageError
@@ -79,14 +78,14 @@ def invite(
     None: the agent must not be enrolled. Raises `UsageError`.
     """
     check_name(agent_id)
-    there = known_credentials.has_valid(turn, agent_id, now)
+    there = credentials.has_valid(turn, agent_id, now)
     if there and overlap is None:
         raise UsageError(
             f"agent {agent_id} is enrolled; new secrets for it: farm lab agents rotate {agent_id}; "
             f"to shut it out: farm lab agents revoke {agent_id}"
         )
     if not there and overlap is not None:
-        known = ", ".join(known_credentials.enrolled(turn)) or "none"
+        known = ", ".join(credentials.enrolled(turn)) or "none"
         raise UsageError(f"agent {agent_id} is not enrolled; once enrolled: {known}")
     credentials.close_invitations(turn, agent_id, now)
     token = f"{secrets.token_urlsafe(_SECRET_BYTES)}.{farm_key_id}"
@@ -99,7 +98,7 @@ def require_invited(session: Session, request: Request, now: datetime) -> None:
 
     Asked before `enrol`, which waits for the write lock of the database: strangers must not make others wait.
     """
-    if not known_credentials.is_invited(session, request.token, now):
+    if not credentials.is_invited(session, request.token, now):
         raise UsageError(_NOT_INVITED)
 
 
@@ -112,6 +111,19 @@ def enrol(turn: Turn, request: Request, now: datetime) -> str:
     credentials.replace_all(turn, name, now + invitation.overlap)
     if not credentials.add(turn, name, key, request.token_sha256, request.password_sha256, now):
         raise UsageError("this key is known already; an enrolment makes a new one")
-    if name in known_agents.leaving(turn) and not invitation.overlap:
+    if name in agents.leaving(turn) and not invitation.overlap:
         agents.set_state(turn, name, tables.AGENT_ACTIVE)
     return name
+
+
+def granted(
+    agent_id: str, farm_key: PublicKey, address: Address | None, broker: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Return the answer to an enrolment. `address`: of the farm's endpoint; `broker`: what it needs there."""
+    return {
+        "agent_id": agent_id,
+        "farm_key": farm_key.text,
+        "endpoint": None if address is None else address.url,
+        "endpoint_ca": None if address is None else address.authority_text(),
+        **broker,
+    }

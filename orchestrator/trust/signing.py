@@ -18,7 +18,6 @@ from agent.wire.envelope import (
 )
 from orchestrator.config.clock import utc_now
 from orchestrator.db.devices import credentials
-from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.errors import UnreachableError
 from orchestrator.trust.farm_key_rotation import FarmKeys
@@ -89,7 +88,7 @@ class AgentKeys:
             return
         try:
             with self.database.read() as session:
-                found = known_credentials.valid(session, utc_now())
+                found = credentials.valid(session, utc_now())
             if time.monotonic() - self._saved_at_s > SAVE_S:
                 self.save()
         except UnreachableError as error:
@@ -99,7 +98,7 @@ class AgentKeys:
         # Also after a failure: an unreachable database must not be queried once per envelope.
         self._read_at_s = time.monotonic()
 
-    def _keep(self, found: dict[str, known_credentials.Known]) -> None:
+    def _keep(self, found: dict[str, credentials.Known]) -> None:
         for gone in self._keys.keys() - found.keys():
             log.warning("key %s of agent %s is no longer valid", gone, self._keys.pop(gone).agent_id)
         for name in found.keys() - self._keys.keys():

@@ -15,7 +15,6 @@ from typing import Final
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
 from orchestrator.db.devices import users
-from orchestrator.db.devices import users as known_users
 from orchestrator.db.devices.users import UserToken
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
@@ -70,7 +69,7 @@ class Users:
     def revoke(self, name: str) -> None:
         """End a user's token. Raises `UsageError` where there never was one."""
         with self.database.write() as turn:
-            known = {entry.name for entry in known_users.listed(turn)}
+            known = {entry.name for entry in users.listed(turn)}
             if name not in known:
                 raise UsageError(f"no user {name!r}; known: {', '.join(sorted(known)) or 'none'}")
             users.revoke(turn, name, utc_now())
@@ -78,7 +77,7 @@ class Users:
     def listed(self) -> Sequence[UserToken]:
         """Every user's newest token, by name."""
         with self.database.read() as session:
-            found = known_users.listed(session)
+            found = users.listed(session)
         return list({entry.name: entry for entry in found}.values())
 
     def with_token(self, token: str) -> User | None:
@@ -87,7 +86,7 @@ class Users:
         if not secret:
             return None
         with self.database.read() as session:
-            known = known_users.token_of(session, name, token)
+            known = users.token_of(session, name, token)
         if known is None:
             return None
         if known.is_valid(utc_now()):
@@ -105,7 +104,7 @@ def authority_id(authority: str) -> str:
 
 
 def _require_none(turn: Turn, name: str, now: datetime) -> None:
-    if any(entry.name == name and entry.is_valid(now) for entry in known_users.listed(turn)):
+    if any(entry.name == name and entry.is_valid(now) for entry in users.listed(turn)):
         raise UsageError(
             f"user {name} has a token; to make another, which ends that one: "
             f"farm lab users add {name} --replace"

@@ -66,14 +66,14 @@ def counts(session: Session, suspect_before: datetime) -> dict[str, int]:
     )
     found = {state.value: 0 for state in CellState if state in OPEN} | dict(rows.all())
     last = func.coalesce(tables.Attempt.heard_at, tables.Attempt.started_at, tables.Attempt.dispatched_at)
-    silent = select(func.count()).select_from(tables.Attempt).where(tables.IS_LIVE, last < suspect_before)
+    silent = tables.count(session, tables.Attempt, tables.IS_LIVE, last < suspect_before)
     paused = (
         select(func.count())
         .select_from(tables.Cell)
         .join(tables.Campaign, col(tables.Campaign.no) == tables.Cell.campaign_no)
         .where(tables.IS_QUEUED, col(tables.Campaign.paused_at).is_not(None))
     )
-    return found | {"suspect": session.exec(silent).one(), "paused": session.exec(paused).one()}
+    return found | {"suspect": silent, "paused": session.exec(paused).one()}
 
 
 def waiting_of(session: Session, user: str) -> int:
@@ -118,18 +118,12 @@ alone would make the time left jump; more: the first minutes of a campaign show 
 
 def open_count(session: Session, campaign_no: int) -> int:
     """Cells that have not ended."""
-    return session.exec(
-        select(func.count())
-        .select_from(tables.Cell)
-        .where(tables.Cell.campaign_no == campaign_no, tables.IS_OPEN)
-    ).one()
+    return tables.count(session, tables.Cell, tables.Cell.campaign_no == campaign_no, tables.IS_OPEN)
 
 
 def total_count(session: Session, campaign_no: int) -> int:
     """All cells of a campaign."""
-    return session.exec(
-        select(func.count()).select_from(tables.Cell).where(tables.Cell.campaign_no == campaign_no)
-    ).one()
+    return tables.count(session, tables.Cell, tables.Cell.campaign_no == campaign_no)
 
 
 def remaining_by_target(session: Session, campaign_no: int, now: datetime) -> Mapping[str, float]:

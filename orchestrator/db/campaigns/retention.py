@@ -148,15 +148,10 @@ def _references(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
 
 def unshown(session: Session) -> int:
     """Count the cells that show a result that does not exist."""
-    missing = (
-        select(func.count())
-        .select_from(tables.Cell)
-        .where(
-            col(tables.Cell.shown_attempt_id).is_not(None),
-            col(tables.Cell.shown_attempt_id).not_in(select(tables.Result.attempt_id)),
-        )
+    shown = col(tables.Cell.shown_attempt_id)
+    return tables.count(
+        session, tables.Cell, shown.is_not(None), shown.not_in(select(tables.Result.attempt_id))
     )
-    return session.exec(missing).one()
 
 
 CELLS_AT_ONCE: Final = 2000

@@ -43,11 +43,7 @@ def resume(turn: Turn, ref: str, now: datetime) -> int:
 
 
 def _queued(turn: Turn, campaign: tables.Campaign) -> int:
-    return turn.exec(
-        select(func.count())
-        .select_from(tables.Cell)
-        .where(tables.Cell.campaign_no == campaign.no, tables.Cell.state == CellState.QUEUED.value)
-    ).one()
+    return tables.count(turn, tables.Cell, tables.Cell.campaign_no == campaign.no, tables.IS_QUEUED)
 
 
 def prioritise(turn: Turn, ref: str, priority: int) -> int:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Literal, TypeAlias
 
-from sqlalchemy import func, or_
+from sqlalchemy import or_
 from sqlmodel import Session, col, select
 
 from orchestrator.db import events, tables
@@ -129,9 +129,7 @@ def _add_check(turn: Turn, campaign: tables.Campaign, device: tables.Device, not
         turn.add(tables.Model(sha256=sha256, size_bytes=size_bytes, added_at=not_before))
         turn.flush()
     number = campaign.no or 0
-    position = turn.exec(
-        select(func.count()).select_from(tables.Cell).where(tables.Cell.campaign_no == number)
-    ).one()
+    position = tables.count(turn, tables.Cell, tables.Cell.campaign_no == number)
     kind = device.delegates[0]
     key = digest({"device": device.device_id, "position": position})
     turn.add(

@@ -52,8 +52,7 @@ def reserve(turn: Turn, device: tables.Device, by: str, until: datetime, reason:
 
 def require_share_of(turn: Turn, device: tables.Device, by: str, until: datetime, now: datetime) -> None:
     """Raise `UsageError` where this user may not reserve the device: `policy.reservation.require_share`."""
-    devices = turn.exec(select(func.count()).select_from(tables.Device)).one()
-    require_share(device, all_of_them(turn, now), devices, by, until, now)
+    require_share(device, all_of_them(turn, now), tables.count(turn, tables.Device), by, until, now)
 
 
 def release(device: tables.Device, now: datetime) -> None:

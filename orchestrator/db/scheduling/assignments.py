@@ -11,9 +11,9 @@ from sqlmodel import col, select
 from agent.wire.messages import JobSpec, Reason, ReasonCode, environment_id
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns
-from orchestrator.db.cells import attempts, jobs
+from orchestrator.db.cells import attempts
 from orchestrator.db.cells import ends as cell_ends
-from orchestrator.db.cells import jobs as outbox
+from orchestrator.db.cells import jobs as known_jobs
 from orchestrator.db.devices import devices
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import picking
@@ -36,7 +36,7 @@ def fill(turn: Turn, device_ids: Sequence[str], now: datetime) -> list[tuple[str
         jobs += begun
         if len(begun) == len(chosen):
             break  # otherwise some cells needed no device, and their devices may take the next cells
-    outbox.add(turn, jobs, now)
+    known_jobs.add(turn, jobs, now)
     return jobs
 
 
@@ -72,7 +72,7 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
     """Begin an attempt, and one at each cell that is measured in blocks with it."""
     cell, device = turn.cell(assignment.cell_id), turn.device(assignment.device_id)
     with turn.no_autoflush:
-        found = jobs.companions(turn, cell, device, now)
+        found = known_jobs.companions(turn, cell, device, now)
     if not found.cells and found.baseline_device_id is None:
         return attempts.begin(turn, assignment, now)
     turn.load_cells(other.cell_id for other in found.cells)
@@ -91,7 +91,7 @@ def _begin_with_arms(turn: Turn, assignment: Assignment, now: datetime) -> JobSp
     again = None
     if campaign.baseline_delegate not in names:
         turn.flush()  # a baseline that was reused a moment ago counts as done
-        if jobs.baseline_is_done(turn, cell, str(campaign.baseline_delegate)):
+        if known_jobs.baseline_is_done(turn, cell, str(campaign.baseline_delegate)):
             again = found.baseline_device_id
         else:
             together = []  # nothing to compare with: each cell by itself, as soon as its device is free

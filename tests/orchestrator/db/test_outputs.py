@@ -10,7 +10,6 @@ from sqlmodel import select
 from agent.wire.messages import RunnerOutput
 from orchestrator.db import tables
 from orchestrator.db.cells import running_attempts
-from orchestrator.db.cells import running_attempts as written
 from orchestrator.db.scheduling import ingest
 from tests.orchestrator.asked import asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
@@ -24,7 +23,7 @@ def tell(database, job, start, text, **other):
 
 def kept(database, job):
     with database.read() as session:
-        found = written.of_attempt(session, job.attempt_id)
+        found = running_attempts.of_attempt(session, job.attempt_id)
     return None if found is None else (found.start, found.text)
 
 

@@ -12,7 +12,7 @@ from agent.wire.bounded import Wire
 from agent.wire.credentials import Applicant
 from agent.wire.envelope import seal
 from agent.wire.messages import AgentAlive, AgentHello, encode
-from agent.wire.queue import INGEST_QUEUE, INGEST_TASK, INGEST_UNACKED_KEY, publish
+from agent.wire.queue import INGEST_TASK, INGEST_UNACKED_KEY, ingest_queue, publish
 from orchestrator.config.lab import LabTimes
 from orchestrator.dispatch.base import MessageReceived
 from orchestrator.dispatch.lab import LabDispatcher
@@ -51,7 +51,7 @@ def say(rack, redis_server):
         envelope = seal(rack.key, "rack", encode(message).rstrip(), time.time())
         options = {"global_keyprefix": PREFIX}
         with Connection(redis_server.socket_url, transport_options=options) as connection:
-            publish(Producer(connection.channel()), INGEST_TASK, INGEST_QUEUE, envelope)
+            publish(Producer(connection.channel()), INGEST_TASK, ingest_queue("rack"), envelope)
 
     return said
 

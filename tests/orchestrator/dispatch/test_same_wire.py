@@ -73,11 +73,7 @@ def test_the_words_on_the_wire_are_written_once(folder: str) -> None:
 
 
 def test_names_and_options_on_the_wire_stay_as_released_agents_know_them() -> None:
-    assert (queue.MESSAGE_TASK, queue.INGEST_TASK, queue.INGEST_QUEUE) == (
-        "farm.message",
-        "farm.ingest",
-        "ingest",
-    )
+    assert (queue.MESSAGE_TASK, queue.INGEST_TASK) == ("farm.message", "farm.ingest")
     broker = AgentBroker("rack-1", "redis://127.0.0.1:1/0")
     assert broker.queue == "agent.rack-1.jobs"
     assert broker.ingest_queue == "agent.rack-1.ingest"
@@ -100,11 +96,11 @@ def test_a_published_message_has_the_form_of_a_celery_call() -> None:
             self.sent = body, properties
 
     recorder = Recorder()
-    queue.publish(recorder, queue.INGEST_TASK, queue.INGEST_QUEUE, "1.envelope")
+    queue.publish(recorder, queue.INGEST_TASK, queue.ingest_queue("rack"), "1.envelope")
     body, properties = recorder.sent
     assert body == [["1.envelope"], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]
     headers = properties["headers"]
     assert isinstance(headers, dict)
     assert headers["task"] == "farm.ingest"
     assert headers["id"] == headers["root_id"] == properties["correlation_id"]
-    assert (properties["exchange"], properties["routing_key"]) == ("", "ingest")
+    assert (properties["exchange"], properties["routing_key"]) == ("", "agent.rack.ingest")

@@ -15,8 +15,7 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig, LabTimes
 from orchestrator.config.recovery import Recovery
 from orchestrator.db import tables
-from orchestrator.db.devices import quarantine as lost_devices
-from orchestrator.db.devices import quarantine as recoveries
+from orchestrator.db.devices import quarantine
 from orchestrator.db.devices.quarantine import RECOVERED_ONCE_IN, LostDevice
 from orchestrator.db.engine.sessions import Database
 from orchestrator.dispatch.base import MessageReceived
@@ -64,7 +63,7 @@ def device(database: Database, device_id: str = "rack.gpu-0") -> tables.Device:
 
 def due(database: Database, now: datetime, silent_before: datetime | None = None) -> list[tuple[str, str]]:
     with database.read() as session:
-        found = lost_devices.lost(session, silent_before, now)
+        found = quarantine.lost(session, silent_before, now)
     return [(lost.device_id, lost.loss) for lost in found]
 
 
@@ -140,10 +139,10 @@ def test_the_farms_own_quarantine_is_a_loss_and_a_persons_is_not(farm: Database)
 def test_a_device_is_recovered_once_for_each_loss_and_once_an_hour(farm: Database) -> None:
     change(farm, tables.Device, "rack.gpu-0", quarantined_at=NOW, faulty_cells=["a", "b", "c"])
     with farm.write() as turn:
-        recoveries.begin(turn, LOST, NOW)
+        quarantine.begin(turn, LOST, NOW)
     assert due(farm, NOW + MINUTE) == [], "it runs, or the farm was killed while it ran"
     with farm.write() as turn:
-        recoveries.end(turn, LOST, "succeeded", "exit code 0", NOW + MINUTE)
+        quarantine.end(turn, LOST, "succeeded", "exit code 0", NOW + MINUTE)
     assert due(farm, NOW + 2 * RECOVERED_ONCE_IN) == [], "the same loss"
     change(farm, tables.Device, "rack.gpu-0", quarantined_at=NOW + 5 * MINUTE)
     assert due(farm, NOW + 6 * MINUTE) == [], "lost again within the hour: it stays in quarantine"

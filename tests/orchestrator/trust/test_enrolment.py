@@ -17,8 +17,6 @@ from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
 from orchestrator.db.devices import agents, credentials, devices
-from orchestrator.db.devices import agents as known_agents
-from orchestrator.db.devices import credentials as known_credentials
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.migrate import migrate
@@ -62,7 +60,7 @@ def enrolled(database, name="rack-1"):
 
 def agent_of(database, applicant, now=NOW):
     with database.read() as session:
-        return known_credentials.agent_of_bearer(session, applicant.token, now)
+        return credentials.agent_of_bearer(session, applicant.token, now)
 
 
 def test_an_agent_is_known_by_its_token_and_the_database_holds_no_secret(database, tmp_path):
@@ -109,7 +107,7 @@ def test_of_two_agents_that_present_one_token_at_once_one_is_enrolled(postgres_u
         with pytest.raises(UsageError, match="one-time token"):
             second.result()
     with database.read() as session:
-        (known,) = known_credentials.valid(session, NOW)
+        (known,) = credentials.valid(session, NOW)
     assert known.key_id == request.public_key.key_id
     database.close()
 
@@ -169,7 +167,7 @@ def test_a_removed_agent_is_active_again_once_it_enrols_and_not_by_a_rotation(da
 
     def leaving() -> dict[str, str]:
         with database.read() as session:
-            return dict(known_agents.leaving(session))
+            return dict(agents.leaving(session))
 
     enrol(database, invite(database))
     with database.write() as turn:
@@ -334,7 +332,7 @@ def test_old_messages_are_known_as_such_after_a_restart_of_the_server(database):
 
 def newest_of(database):
     with database.read() as session:
-        return [entry.newest_issued for entry in known_credentials.valid(session, datetime.now(UTC))]
+        return [entry.newest_issued for entry in credentials.valid(session, datetime.now(UTC))]
 
 
 def forget_newest(database):

@@ -162,10 +162,10 @@ def test_a_forged_message_is_dropped_and_the_agent_goes_on(quiet_lab: TrustedLab
         with Connection(broker.url, ssl=broker.tls() or False, transport_options=options) as connection:
             producer = Producer(connection.channel())
             publish(producer, "farm.message", broker.queue, body)
-            publish(producer, "farm.ingest", "ingest", body)
+            publish(producer, "farm.ingest", broker.ingest_queue, body)
         lab.until(lambda: "no signed envelope" in lab.link_log(), "the agent refuses")
         lab.until(lambda: "no signed envelope" in lab.serve.tail(), "the farm refuses")
-        assert admin.llen("farm:ingest") == 0
+        assert admin.llen("farm:agent.rack-1.ingest") == 0
     lab.measure()
 
 
