@@ -97,6 +97,15 @@ def parameters_of(launch: Launch) -> Parameters:
     return (*launch.instance.parameters, *launch.epilogue.parameters, *units)
 
 
+_INLINED = """\
+#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
+{}#pragma clang attribute pop
+"""
+"""What makes a function of work-groups a part of its kernel at once. PoCL 3.1 gives each of its threads local
+memory of its own only where a kernel itself uses it: if its compiler has put the arrays' addresses into a
+function too large to be inlined, they stay static, and work-groups on two threads overwrite each other's."""
+
+
 @cache
 def kernel_source(file_name: str) -> str:
     """Read a file of `kernels/`; a `#line` directive makes build errors name the file and its line."""
@@ -186,6 +195,8 @@ def _kernel(function: Function, device: Capabilities) -> Kernel:
         group = function.work_group
         shared = " ".join(f"__local {array.type} {array.name}[{array.elements}];" for array in group.arrays)
         size = (*group.size, 1, 1)[:3]
+        if device.is_pocl:
+            text = _INLINED.format(text)
         text += _entry("grouped.cl", **entry, GROUP=", ".join(map(str, size)), LOCALS=shared)
         return Kernel(entry["KERNEL"], text, portable_source(), group.size)
     text += _entry("called.cl" if device.shares_one_kernel else "enqueued.cl", **entry)

@@ -24,7 +24,7 @@ from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from runtime.ops.support.value import constant_array
 from tests.oracle import run_litert
-from tests.runtime.delegates.gpu.test_integer_path import opened
+from tests.runtime.delegates.gpu.test_integer_path import opened, opened_for_bytes
 from tests.runtime.models import Arg, Builder, per_tensor
 from tests.runtime.ops.cases import CPU, Case, case, check, constant, ours, random
 from tests.runtime.ops.families import Family
@@ -144,7 +144,7 @@ def checked_rows(delegate: Any, blocks: tuple[int, ...], given: list[Case]) -> N
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_the_gpu_quantises_rows_where_it_multiplies_bytes(threads, tmp_path_factory):
     given = [each for each in cases() if not ROWS_STAY_FLOATS.match(each.name)]
-    checked_rows(opened(tmp_path_factory, None, threads=threads), (8, 32, 64), given)
+    checked_rows(opened_for_bytes(tmp_path_factory, threads=threads), (8, 32, 64), given)
 
 
 def test_rows_without_the_instruction_have_the_same_numbers(tmp_path_factory, monkeypatch):
@@ -158,7 +158,7 @@ def test_rows_of_special_numbers(tmp_path_factory):
     model = dense("special", weights(20, 64), True, 12).model
     x = np.random.default_rng(0).uniform(-1, 1, (4, 64)).astype(np.float32)
     x[0], x[1], x[2, 5] = 0, 1e-41, np.inf
-    (found,) = Family(opened(tmp_path_factory, None), [(model, (x,))]).outputs(0) or ()
+    (found,) = Family(opened_for_bytes(tmp_path_factory), [(model, (x,))]).outputs(0) or ()
     expected = ours(model, x)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
     np.testing.assert_allclose(found[[0, 1, 3]], expected[[0, 1, 3]], rtol=1e-5, atol=1e-5)
@@ -177,7 +177,7 @@ def test_sums_beyond_32_bits_are_of_floats(tmp_path_factory):
 
 def test_weights_in_blocks_stay_compressed(tmp_path_factory):
     model, _, _ = blockwise(64, 1024, 32)
-    delegate = opened(tmp_path_factory, None)
+    delegate = opened_for_bytes(tmp_path_factory)
     interpreter = Interpreter(model_content=model, experimental_delegates=[delegate])
     interpreter.allocate_tensors()
     assert delegate.describe()["integer_path"] == "yes"
