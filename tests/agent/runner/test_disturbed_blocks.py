@@ -40,7 +40,7 @@ def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
     start_agent, stored, rounds, repeated, kept
 ):
     script = DISTURBED.replace("ROUNDS", str(rounds))
-    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False})
+    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False}, shares=True)
     result = measured(agent, job(stored, plan=THREE))
     found = result.measurement
     assert (found.quality.blocks, found.quality.repeated_blocks) == (3, repeated)
@@ -62,7 +62,7 @@ def test_a_disturbed_block_is_measured_once_more_and_both_are_kept(
 @pytest.mark.parametrize("fixed", [False, True])
 def test_later_blocks_have_chosen_rounds_unless_the_plan_fixes_them(start_agent, stored, fixed):
     script = DISTURBED.replace("ROUNDS", "()")
-    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False})
+    agent = start_agent(runner=[sys.executable, "-c", script], sandbox={"on": False}, shares=True)
     more = {"min_blocks": 5, "max_blocks": 5, "target": 1e-6, "rounds_fixed": fixed}
     found = measured(agent, job(stored, plan=THREE.model_copy(update=more))).measurement
     sizes = [block.rounds for block in found.blocks]
