@@ -49,9 +49,10 @@ _EPOCHS = itertools.count(1)
 _SERVE = """
 import sys
 from tests.agent.embedded_agent import main
-from tests.services import known
+from tests.services import forked_children, known
 if folder := known.shared_folder():
     known.share(folder)
+    forked_children.import_runners()
 sys.exit(main())
 """
 

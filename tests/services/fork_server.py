@@ -32,8 +32,8 @@ from orchestrator.dispatch import embedded
 from orchestrator.farm import opening
 from orchestrator.manifest.delegates import default_kinds
 from orchestrator.manifest.keys import Keys
-from runtime.measure.loading import Opener
 from tests.services import forks, known
+from tests.services.forked_children import import_runners
 
 _MOST_DESCRIPTORS = 5
 _PR_SET_PDEATHSIG = 1
@@ -41,13 +41,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def import_programs() -> None:
-    """Import every module of the farm and of the agent, and what runners need that open no driver."""
-    for name in ("orchestrator", "agent"):
-        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-            if "__main__" not in module.name and not module.name.startswith("orchestrator.db.migrations"):
-                importlib.import_module(module.name)
-    for kind in ("cpu", "litert"):
-        Opener.prepare(kind, {})
+    """Import every module of the farm and of the agent, and what runners need."""
+    for module in pkgutil.walk_packages(orchestrator.__path__, "orchestrator."):
+        if "__main__" not in module.name and not module.name.startswith("orchestrator.db.migrations"):
+            importlib.import_module(module.name)
+    import_runners()
     prepare()
 
 

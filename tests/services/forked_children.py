@@ -6,7 +6,7 @@ A runner imports for 0.4 s before it does anything, a link for longer, and the t
 each gets the arguments, the environment, the descriptors, the session or group and the boundary that a new
 process would get. It has another past: its modules are the agent's, and its environment in /proc is that of
 the fork server. Tests about that use the environment `known.ALONE`. What opens a driver of a GPU is a new
-process, as are the children of that.
+process, as are the children of that, and what is given another `PYTHONPATH` than its agent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import gc
 import importlib
 import logging
 import os
+import pkgutil
 import runpy
 import signal
 import subprocess
@@ -30,6 +31,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import agent
+from runtime.measure.loading import Opener
 from tests.services.forks import starts_afresh
 
 _PR_SET_DUMPABLE = 4
@@ -140,9 +143,21 @@ def _close_all_but(kept: Collection[int]) -> None:
                 os.close(descriptor)
 
 
+def import_runners() -> None:
+    """Import every module of the agent, and what runners need that open no driver."""
+    for module in pkgutil.walk_packages(agent.__path__, "agent."):
+        if "__main__" not in module.name:
+            importlib.import_module(module.name)
+    for kind in ("cpu", "litert"):
+        Opener.prepare(kind, {})
+
+
 def _start(command: Sequence[str], **given: Any) -> subprocess.Popen[bytes]:
     """Start a program as `agent.processes.supervisor` does by `subprocess.Popen`."""
-    if command[0] != sys.executable or starts_afresh(given["env"]) or any(map(_names_a_driver, command)):
+    environment = given["env"]
+    if environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH"):  # a fork has the paths of this process
+        environment = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    if command[0] != sys.executable or starts_afresh(environment) or any(map(_names_a_driver, command)):
         return subprocess.Popen(command, **given)
     return _Fork(command[2:] if command[1] == "-P" else command[1:], **given)
 
