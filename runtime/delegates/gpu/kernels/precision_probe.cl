@@ -1,6 +1,9 @@
 // Trials of numbers narrower than float32, one for each define: the values of Trial in precision.py. precision_child.py
 // knows the results. memory: 64 bytes to write narrow numbers to. BF16_PACE has two kernels instead, which
 // are timed by their events.
+#if (defined(BF16_PRODUCTS) || defined(BF16_PACE) || defined(INT8_PRODUCTS) || defined(BYTE_TABLES)) && !defined(__AVX512F__)
+#error the device has no vectors of 512 bits
+#endif
 #ifndef BF16_PACE
 #ifdef FP16_ARITHMETIC
 #ifdef cl_khr_fp16
