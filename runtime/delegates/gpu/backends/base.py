@@ -211,7 +211,7 @@ class Backend(Protocol):
         """
 
     def compile(self, source: Source, progress: Progress = unwatched) -> Program:
-        """Make kernels, or take them from where they are kept.
+        """Make kernels, or take them from where they are kept. One that depends on sizes, `record` makes.
 
         Raises `DelegateError` with the compiler's first error and its whole log.
         """

@@ -12,7 +12,7 @@ from runtime.delegates.gpu.backends.webgpu.adapter import (
     device_errors,
     open_adapter,
 )
-from runtime.delegates.gpu.backends.webgpu.recording import Pipelines, WebGpuRecording, compiled
+from runtime.delegates.gpu.backends.webgpu.recording import Pipelines, WebGpuRecording
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
 from runtime.delegates.gpu.layout.packed_file import Constants
@@ -56,9 +56,9 @@ class WebGpuBackend:
         return device_errors(what, self.opened, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> Pipelines:
-        """Translate and compile kernels. Raises `DelegateError`."""
-        return compiled(self.opened, source, progress)
+        """Return the kernels, which `record` compiles."""
+        return Pipelines(self.opened, source.kernels, progress)
 
     def record(self, plan: RecordingPlan, program: Pipelines, constants: Constants) -> Recording:
-        """Allocate buffers and bind them to pipelines. Raises `DelegateError`, `DeviceError`."""
+        """Compile kernels, allocate buffers and bind both. Raises `DelegateError`, `DeviceError`."""
         return WebGpuRecording(self.opened, plan, program, constants)

@@ -1,7 +1,7 @@
 """A recorded launch list on a WebGPU device: pipelines, buffers, and the command buffers that run them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from runtime.delegates.gpu.backends.base import Entry, Progress, Recording, unwatched
+from runtime.delegates.gpu.backends.base import Entry, Progress, Recording
 from runtime.delegates.gpu.backends.webgpu.adapter import (
     ALIGNMENT,
     OpenedAdapter,
@@ -17,35 +17,41 @@ from runtime.delegates.gpu.backends.webgpu.adapter import (
     device_errors,
     in_one_line,
 )
-from runtime.delegates.gpu.backends.webgpu.wgsl.module import ENTRY, ONE, Windows, translate
-from runtime.delegates.gpu.graph.graph import round_up
+from runtime.delegates.gpu.backends.webgpu.wgsl.module import ENTRY, Windows, translate
+from runtime.delegates.gpu.graph.graph import ceil_div, round_up
 from runtime.delegates.gpu.layout.packed_file import Constants
 from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan
-from runtime.delegates.gpu.layout.source import Kernel, Source
+from runtime.delegates.gpu.layout.source import Kernel
 from runtime.errors import DelegateError
 
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
-    """A pipeline for each function, by its number, and the kernels of which they are made."""
+    """The kernels of a partition, and their pipelines by the kernel's number and the bindings of its buffers.
 
-    pipelines: Sequence[Any]
-    kernels: Sequence[Kernel]
-
-
-def compiled(opened: OpenedAdapter, source: Source, progress: Progress = unwatched) -> Pipelines:
-    """Translate and compile every kernel.
-
-    Raises `DelegateError` with what a kernel has outside of the portable subset, or with the driver's text.
+    A pipeline is made when it is first recorded: before, nobody knows how many bindings show its buffers.
+    `progress` is told of each.
     """
-    found = []
-    for number, kernel in enumerate(source.kernels):
-        progress(number, len(source.kernels))
-        found.append(_pipeline(opened, kernel))
-    return Pipelines(found, source.kernels)
+
+    opened: OpenedAdapter
+    kernels: Sequence[Kernel]
+    progress: Progress
+    made: dict[tuple[int, Windows], Any] = field(default_factory=dict)
+
+    def of(self, wanted: Sequence[tuple[int, Windows]]) -> list[Any]:
+        """Return pipelines by the numbers of their kernels; translate and compile those that are missing.
+
+        Raises `DelegateError` with what a kernel has outside of the portable subset, or with the driver's
+        text.
+        """
+        missing = [key for key in dict.fromkeys(wanted) if key not in self.made]
+        for done, (number, windows) in enumerate(missing):
+            self.progress(done, len(missing))
+            self.made[number, windows] = _pipeline(self.opened, self.kernels[number], windows)
+        return [self.made[key] for key in wanted]
 
 
-def _pipeline(opened: OpenedAdapter, kernel: Kernel, windows: Windows = ONE) -> Any:
+def _pipeline(opened: OpenedAdapter, kernel: Kernel, windows: Windows) -> Any:
     module = translate(kernel.whole, kernel.name, windows)
     device = opened.device
     size = (*kernel.group, 1, 1)[:3]
@@ -94,6 +100,11 @@ _TIMESTAMP_BYTES: Final = 8
 """Bytes of a timestamp."""
 
 
+def _padded(size: int) -> int:
+    """Return the bytes of a buffer of values or constants of so many bytes."""
+    return round_up(size + READ_AHEAD, _VECTOR)
+
+
 class WebGpuRecording(Recording):
     """Launches bound to memory on a device, ready to be run."""
 
@@ -104,14 +115,12 @@ class WebGpuRecording(Recording):
     ) -> None:
         super().__init__(opened.capabilities, plan, constants)
         self._opened = opened
-        self._program = program
-        self._wide: dict[tuple[int, Windows], Any] = {}
         self._refuse_many_groups()
+        self._pipelines = program.of([(row[0], self._windows(layer)) for layer, row in enumerate(self.rows)])
         with device_errors("allocating memory", opened, plan.needs):
-            self._arena = self._allocate(plan.arena_bytes + READ_AHEAD)
+            self._arena = self._allocate(_padded(plan.arena_bytes))
             self._constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
             self._table, self._offsets = self._tabulated()
-            self._pipelines = [self._pipeline_of(layer) for layer in range(len(self.rows))]
             self._groups = [self._bound(layer) for layer in range(len(self.rows))]
             allocated = (self._arena, *self._constants, self._table)
             self.device_bytes = sum(int(buffer.size) for buffer in allocated)
@@ -127,12 +136,12 @@ class WebGpuRecording(Recording):
     def _allocate(self, size: int) -> Any:
         usage = wgpu.BufferUsage
         return self._opened.device.create_buffer(
-            size=round_up(size, _VECTOR), usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
+            size=size, usage=usage.STORAGE | usage.COPY_DST | usage.COPY_SRC
         )
 
     def _pack(self, constants: Constants, number: int) -> Any:
         """One buffer of constants."""
-        buffer = self._allocate(self.plan.constant_sizes[number] + READ_AHEAD)
+        buffer = self._allocate(_padded(self.plan.constant_sizes[number]))
         content = constants.mapped(number)
         if content is None:
             content = np.empty(buffer.size, np.uint8)
@@ -176,16 +185,12 @@ class WebGpuRecording(Recording):
             for start in range(0, buffer.size, window)
         ]
 
-    def _pipeline_of(self, layer: int) -> Any:
-        """Return a layer's pipeline: one of its own where a buffer needs several bindings."""
-        number, constants = self.rows[layer][0], self._constants[self.buffers[layer]]
-        counts = len(self._shown(self._arena)), len(self._shown(constants))
-        if counts == (1, 1):
-            return self._program.pipelines[number]
-        windows = Windows(*counts, self._opened.window_bytes // _WORD)
-        if (number, windows) not in self._wide:
-            self._wide[number, windows] = _pipeline(self._opened, self._program.kernels[number], windows)
-        return self._wide[number, windows]
+    def _windows(self, layer: int) -> Windows:
+        """Return how many bindings show a layer's buffers."""
+        window = self._opened.window_bytes
+        arena = ceil_div(_padded(self.plan.arena_bytes), window)
+        constants = ceil_div(_padded(self.plan.constant_sizes[self.buffers[layer]]), window)
+        return Windows(arena, constants, window // _WORD)
 
     def entry(self, layer: int) -> Entry:
         """Return the run of one layer."""
@@ -270,6 +275,5 @@ class WebGpuRecording(Recording):
         self.is_closed = True
         for buffer in (self._arena, *self._constants, self._table):
             buffer.destroy()
-        self._groups, self._pipelines, self._wide = [], [], {}
-        self._program = Pipelines((), ())
+        self._groups, self._pipelines = [], []
         del self._arena, self._constants, self._table
