@@ -71,7 +71,10 @@ class _Placed(Generic[Key]):
         else:
             steps = range(life.first, life.last + 1)
             near = {key for step in steps for key in self._by_step.get(step, ())}.union(self._lasting)
-        return [self.places[key] for key in near if _overlap(life, self._lifetimes[key])]
+        others = ((key, self._lifetimes[key]) for key in near)
+        return [
+            self.places[k] for k, other in others if life.first <= other.last and other.first <= life.last
+        ]
 
     def add(self, key: Key, place: tuple[int, int]) -> None:
         self.places[key] = place
@@ -81,10 +84,6 @@ class _Placed(Generic[Key]):
             return
         for step in range(life.first, life.last + 1):
             self._by_step.setdefault(step, []).append(key)
-
-
-def _overlap(a: Lifetime, b: Lifetime) -> bool:
-    return a.first <= b.last and b.first <= a.last
 
 
 def _first_gap(busy: Sequence[tuple[int, int]], size: int) -> int:

@@ -138,23 +138,6 @@ def threads_option(default: int | None = None) -> Option:
     )
 
 
-def every_device(_device: HostDevice) -> str | None:
-    """Accept each device of the delegate's `apis`."""
-    return None
-
-
-def _nothing() -> Mapping[str, str]:
-    return {}
-
-
-def _as_given(given: Mapping[str, OptionValue]) -> Mapping[str, OptionValue] | str:
-    return given
-
-
-def _nothing_of(_device: HostDevice) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegateDescriptor:
     """One delegate, described.
@@ -195,12 +178,12 @@ class DelegateDescriptor:
     name: str
     implementation: str | None
     apis: tuple[Api, ...] = ("host",)
-    hosts: Callable[[HostDevice], str | None] = every_device
+    hosts: Callable[[HostDevice], str | None] = lambda _device: None
     options: Mapping[str, Option] = field(default_factory=dict)
-    settled: Callable[[Mapping[str, OptionValue]], Mapping[str, OptionValue] | str] = _as_given
-    device_options: Callable[[HostDevice], Mapping[str, OptionValue]] = _nothing_of
-    interfaces: Callable[[HostDevice], Mapping[str, Mapping[str, str]]] = _nothing_of
-    environment: Callable[[], Mapping[str, str]] = _nothing
+    settled: Callable[[Mapping[str, OptionValue]], Mapping[str, OptionValue] | str] = lambda given: given
+    device_options: Callable[[HostDevice], Mapping[str, OptionValue]] = lambda _device: {}
+    interfaces: Callable[[HostDevice], Mapping[str, Mapping[str, str]]] = lambda _device: {}
+    environment: Callable[[], Mapping[str, str]] = dict
     executes: tuple[str, ...] = INTERPRETER
     packages: tuple[str, ...] = ()
     release: tuple[str, str] | None = None

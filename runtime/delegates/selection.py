@@ -123,10 +123,6 @@ class _Planner:
             return 0.0
         return self.costs.entry_ns(self.facts, *self.border.tensors(group))
 
-    def loses(self, group: Group) -> bool:
-        """Return True for a group that costs more than it saves if it is a partition of its own."""
-        return self.saved_ns(group) < self.entry_ns(group)
-
 
 def select(
     facts: GraphFacts,
@@ -160,7 +156,8 @@ def select(
 def _without_losses(planner: _Planner, plan: _Plan, reasons: dict[int, str]) -> _Plan:
     """Drop the groups that cost more than they save, as estimated; return a better plan or the same."""
     for _ in range(MOST_ROUNDS):
-        losing = [group for part in plan.parts for group in _connected(part) if planner.loses(group)]
+        groups = [group for part in plan.parts for group in _connected(part)]
+        losing = [group for group in groups if planner.saved_ns(group) < planner.entry_ns(group)]
         better, losses = _best(planner, plan, losing[:MOST_TRIALS])
         if better is plan:
             break

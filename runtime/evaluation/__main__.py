@@ -38,17 +38,14 @@ def install(folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     tools = sorted(entry_points(group=GROUP))
     for tool in tools:
-        _require_ours(folder / tool.name)
+        path = folder / tool.name
+        if path.exists() and _MARK not in path.read_bytes()[:4096].decode(errors="replace"):
+            raise FarmRuntimeError(f"{path} is another program; choose another folder")
     for tool in tools:
         path = folder / tool.name
         path.write_text(_text(tool), encoding="utf-8")
         path.chmod(0o755)
         yield path
-
-
-def _require_ours(path: Path) -> None:
-    if path.exists() and _MARK not in path.read_bytes()[:4096].decode(errors="replace"):
-        raise FarmRuntimeError(f"{path} is another program; choose another folder")
 
 
 def _text(tool: EntryPoint) -> str:

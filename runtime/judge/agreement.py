@@ -286,11 +286,10 @@ class _Comparison:
             margin=excess.ratio if math.isfinite(excess.ratio) else None,
             equal=float(np.mean(real_r == real_y)) if self._is_index() and r.size else None,
             # Told once for the four of them.
-            matching=matches.matching if matches is not None and self._role() == "boxes" else None,
+            matching=matches.matching
+            if matches is not None and self.expected.kind(self.i).role == "boxes"
+            else None,
         )
-
-    def _role(self) -> Role | None:
-        return self.expected.kind(self.i).role
 
     def _matches(self, values: Sequence[Array], places: Mapping[Role, int]) -> Compared:
         """Compare the detections that all outputs are together with the reference's."""

@@ -42,16 +42,13 @@ def arithmetic_of(model: Model) -> Arithmetic:
 
     A leading QUANTIZE and a trailing DEQUANTIZE do not make an integer model mixed.
     """
-    quantised = any(_is_quantised_activation(t) for t in model.subgraphs[0].tensors)
+    activations = (tensor for tensor in model.subgraphs[0].tensors if not tensor.is_constant)
+    quantised = any(tensor.type in _SMALL_INTEGERS and _has_scale(tensor) for tensor in activations)
     if not quantised and not any(_is_hybrid(model.subgraphs[0], op) for op in model.subgraphs[0].operators):
         return Arithmetic.FLOAT
     if quantised and not _has_float_arithmetic(model.subgraphs[0]):
         return Arithmetic.INTEGER
     return Arithmetic.MIXED
-
-
-def _is_quantised_activation(tensor: Tensor) -> bool:
-    return not tensor.is_constant and tensor.type in _SMALL_INTEGERS and _has_scale(tensor)
 
 
 def _has_scale(tensor: Tensor) -> bool:

@@ -156,7 +156,7 @@ class Execution:
         else:
             why = NotTold(f"{step.delegate.name} does not tell when its device worked")
             self._device_times.append(lambda: why)
-        return around(_invocation(compiled.invoke, inputs, outputs))
+        return around(partial(compiled.invoke, inputs, outputs))
 
     def _around(self, values: GraphValues, step: Step, scratch: Scratch) -> _Around:
         """Return what puts the border of a partition around each way to run it."""
@@ -342,12 +342,6 @@ def _same(a: Array, b: Array) -> bool:
     if a.shape != b.shape:
         return False
     return a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
-
-
-def _invocation(
-    invoke: Callable[[Sequence[Array], Sequence[Array]], None], inputs: list[Array], outputs: list[Array]
-) -> Kernel:
-    return lambda: invoke(inputs, outputs)
 
 
 def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena[int]) -> dict[int, Array]:

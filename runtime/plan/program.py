@@ -171,6 +171,8 @@ class _Services:
         self._program = program
         self._subgraph = subgraph
         self.num_threads = program.num_threads
+        self.infer_subgraph, self.run_subgraph = program.infer, program.run
+        self.resource, self.resource_of = program.resource, program.resource_of
 
     def constant_of(self, tensor: int) -> Array | None:
         return constant_array(self._subgraph.tensors[tensor])
@@ -180,18 +182,6 @@ class _Services:
 
     def operators_of(self, index: int) -> tuple[Operator, ...]:
         return self._program.model.subgraphs[index].operators
-
-    def infer_subgraph(self, index: int, inputs: Sequence[Value], *, known: bool) -> tuple[Shape | None, ...]:
-        return self._program.infer(index, inputs, known=known)
-
-    def run_subgraph(self, index: int, inputs: Sequence[Array]) -> list[Array]:
-        return self._program.run(index, inputs)
-
-    def resource(self, kind: type[_Resource], name: tuple[str, str]) -> tuple[int, _Resource]:
-        return self._program.resource(kind, name)
-
-    def resource_of(self, kind: type[_Resource], handle: int) -> _Resource:
-        return self._program.resource_of(kind, handle)
 
 
 def _memory(planned: PlannedSubgraph, index: int) -> Array:

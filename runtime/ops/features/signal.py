@@ -37,15 +37,11 @@ def complex_abs(op: OpContext) -> Kernel:
     return lambda: np.abs(x, out=y)
 
 
-def _is_power_of_two(n: int) -> bool:
-    return n > 0 and n & (n - 1) == 0
-
-
 def rfft2d_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return [.., height, width / 2 + 1] of the lengths in input 1, powers of two (`rfft2d.cc`)."""
     op.require(TensorType.INT32, i=1)
     shape, lengths = op.input().shape, op.integers(1, "fft length")
-    if len(shape) < 2 or len(lengths) != 2 or not all(map(_is_power_of_two, lengths)):
+    if len(shape) < 2 or len(lengths) != 2 or not all(n > 0 and n & (n - 1) == 0 for n in lengths):
         raise op.error(f"fft lengths {list(lengths)} for shape {list(shape)}: two powers of two are needed")
     return ((*shape[:-2], lengths[0], lengths[1] // 2 + 1),)
 

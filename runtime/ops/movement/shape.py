@@ -4,12 +4,7 @@ from runtime.ops.support import INDICES, MOVABLE, Kernel, Op, OpContext, Shape, 
 from runtime.ops.support.shapes import broadcast
 
 
-def shape_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return [rank]."""
-    return ((len(op.input().shape),),)
-
-
-@operator(Op.SHAPE, infer=shape_shape, shape_only=True, types=MOVABLE)
+@operator(Op.SHAPE, infer=lambda op: ((len(op.input().shape),),), shape_only=True, types=MOVABLE)
 def shape(op: OpContext) -> Kernel:
     """SHAPE: the input's dimensions. They are known while planning, so that the operator is folded."""
     value, y = op.input().shape, op.write()
@@ -20,13 +15,7 @@ def shape(op: OpContext) -> Kernel:
     return run
 
 
-def scalar_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the shape of a scalar, whatever the input."""
-    del op
-    return ((),)
-
-
-@operator(Op.RANK, infer=scalar_shape, shape_only=True, types=MOVABLE)
+@operator(Op.RANK, infer=lambda _op: ((),), shape_only=True, types=MOVABLE)
 def rank(op: OpContext) -> Kernel:
     """RANK: the input's number of dimensions; folded like SHAPE."""
     value, y = len(op.input().shape), op.write()

@@ -50,7 +50,9 @@ def tanh_table(integer_bits: int) -> Array:
     It is indexed by the level's bits.
     """
     x = _every_level()
-    found = _one_minus_over_one_plus(_exp(-np.abs(x), integer_bits + 1))
+    decayed = _exp(-np.abs(x), integer_bits + 1)
+    # (1 - e) / (1 + e), as 2 / (1 + e) - 1.
+    found = _raised(_reciprocal_of_half(decayed) - _ONE_IN_Q2, 2)
     return _table(np.where(x == 0, 0, np.where(x < 0, -found, found)))
 
 
@@ -135,10 +137,6 @@ def _reciprocal_of_half(x: Array) -> Array:
 
 def _one_over_one_plus(x: Array) -> Array:
     return _raised(_reciprocal_of_half(x), 1)
-
-
-def _one_minus_over_one_plus(x: Array) -> Array:
-    return _raised(_reciprocal_of_half(x) - _ONE_IN_Q2, 2)
 
 
 def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], least_variance: int) -> Array:

@@ -4,9 +4,8 @@ from runtime.model.schema import LSTMKernelType
 from runtime.ops.recurrent.basic_lstm import basic_lstm, basic_lstm_shape
 from runtime.ops.recurrent.float_lstm import FloatLstm, LstmSlots, lstm_sizes
 from runtime.ops.recurrent.integer_lstm import IntegerLstm
-from runtime.ops.recurrent.steps import Cell, both_ways, over_time, time_first, two_way_shapes
+from runtime.ops.recurrent.steps import Cell, both_ways, one_way_shape, over_time, time_first, two_way_shapes
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
-from runtime.ops.support.shapes import require_rank
 
 _FORWARD = LstmSlots(state=35, cell=36, norms=(48, 49, 50, 51), auxiliary=(40, 41, 42, 43))
 _BACKWARD = LstmSlots(
@@ -42,7 +41,7 @@ def lstm_shape(op: OpContext) -> tuple[Shape, ...]:
     """Return [batch, outputs] of one step; the basic kernel has three outputs more."""
     if op.option("kernel_type") is LSTMKernelType.BASIC:
         return basic_lstm_shape(op)
-    return ((require_rank(op, 0, 2)[0], lstm_sizes(op, LstmSlots()).outputs),)
+    return one_way_shape(op, 2, lstm_sizes(op, LstmSlots()).outputs)
 
 
 @operator(
@@ -60,15 +59,10 @@ def lstm(op: OpContext) -> Kernel:
     return over_time(_cell(op, op.read(0)[None]), op.write()[None])
 
 
-def sequence_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the input's time and batch, and the cell's outputs."""
-    return ((*require_rank(op, 0, 3)[:2], lstm_sizes(op, LstmSlots()).outputs),)
-
-
 @operator(
     Op.UNIDIRECTIONAL_SEQUENCE_LSTM,
     max_version=4,
-    infer=sequence_lstm_shape,
+    infer=lambda op: one_way_shape(op, 3, lstm_sizes(op, LstmSlots()).outputs),
     types=_WITH_INTEGERS,
     note=_INTEGER_NOTE,
     stateful=True,
@@ -78,15 +72,10 @@ def sequence_lstm(op: OpContext) -> Kernel:
     return over_time(_cell(op, time_first(op, op.read(0))), time_first(op, op.write()))
 
 
-def bidirectional_lstm_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the outputs of both directions, side by side where the option merges them."""
-    return two_way_shapes(op, *(lstm_sizes(op, s).outputs for s in (_FORWARD, _BACKWARD)))
-
-
 @operator(
     Op.BIDIRECTIONAL_SEQUENCE_LSTM,
     max_version=3,
-    infer=bidirectional_lstm_shape,
+    infer=lambda op: two_way_shapes(op, *(lstm_sizes(op, s).outputs for s in (_FORWARD, _BACKWARD))),
     types=(TensorType.FLOAT32,),
     note=_NOTE,
     stateful=True,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runtime.ops.recurrent.gates import activate, products, sequence_products, state, weights
-from runtime.ops.recurrent.steps import both_ways, over_time, time_first, two_way_shapes
-from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.recurrent.steps import both_ways, one_way_shape, over_time, time_first, two_way_shapes
+from runtime.ops.support import Array, Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.blocks import in_turn
 from runtime.ops.support.shapes import require_rank
 
@@ -58,26 +58,23 @@ class _Cell:
         np.copyto(y, self._state)
 
 
-def rnn_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return [batch, units] of one step."""
-    return ((require_rank(op, 0, 2)[0], _units(op, _Slots())),)
-
-
-@operator(Op.RNN, max_version=3, infer=rnn_shape, types=_TYPES, note=_NOTE, stateful=True)
+@operator(
+    Op.RNN,
+    max_version=3,
+    infer=lambda op: one_way_shape(op, 2, _units(op, _Slots())),
+    types=_TYPES,
+    note=_NOTE,
+    stateful=True,
+)
 def rnn(op: OpContext) -> Kernel:
     """RNN: one step for a batch; the state stays for the next run."""
     return over_time(_Cell(op, _Slots(), op.read(0)[None]), op.write()[None])
 
 
-def sequence_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the input's time and batch, and the units."""
-    return ((*require_rank(op, 0, 3)[:2], _units(op, _Slots())),)
-
-
 @operator(
     Op.UNIDIRECTIONAL_SEQUENCE_RNN,
     max_version=3,
-    infer=sequence_rnn_shape,
+    infer=lambda op: one_way_shape(op, 3, _units(op, _Slots())),
     types=_TYPES,
     note=_NOTE,
     stateful=True,
@@ -87,15 +84,10 @@ def sequence_rnn(op: OpContext) -> Kernel:
     return over_time(_Cell(op, _Slots(), time_first(op, op.read(0))), time_first(op, op.write()))
 
 
-def bidirectional_rnn_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the outputs of both directions, side by side where the option merges them."""
-    return two_way_shapes(op, _units(op, _FORWARD), _units(op, _BACKWARD))
-
-
 @operator(
     Op.BIDIRECTIONAL_SEQUENCE_RNN,
     max_version=3,
-    infer=bidirectional_rnn_shape,
+    infer=lambda op: two_way_shapes(op, _units(op, _FORWARD), _units(op, _BACKWARD)),
     types=_TYPES,
     note=_NOTE,
     stateful=True,

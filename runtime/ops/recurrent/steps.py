@@ -23,6 +23,11 @@ Bind: TypeAlias = Callable[[Array, Array | None], Cell]
 """(input, auxiliary input), both [time, batch, n]: returns a cell bound to them."""
 
 
+def one_way_shape(op: OpContext, rank: int, units: int) -> tuple[Shape, ...]:
+    """Return the shape of an input of this rank, one step or a sequence, with so many units at the end."""
+    return ((*require_rank(op, 0, rank)[:-1], units),)
+
+
 def two_way_shapes(op: OpContext, forward: int, backward: int) -> tuple[Shape, ...]:
     """Return the output shapes of both directions, side by side where the option merges them."""
     steps = require_rank(op, 0, 3)[:2]

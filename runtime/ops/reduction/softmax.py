@@ -139,7 +139,7 @@ def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
     real = in_scale * float(np.float32(op.option("beta"))) / (10.0 / 65535.0)
     multiplier = quantize_multiplier(real)
     exponentials = lookup_table(-10.0, 0.0, np.exp, real=np.float64)
-    reciprocals = lookup_table(0.0, 1.0, _reciprocal, real=np.float64)
+    reciprocals = lookup_table(0.0, 1.0, lambda x: np.asarray(1 / (1 + x)), real=np.float64)
 
     def run() -> None:
         below = x.astype(np.int64) - x.max(axis=1, keepdims=True)
@@ -157,7 +157,3 @@ def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
         np.clip(products, 0, _HIGH, out=y, casting="unsafe")
 
     return run
-
-
-def _reciprocal(x: Array) -> Array:
-    return np.asarray(1 / (1 + x))

@@ -121,11 +121,9 @@ class _Maker:
         inside = {operator.index for operator in chosen}
         others = (one for one in self._graph.operators if one.index not in inside)
         read = {tensor for operator in others for tensor in operator.inputs}
+        read_inside = {tensor for operator in chosen for tensor in operator.inputs}
         # What nobody reads shows the operator, too.
-        return read | {t for one in chosen for t in one.outputs if not self._is_read(t)}
-
-    def _is_read(self, tensor: int) -> bool:
-        return any(tensor in operator.inputs for operator in self._graph.operators)
+        return read | {tensor for one in chosen for tensor in one.outputs} - read_inside
 
     def _read(self, tensor: int, here: dict[int, int]) -> int:
         if tensor in here:

@@ -62,7 +62,8 @@ def delegate_view(name: str, file: Path, total: int, options: Mapping[str, Any])
 
 
 def _reported(name: str, report: DelegationReport, obstacle: str = "") -> DelegateView:
-    reasons = Counter(f"{f.op}: {_without_tensor(f.reason)}" for f in report.fallbacks)
+    # Without the tensor that a reason names, equal ones are counted together.
+    reasons = Counter(f"{f.op}: {f.reason.partition(': tensor ')[0]}" for f in report.fallbacks)
     return DelegateView(
         name,
         report.delegated_ops,
@@ -72,8 +73,3 @@ def _reported(name: str, report: DelegationReport, obstacle: str = "") -> Delega
         obstacle,
         report.fallbacks,
     )
-
-
-def _without_tensor(reason: str) -> str:
-    """Return a reason without the tensor that it names, so that equal reasons are counted together."""
-    return reason.partition(": tensor ")[0]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final
 
-from runtime.delegates.plan import PartitionPlan, PlannedKernel
+from runtime.delegates.plan import PartitionPlan
 from runtime.tools.model_plan.advice import suitability
 from runtime.tools.model_plan.model import ModelPlan, PlannedStep
 
@@ -136,13 +136,10 @@ def _step(step: PlannedStep) -> dict[str, Any]:
 def _partition(plan: PartitionPlan) -> dict[str, Any]:
     found = asdict(plan)
     for node, planned in zip(found["nodes"], plan.nodes, strict=True):
-        node["launches"] = [asdict(launch) | _derived(launch) for launch in planned.launches]
+        node["launches"] = [
+            asdict(launch)
+            | {"work_items": launch.work_items, "work_group": launch.work_group}
+            | {"flops_per_byte": launch.intensity}
+            for launch in planned.launches
+        ]
     return found
-
-
-def _derived(launch: PlannedKernel) -> dict[str, Any]:
-    return {
-        "work_items": launch.work_items,
-        "work_group": launch.work_group,
-        "flops_per_byte": launch.intensity,
-    }

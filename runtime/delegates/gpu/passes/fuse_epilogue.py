@@ -43,7 +43,8 @@ def fuse_epilogue(graph: Graph, fusable: Callable[[Node, Graph], bool]) -> Graph
             producer = current.get(producer_of.get(source, -1))
             if producer is None or not fusable(producer, graph) or source in graph.outputs:
                 continue
-            if len(consumers[source]) > 1 or _operand_count(producer, steps) > MAX_OPERANDS:
+            operands = sum(len(step.operands) for step in (*producer.epilogue, *steps[1:]))
+            if len(consumers[source]) > 1 or operands > MAX_OPERANDS:
                 continue
             # x * f(x): the fused value would have to be read before it is stored.
             if any(source in step.operands for step in steps[1:]):
@@ -57,10 +58,6 @@ def fuse_epilogue(graph: Graph, fusable: Callable[[Node, Graph], bool]) -> Graph
         order.append(fused.id)
         producer_of.update(dict.fromkeys(fused.outputs, fused.id))
     return graph.with_nodes(current[key] for key in order)
-
-
-def _operand_count(producer: Node, steps: tuple[Step, ...]) -> int:
-    return sum(len(step.operands) for step in (*producer.epilogue, *steps[1:]))
 
 
 def _joined(producer: Node, node: Node, steps: tuple[Step, ...]) -> Node:

@@ -101,7 +101,8 @@ class _Joining:
         partition of an image into windows, followed by one into others. None where that axis is not whole.
         """
         source, knots = self.values[chain.source], _knots(chain.places, shape)
-        rows = [knot for knot in knots if _is_row(knot.places, len(source.shape) - 1)]
+        last = len(source.shape) - 1
+        rows = [knot for knot in knots if [(one.axis, one.step) for one in knot.places] == [(last, 1)]]
         if not chain.turns or source.is_constant or not rows or rows[0] is knots[-1]:
             return None
         ordered = [*(knot for knot in knots if knot is not rows[0]), rows[0]]
@@ -143,11 +144,6 @@ def _knots(places: Sequence[Place], shape: Sequence[int]) -> list[_Knot]:
             found[-1].places.append(rest.pop(0))
             had *= found[-1].places[-1].extent
     return found
-
-
-def _is_row(places: Sequence[Place], last: int) -> bool:
-    """Return True for the one place that is the source's last axis."""
-    return len(places) == 1 and (places[0].axis, places[0].step) == (last, 1)
 
 
 def grouped(places: Sequence[Place], shape: Sequence[int]) -> list[tuple[Place, ...]] | None:

@@ -94,10 +94,6 @@ def _kept(name: str, value: Any) -> dict[str, Any]:
     return {} if value == "on" else {"cache_dir": ""}
 
 
-def _quantized(_: str, value: Any) -> dict[str, Any]:
-    return {"enable_quantization": value}
-
-
 def _one_loop(name: str, value: Any) -> dict[str, Any]:
     if str(value) != "1":
         raise DelegateError(
@@ -163,7 +159,7 @@ _TRANSLATIONS: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "inference_preference": _preference,
     "gpu_invoke_loop_times": _one_loop,
     "gpu_backend": _backend,
-    "quantized": _quantized,
+    "quantized": lambda _, value: {"enable_quantization": value},
     "serialization": _kept,
 }
 

@@ -219,7 +219,8 @@ class Compilers:
         take: Callable[[str, bytes], None],
         waiting: selectors.BaseSelector,
     ) -> None:
-        count = min(_children_for(len(kernels)), self.most or len(kernels))
+        children = max(1, min(_cpus(), len(kernels) // _KERNELS_PER_CHILD))
+        count = min(children, self.most or len(kernels))
         groups = [kernels] if form == "trial" else _groups(kernels, count)
         # What follows a trial is the first model: its compilers start up meanwhile.
         free = self._ready(_cpus() if form == "trial" else count)
@@ -307,10 +308,6 @@ class Compilers:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _children_for(kernels: int) -> int:
-    return max(1, min(_cpus(), kernels // _KERNELS_PER_CHILD))
 
 
 def _groups(kernels: Sequence[Kernel], children: int) -> list[Sequence[Kernel]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from time import monotonic, sleep
 
@@ -192,10 +193,6 @@ def events_of(after: Sequence[Completion], context: cl.Context) -> list[cl.Event
             found.append(event)
         else:
             found.append(gate := cl.UserEvent(context))
-            completion.on_signal(_opening(gate))
+            # Also after an error: commands behind a failed event would fail in ways that differ by driver.
+            completion.on_signal(partial(gate.set_status, cl.command_execution_status.COMPLETE))
     return found
-
-
-def _opening(gate: cl.UserEvent) -> Callable[[], None]:
-    # Also after an error: commands behind an event that failed would fail in ways that differ by driver.
-    return lambda: gate.set_status(cl.command_execution_status.COMPLETE)

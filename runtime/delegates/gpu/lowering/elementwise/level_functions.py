@@ -4,7 +4,6 @@ There are 256 levels and 65536 pairs of them, so that every rule of LiteRT's ref
 construction. Real numbers go through the families `elementwise` and `pointwise`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -198,7 +197,10 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     if linear is not None and any(shape[f"STEP{position}"] not in (0, 1) for position in (0, 1)):
         linear = None
     sources = tuple(context.pointer(source) for source in node.inputs if source is not None)
-    picking = _picking(shape) if len(places) > 1 and linear is None else None
+    picking = None
+    if len(places) > 1 and linear is None:
+        # The operand that has one byte for all channels of a pixel.
+        picking = next((position for position in (1, 0) if shape[f"STEP{position}"] == 0), None)
     if picking == 1:
         table = np.ascontiguousarray(table.reshape(_LEVELS, _LEVELS).T).reshape(-1)
     elif picking == 0:
@@ -256,11 +258,6 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         moved=output.elements * (1 + len(places)),
     )
     return [spec.Candidate("rows", (launch,))]
-
-
-def _picking(shape: Mapping[str, int]) -> int | None:
-    """Return the operand of two that has one byte for all channels of a pixel; None if neither has."""
-    return next((position for position in (1, 0) if shape[f"STEP{position}"] == 0), None)
 
 
 def _joined(node: Node, context: spec.Context, output: GraphValue) -> int:

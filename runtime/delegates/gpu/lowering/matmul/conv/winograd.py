@@ -67,16 +67,13 @@ def winograd_fits(shape: ConvShape) -> bool:
         or not s.in_layout.padded
     ):
         return False
-    if s.groups > 1 and (min(s.group_in, s.group_out) < _LEAST_OF_GROUP or not groups_fit(s)):
+    # Patches and panels consist of whole vectors of a group's channels.
+    members = (s.group_in, s.group_out)
+    if s.groups > 1 and (min(members) < _LEAST_OF_GROUP or any(count % LANES for count in members)):
         return False
     # Of maps of a single pixel each, a tile computes four outputs to keep one.
     has_room = min(s.out_h, s.out_w) >= _LEAST_PIXELS and _extent(s) > 1
     return min(s.in_channels, s.out_channels) >= _LEAST_CHANNELS and has_room
-
-
-def groups_fit(shape: ConvShape) -> bool:
-    """Return True if the channels of each group fill whole vectors, which patches and panels consist of."""
-    return shape.groups == 1 or (shape.group_in % LANES == 0 and shape.group_out % LANES == 0)
 
 
 def is_small_map(shape: ConvShape) -> bool:
