@@ -32,6 +32,7 @@ from runtime.delegates.gpu.delegate import GpuDelegate
 from runtime.delegates.processor import processor
 from tests.agent.embedded_agent import alive, eventually
 from tests.needs import absent
+from tests.services.forks import run
 from tests.services.known import CPU_ALONE, NO_ADAPTERS
 
 
@@ -303,14 +304,10 @@ def test_wrong_arguments_are_usage_errors():
     assert b"--probe" in answer.stderr
 
 
-def test_cli_lists_devices_and_version():
-    for verb, said in (("probe", b'"host-cpu"'), ("version", f"protocol {PROTOCOL_VERSION}".encode())):
-        answer = subprocess.run(
-            [sys.executable, "-c", "from agent.cli import main; main()", verb],
-            env=os.environ | CPU_ALONE,
-            capture_output=True,
-            check=True,
-        )
+def test_cli_lists_devices_and_version(tmp_path):
+    for verb, said in (("probe", '"host-cpu"'), ("version", f"protocol {PROTOCOL_VERSION}")):
+        answer = run("farm-agent", verb, cwd=tmp_path, env=os.environ | CPU_ALONE)
+        assert answer.returncode == 0, answer.stderr
         assert said in answer.stdout
 
 
