@@ -175,9 +175,9 @@ def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, sto
 
 
 def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_its_folder(
-    start_agent, stored, monkeypatch
+    start_agent, stored, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv(known.VARIABLE, "")
+    monkeypatch.setenv(known.VARIABLE, str(tmp_path / "known"))  # nobody else has made its references
     agent = start_agent()
     specs = [job(stored) for _ in range(2)]
     for spec in specs:

@@ -27,8 +27,9 @@ delegates:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    # Its own agent makes the references, of which the farm then has records.
-    shell = Limited(tmp_path_factory.mktemp("measured"), tuple(known.ALONE.items()))
+    # Its own agent makes the references, of which the farm then has records: nobody else's are known there.
+    folder = tmp_path_factory.mktemp("measured")
+    shell = Limited(folder, ((known.VARIABLE, str(folder / "known")),))
     shell.write("good.tflite", unary_model())
     shell.write("models.yaml", CAMPAIGN)
     ran = shell.farm("submit", "models.yaml")
