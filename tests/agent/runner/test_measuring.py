@@ -16,8 +16,10 @@ from agent.wire.measurement import ProcessSamples
 from agent.wire.messages import JobResult, ReasonCode, Receipt, Status, artifact_path
 from agent.wire.passes import PipelinePlan, ThroughputPlan
 from agent.wire.plan import InputData, InputSpec
+from agent.wire.provenance import conditions_of, versions_of
 from runtime.measure.samples.summary import FLOORS
 from tests.agent.embedded_agent import BRIEF, EmbeddedAgent, eventually, job, put_model
+from tests.agent.runner.test_reported import relisted
 from tests.needs import absent
 from tests.services import known
 
@@ -155,15 +157,24 @@ def test_tiny_model_is_measured_and_judged(agent, stored, delegate):
         assert throughput.missing["per_second"].startswith("litert has no asynchronous runs")
 
 
-def test_gpu_cell_is_fully_delegated_and_its_caches_are_its_own(start_agent, stored, tmp_path, monkeypatch):
+def test_gpu_cell_is_fully_delegated_where_its_device_is_now_and_its_caches_are_its_own(
+    start_agent, stored, probed, tmp_path, monkeypatch
+):
     elsewhere = {name: tmp_path / name for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "FARM_CACHE_DIR")}
     for name, folder in elsewhere.items():
         monkeypatch.setenv(name, str(folder))
-    agent = start_agent()
-    result = measured(agent, job(stored, "gpu", opencl_device(agent)))
+    agent = start_agent(probe_command=relisted(probed, tmp_path, opencl_index="7"))
+    name = opencl_device(agent)
+    result = measured(agent, job(stored, "gpu", name, delegate_options={"threads": 1}))
     delegation = result.measurement.delegation
     assert (delegation.status, delegation.delegated_ops, delegation.total_ops) == ("full", 2, 2)
-    assert result.environment["opencl_driver"]
+    (listed,) = (device for device in agent.hello.devices if device.device_id == name)
+    assert result.environment == listed.environment_of("gpu", {}), "its share of the CPUs is no condition"
+    conditions, versions = conditions_of(result.environment), versions_of(result.environment)
+    assert {"processor", "kernel", "cpus", "governor", "cpu_quota", "opencl_device"} <= set(conditions)
+    assert {"runtime", "litert", "numpy", "opencl_driver"} <= set(versions)
+    assert versions["opencl_driver"]
+    assert not set(conditions) & set(versions)
     settings = result.measurement.settings
     if platform.machine() == "x86_64" and settings["platform"] == "Portable Computing Language":
         # Compilers in child processes, and machine code from memory, inside the sandbox.

@@ -11,7 +11,7 @@ import pytest
 
 from agent.runner.probe.host import runtime_identity, sources
 from agent.wire.messages import AgentHello, Device, ReasonCode, Status, environment_id
-from agent.wire.provenance import conditions_of, versions_of
+from agent.wire.provenance import conditions_of
 from runtime.delegates.registry import delegate_descriptor
 from tests.agent.embedded_agent import EmbeddedAgent, job
 from tests.needs import REPOSITORY, absent
@@ -37,18 +37,6 @@ def relisted(probed: list[str], folder: Path, **changes: str) -> list[str]:
     changed = folder / "earlier.json"
     changed.write_text(json.dumps(answer))
     return [*probed[:-1], str(changed)]
-
-
-def test_a_device_that_moved_in_the_list_is_opened_where_it_is_now(start_agent, stored, probed, tmp_path):
-    agent = start_agent(probe_command=relisted(probed, tmp_path, opencl_index="7"))
-    device = device_for(agent, "gpu")
-    result = agent.run(job(stored, "gpu", device.device_id, delegate_options={"threads": 1}))
-    assert result.status is Status.DONE, result.reason
-    assert result.environment == device.environment_of("gpu", {}), "its share of the CPUs is no condition"
-    conditions, versions = conditions_of(result.environment), versions_of(result.environment)
-    assert {"processor", "kernel", "cpus", "governor", "cpu_quota", "opencl_device"} <= set(conditions)
-    assert {"runtime", "litert", "numpy", "opencl_driver"} <= set(versions)
-    assert not set(conditions) & set(versions)
 
 
 def test_an_interface_of_a_device_has_an_environment_of_its_own(start_agent, stored):
