@@ -38,6 +38,12 @@ OWN = frozenset(
 delegate of a process with a cache names the drivers' folders, pyopencl its own when it is imported.
 """
 
+COMPILING = (
+    "__init__", "by_address", "compile_child", "compilers", "device", "faults", "precision_child",
+    "precision_probe", "program", "unused_code",
+)  # fmt: skip
+"""Modules of the backend that its compiling and probing processes, or their other ends, import."""
+
 UNFINISHED = ("ends its process", "its process cannot be started", "no end")
 """How the faults of trials begin that a busy machine, or one without memory, may have ended."""
 
@@ -134,6 +140,7 @@ def _device(index: int) -> str:
 def _product() -> str:
     """Hash the files that compile and probe: the work of an older state of them is not taken for theirs."""
     (package,) = map(Path, opencl.__path__)
-    files = (*sorted(package.glob("*.py")), Path(graph.__file__), Path(precision.__file__))
+    compiling = (package / f"{name}.py" for name in COMPILING)
+    files = (*compiling, Path(graph.__file__), Path(precision.__file__))
     contents = [path.read_bytes() for path in files]
     return hashlib.sha256(b"\0".join(contents)).hexdigest()

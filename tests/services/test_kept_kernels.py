@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from runtime.delegates.gpu.backends import opencl
 from runtime.delegates.gpu.backends.opencl import precision_probe
 from runtime.delegates.gpu.backends.opencl.device import capabilities, list_devices
 from runtime.delegates.gpu.graph import graph
 from runtime.delegates.gpu.keep.cache import open_cache
 from runtime.delegates.gpu.layout.source import Kernel
 from runtime.delegates.gpu.settings import precision
+from tests.needs import REPOSITORY
 from tests.services import kept_kernels
 from tests.services.kept_kernels import KeepingCompilers
 
@@ -91,3 +96,18 @@ def test_what_trials_are_made_of_is_part_of_the_state_of_the_product(monkeypatch
     (tmp_path / "changed.py").write_text("LANES = 8")
     monkeypatch.setattr(module, "__file__", str(tmp_path / "changed.py"))
     assert kept_kernels._product.__wrapped__() != known
+
+
+LOADED = """
+import sys
+from importlib import import_module
+for name in ("compile_child", "compilers", "precision_child", "precision_probe"):
+    import_module(f"{sys.argv[1]}.{name}")
+print(*(name.removeprefix(f"{sys.argv[1]}.") for name in sys.modules if name.startswith(f"{sys.argv[1]}.")))
+"""
+
+
+def test_the_state_of_the_product_has_every_module_of_the_backend_that_is_imported_to_compile():
+    command = [sys.executable, "-c", LOADED, opencl.__name__]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert {"__init__", *ran.stdout.split()} == set(kept_kernels.COMPILING)
