@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from celery import Celery
-from kombu import Connection, Exchange, Queue
+from kombu import Connection
 from redis import Redis
 
-from agent.wire.bounded_transport import BoundedConnection
+from agent.wire.bounded_transport import BoundedConnection, direct_queue
 from agent.wire.queue import (
     CONNECT_TIMEOUT_S,
     SOCKET_TIMEOUT_S,
@@ -100,11 +100,6 @@ class AgentBroker:
 
     def _connection(self, url: str) -> Connection:
         return BoundedConnection(url, ssl=self.tls() or False, transport_options=self.transport_options())
-
-
-def direct_queue(name: str) -> Queue:
-    """Return a list in Redis, reached by its name alone: no exchange, no binding."""
-    return Queue(name, Exchange("", type="direct"), routing_key=name, durable=True)
 
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -11,7 +11,7 @@ import logging
 import uuid
 from typing import Any, Final
 
-from kombu import Connection
+from kombu import Connection, Exchange, Queue
 from kombu.transport import redis as kombu_redis
 from redis._parsers import _RESP2Parser
 from redis._parsers.socket import SocketBuffer
@@ -121,3 +121,8 @@ class BoundedConnection(Connection):
     def get_transport_cls(self) -> type[kombu_redis.Transport]:
         """Return Kombu's transport for Redis, with bounds."""
         return _Transport
+
+
+def direct_queue(name: str) -> Queue:
+    """Return a list in Redis, reached by its name alone: no exchange, no binding."""
+    return Queue(name, Exchange("", type="direct"), routing_key=name, durable=True)

@@ -5,13 +5,13 @@ from json import JSONDecoder
 from pathlib import Path
 from typing import Any, Final
 
-from kombu import Consumer, Exchange, Producer, Queue
+from kombu import Consumer, Producer
 from kombu.message import Message
 from kombu.transport import virtual
 from redis import Redis
 
 from agent.wire import queue as queues
-from agent.wire.bounded_transport import BoundedConnection
+from agent.wire.bounded_transport import BoundedConnection, direct_queue
 
 _PREFETCH: Final = 500
 """Messages that Kombu delivers before the first acknowledgement; it must exceed `lab.BATCH` (200), or a
@@ -57,7 +57,7 @@ class FarmBroker:
         channel.Message = _UncompressedMessage  # type: ignore[attr-defined]  # of every virtual transport
         self._consumer = Consumer(
             channel,
-            queues=[_queue(queues.PING_QUEUE)],
+            queues=[direct_queue(queues.PING_QUEUE)],
             on_message=on_message,
             accept=["json"],
             prefetch_count=_PREFETCH,
@@ -70,7 +70,7 @@ class FarmBroker:
         for agent_id in self._agents - agents:
             self._consumer.cancel_by_queue(queues.ingest_queue(agent_id))
         for agent_id in sorted(agents - self._agents):
-            self._consumer.add_queue(_queue(queues.ingest_queue(agent_id)))
+            self._consumer.add_queue(direct_queue(queues.ingest_queue(agent_id)))
         if agents - self._agents:
             self._consumer.consume()
         self._agents = agents
@@ -94,11 +94,6 @@ class FarmBroker:
     def close(self) -> None:
         """Drop the connection; what was not acknowledged is delivered again later."""
         self._connection.release()
-
-
-def _queue(name: str) -> Queue:
-    """Return a list in Redis, reached by its name alone."""
-    return Queue(name, Exchange("", type="direct"), routing_key=name)
 
 
 def redis_client(url: str, authority: Path | None = None) -> Redis:

@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -58,46 +59,34 @@ class Seal(Protocol):
         """Return envelopes of the seal's own that have to be sent, each with its agent."""
 
 
+@dataclass(slots=True)
 class LabDispatcher:
-    """Sends to each agent's queue and drains their ingest queues in turn.
+    """Sends to each agent's queue and drains their ingest queues in turn; connects on first use only.
 
     A lost connection is tried again after 1, 2, 4 ... seconds, at most `times.backoff_s`. A connection
     through which this process's own ping does not return within `times.watchdog_s` counts as lost.
+    `authority`: PEM file of the broker's CA. `connected` is called whenever a connection was made, before any
+    message is received; `came_back` with the seconds that a ping took.
     """
 
     sole_agent = False
-
-    def __init__(
-        self,
-        url: str,
-        key_prefix: str,
-        seal: Seal,
-        times: LabTimes,
-        authority: Path | None = None,
-        connected: Callable[[], None] | None = None,
-        came_back: Callable[[float], None] | None = None,
-    ) -> None:
-        """Connect on first use only. `authority`: PEM file of the broker's CA. `connected`
-        is called whenever a connection was made, before any message is received; `came_back` with the seconds
-        that a ping took.
-        """
-        self._authority = authority
-        self._connected = connected
-        self._came_back = came_back
-        self._url = url
-        self._key_prefix = key_prefix
-        self._seal = seal
-        self._times = times
-        self._broker: FarmBroker | None = None
-        self._fault = _NOT_YET
-        self._pause_s = _FIRST_PAUSE_S
-        self._retry_at_s = 0.0
-        self._received: list[DispatchEvent] = []
-        self._unacknowledged: list[Message] = []
-        self._dropped = RareLog(log, "messages that are dropped")
-        self._batch_bytes = 0
-        self._ping = ""
-        self._pinged_s = 0.0
+    url: str = field(repr=False)
+    key_prefix: str
+    seal: Seal
+    times: LabTimes
+    authority: Path | None = None
+    connected: Callable[[], None] | None = None
+    came_back: Callable[[float], None] | None = None
+    _broker: FarmBroker | None = None
+    _fault: str = _NOT_YET
+    _pause_s: float = _FIRST_PAUSE_S
+    _retry_at_s: float = 0.0
+    _received: list[DispatchEvent] = field(default_factory=list)
+    _unacknowledged: list[Message] = field(default_factory=list)
+    _dropped: RareLog = field(default_factory=lambda: RareLog(log, "messages that are dropped"))
+    _batch_bytes: int = 0
+    _ping: str = ""
+    _pinged_s: float = 0.0
 
     @property
     def fault(self) -> str:
@@ -108,7 +97,7 @@ class LabDispatcher:
         """Put a message into the agent's queue. Raises `BrokerDownError`."""
         if self._broker is None:
             raise BrokerDownError(f"the broker is down: {self._fault}")
-        envelope = self._seal.seal(agent_id, encode(message).rstrip(b"\n"))
+        envelope = self.seal.seal(agent_id, encode(message).rstrip(b"\n"))
         try:
             self._broker.send(agent_id, envelope)
         except Exception as error:
@@ -126,12 +115,12 @@ class LabDispatcher:
             self._acknowledge()
             self._watch(self._broker)
             self._dropped.tick()
-            self._broker.listen_to(self._seal.agents())
+            self._broker.listen_to(self.seal.agents())
             waiting = bool(self._received) or self._broker.drain(max(_LEAST_WAIT_S, until - time.monotonic()))
             ends_at_s = time.monotonic() + _BATCH_S
             while waiting and not self._is_full() and time.monotonic() < ends_at_s:
                 waiting = self._broker.drain(_BATCH_WAIT_S)
-            for agent_id, envelope in self._seal.pending():
+            for agent_id, envelope in self.seal.pending():
                 self._broker.send(agent_id, envelope)
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
             self._disconnect(error)
@@ -170,9 +159,9 @@ class LabDispatcher:
         # Kombu's old channels keep their sockets in cycles of references until the collector finds them.
         gc.collect()
         try:
-            self._broker = FarmBroker(self._url, self._key_prefix, self._on_message, self._authority)
-            if self._connected is not None:
-                self._connected()
+            self._broker = FarmBroker(self.url, self.key_prefix, self._on_message, self.authority)
+            if self.connected is not None:
+                self.connected()
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
             self._disconnect(error)
             return
@@ -192,7 +181,7 @@ class LabDispatcher:
         self._unacknowledged.clear()
         self._batch_bytes = 0
         self._retry_at_s = time.monotonic() + self._pause_s * random.uniform(*_JITTER)  # noqa: S311  # jitter
-        self._pause_s = min(self._times.backoff_s, self._pause_s * 2)
+        self._pause_s = min(self.times.backoff_s, self._pause_s * 2)
         broker, self._broker = self._broker, None
         if broker is not None:
             try:
@@ -209,9 +198,9 @@ class LabDispatcher:
     def _watch(self, broker: FarmBroker) -> None:
         """Ping this process through the broker. Raises `TimeoutError` where a ping is late."""
         now_s = time.monotonic()
-        if self._ping and now_s - self._pinged_s > self._times.watchdog_s:
-            raise TimeoutError(f"nothing came back through the broker for {self._times.watchdog_s:g} s")
-        if not self._ping and now_s - self._pinged_s > self._times.watchdog_s / PINGS_PER_WATCHDOG:
+        if self._ping and now_s - self._pinged_s > self.times.watchdog_s:
+            raise TimeoutError(f"nothing came back through the broker for {self.times.watchdog_s:g} s")
+        if not self._ping and now_s - self._pinged_s > self.times.watchdog_s / PINGS_PER_WATCHDOG:
             self._ping, self._pinged_s = new_ping(), now_s
             broker.ping(self._ping)
 
@@ -219,8 +208,8 @@ class LabDispatcher:
         if ping != self._ping:
             return
         self._ping = ""
-        if self._came_back is not None:
-            self._came_back(time.monotonic() - self._pinged_s)
+        if self.came_back is not None:
+            self.came_back(time.monotonic() - self._pinged_s)
 
     def _on_message(self, message: Message) -> None:
         try:
@@ -228,7 +217,7 @@ class LabDispatcher:
             if is_ping(envelope):
                 self._note_ping(envelope)
             else:
-                self._received.append(read(*self._seal.open(envelope)))
+                self._received.append(read(*self.seal.open(envelope)))
         except Exception as error:  # noqa: BLE001  # anybody may have written it
             self._drop(error)
             # At once: a flood of them must neither fill a batch nor be held in memory until its end.

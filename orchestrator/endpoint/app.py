@@ -151,16 +151,14 @@ def application(
     store: Store,
     limits: StoreLimits,
     trust: AgentRegistry,
-    read_token: str | None,
-    submit_token: str | None = None,
+    address: Address,
     face: Face | None = None,
-    address: Address | None = None,
     metrics: MetricsPage | None = None,
 ) -> ASGIApp:
-    """Build the HTTP application. `face`: what users may call; `address`: where it is served; `metrics`: what
+    """Build the HTTP application. `address`: where it is served; `face`: what users may call; `metrics`: what
     Prometheus is told, None: nothing.
     """
-    gate = Gate(trust, read_token, submit_token)
+    gate = Gate(trust, address.read_token, address.submit_token)
     results = ResultRoutes(database, gate)
     artifacts = Artifacts(store, limits, gate, results.are_samples)
     models = ModelUploads(store, limits, gate)

@@ -177,17 +177,7 @@ def answering(
     """Serve HTTP at this address until the block ends; `face`: what users may call. Raises `FarmError`."""
     address.require_certificate()
     registry = AgentRegistry(credentials.database, address, credentials.key_folder.keys, credentials.admit)
-    store = Store(credentials.home.store)
-    app = application(
-        credentials.database,
-        store,
-        credentials.lab.limits,
-        registry,
-        address.read_token,
-        address.submit_token,
-        face,
-        address,
-        metrics,
-    )
+    store, limits = Store(credentials.home.store), credentials.lab.limits
+    app = application(credentials.database, store, limits, registry, address, face, metrics)
     with EndpointServer(app, address):
         yield

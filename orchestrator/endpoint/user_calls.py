@@ -41,7 +41,7 @@ class UserCalls:
 
     gate: Gate
     face: Face | None
-    address: Address | None
+    address: Address
 
     async def call(self, request: Request) -> Response:
         """`POST /farm/{version}/{call}`."""
@@ -65,8 +65,7 @@ class UserCalls:
 
     async def authority(self, _: Request) -> Response:
         """`GET /authority`: the lab's own CA, which a user's token names by its hash; it is no secret."""
-        text = None if self.address is None else await run_in_threadpool(self.address.authority_text)
-        return JSONResponse({"authority": text})
+        return JSONResponse({"authority": await run_in_threadpool(self.address.authority_text)})
 
 
 def _status(error: FarmError) -> int:

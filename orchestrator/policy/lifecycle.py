@@ -51,10 +51,7 @@ CELL_MOVES: Final[Mapping[CellState, frozenset[CellState]]] = {
     CellState.QUEUED: frozenset({CellState.DISPATCHED}) | ENDED,
     CellState.DISPATCHED: frozenset({CellState.RUNNING, CellState.QUEUED}) | ENDED,
     CellState.RUNNING: frozenset({CellState.QUEUED}) | ENDED,
-    CellState.DONE: frozenset(),
-    CellState.FAILED: frozenset(),
-    CellState.UNSUPPORTED: frozenset(),
-    CellState.CANCELLED: frozenset(),
+    **dict.fromkeys(ENDED, frozenset[CellState]()),
 }
 
 _ATTEMPT_ENDS = frozenset(

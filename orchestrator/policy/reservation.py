@@ -83,27 +83,15 @@ def require_share(
 
 
 class Reservable(Protocol):
-    """The columns of a device that tell of its reservation."""
+    """The columns of a device that tell of its reservation: who reserved it last, until when, and the purpose
+    that the user gave. `exclusion_group`: the path of what it shares silicon with.
+    """
 
-    @property
-    def device_id(self) -> str:
-        """The id."""
-
-    @property
-    def exclusion_group(self) -> str:
-        """The path of what it shares silicon with."""
-
-    @property
-    def reserved_by(self) -> str | None:
-        """Who reserved it last."""
-
-    @property
-    def reserved_until(self) -> datetime | None:
-        """Until when."""
-
-    @property
-    def reserved_text(self) -> str | None:
-        """The purpose that the user gave."""
+    device_id: str
+    exclusion_group: str
+    reserved_by: str | None
+    reserved_until: datetime | None
+    reserved_text: str | None
 
 
 def reservation_of(device: Reservable, now: datetime) -> Reservation | None:

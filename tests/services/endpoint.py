@@ -79,6 +79,7 @@ class Endpoint:
             tls and tls.key,
             authority,
             READ_TOKEN,
+            SUBMIT_TOKEN,
         )
         self.metrics = MetricsPage(self.database, self.store, limits or StoreLimits(), suspect_s=60.0)
         self.database.watchers.append(self.metrics.counters.note)
@@ -87,10 +88,8 @@ class Endpoint:
             self.store,
             limits or StoreLimits(),
             self.trust,
-            READ_TOKEN,
-            SUBMIT_TOKEN,
-            None if face is None else face(self.database),
             address,
+            None if face is None else face(self.database),
             self.metrics,
         )
         self._open = ExitStack()
