@@ -8,7 +8,9 @@ host.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter
 
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.exclusion import joint_group
@@ -71,25 +73,12 @@ class Refining:
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Refining":
         """Take it from what `stored` made."""
-        ends_at = stored["ends_at"]
-        return cls(
-            Refinement.model_validate(stored["earlier"]),
-            stored["target"],
-            stored["rank"],
-            None if ends_at is None else datetime.fromisoformat(ends_at),
-            stored.get("continues", False),
-        )
+        return _REFINING.validate_python(stored)
 
     @property
     def stored(self) -> dict[str, Any]:
         """The same as JSON."""
-        return {
-            "earlier": self.earlier.model_dump(mode="json"),
-            "target": self.target,
-            "rank": self.rank,
-            "ends_at": None if self.ends_at is None else self.ends_at.isoformat(),
-            "continues": self.continues,
-        }
+        return dict(_REFINING.dump_python(self, mode="json"))
 
     def plan(self, plan: MeasurePlan) -> MeasurePlan:
         """Its attempt's plan: at most as many blocks again as the plan has, until the target is reached.
@@ -102,6 +91,9 @@ class Refining:
         most = min(MAX_BLOCKS, most)
         target = plan.target if self.target is None else self.target
         return plan.model_copy(update={"max_blocks": most, "target": target, "halving": None})
+
+
+_REFINING: Final = TypeAdapter(Refining)
 
 
 def ended_early(measurement: Measurement | None) -> bool:

@@ -13,6 +13,8 @@ from typing import IO, Any
 import pytest
 
 from orchestrator import cli
+from orchestrator.db.engine.sessions import Database
+from orchestrator.db.migrate import migrate
 from tests.services.forks import Fork, run
 
 FARM = [sys.executable, "-c", "from orchestrator.cli import main; main()"]
@@ -93,3 +95,13 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fo
         return Ran(code, said.out, said.err)
 
     return call
+
+
+@pytest.fixture
+def database(shell: Shell):
+    """Make the database of the shell's farm, which nobody schedules."""
+    shell.home.mkdir()
+    opened = Database.connect(shell.home / "farm.db")
+    migrate(opened)
+    yield opened
+    opened.close()

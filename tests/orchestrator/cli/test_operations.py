@@ -15,8 +15,6 @@ from orchestrator.db.campaigns import steering_requests
 from orchestrator.db.cells import running_attempts
 from orchestrator.db.devices import quarantine as recoveries
 from orchestrator.db.devices.quarantine import LostDevice
-from orchestrator.db.engine.sessions import Database
-from orchestrator.db.migrate import migrate
 from orchestrator.db.scheduling import ingest
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.scheduling.lock import SchedulerLock
@@ -25,15 +23,6 @@ from tests.orchestrator.cli.conftest import Shell
 from tests.orchestrator.stocked import cells, dispatch, result, stock
 
 FLEET = (CPU, POCL, GPU)
-
-
-@pytest.fixture
-def database(shell: Shell):
-    shell.home.mkdir()
-    opened = Database.connect(shell.home / "farm.db")
-    migrate(opened)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

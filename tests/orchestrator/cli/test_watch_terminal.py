@@ -14,10 +14,7 @@ import termios
 import time
 from contextlib import suppress
 
-import pytest
-
 from orchestrator.db.engine.sessions import Database
-from orchestrator.db.migrate import migrate
 from orchestrator.scheduling.lock import SchedulerLock
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.cli.conftest import FARM, Shell
@@ -25,15 +22,6 @@ from tests.orchestrator.stocked import cells, dispatch, stock
 
 PATIENCE_S = 60.0
 _CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-@pytest.fixture
-def database(shell: Shell):
-    shell.home.mkdir()
-    opened = Database.connect(shell.home / "farm.db")
-    migrate(opened)
-    yield opened
-    opened.close()
 
 
 def test_watch_shows_devices_next_cells_and_when_they_start(shell: Shell, database: Database) -> None:

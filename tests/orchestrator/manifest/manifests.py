@@ -78,3 +78,9 @@ def model(fields: str) -> str:
 
 def added(lines: str) -> str:
     return MINIMAL + textwrap.dedent(lines)
+
+
+def campaign_of(folder: Path, text: str) -> Campaign:
+    path = folder / "models.yaml"
+    path.write_text(text)
+    return load_manifest(path)

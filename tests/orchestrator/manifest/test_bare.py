@@ -12,23 +12,15 @@ import pytest
 from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
 from orchestrator.manifest import (
-    Campaign,
     InputOptions,
     Wanted,
     campaign_for_models,
-    load_manifest,
     parse_manifest,
 )
 from runtime.measure.inputs import InputSpecNeededError, make_pool
-from tests.orchestrator.manifest.manifests import MINIMAL
+from tests.orchestrator.manifest.manifests import MINIMAL, campaign_of
 
 ONE = {"a": "/m/a.tflite"}
-
-
-def campaign_of(folder: Path, text: str) -> Campaign:
-    path = folder / "models.yaml"
-    path.write_text(text)
-    return load_manifest(path)
 
 
 def test_models_without_a_file_are_measured_on_the_farms_own_delegates() -> None:

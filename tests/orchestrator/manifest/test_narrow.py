@@ -7,16 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.manifest import Campaign, load_manifest, narrow
+from orchestrator.manifest import load_manifest, narrow
 from orchestrator.manifest.campaign import DeviceSelector
 from orchestrator.manifest.problems import suggestion
-from tests.orchestrator.manifest.manifests import MINIMAL
-
-
-def campaign_of(folder: Path, text: str) -> Campaign:
-    path = folder / "models.yaml"
-    path.write_text(text)
-    return load_manifest(path)
+from tests.orchestrator.manifest.manifests import MINIMAL, campaign_of
 
 
 def test_a_delegate_is_chosen_by_name_by_glob_or_by_kind(tmp_path: Path) -> None:
