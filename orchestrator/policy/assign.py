@@ -56,11 +56,10 @@ class WaitingCell:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlot:
-    """A device that could take a cell. `rests_until_s`: until then it cools down, in UTC seconds."""
+    """An idle device that could take a cell: none that cools down."""
 
     device_id: str
     exclusion_group: str
-    rests_until_s: float = 0.0
     quarantined: bool = False
 
     def takes(self, cell: WaitingCell) -> bool:
@@ -119,7 +118,7 @@ def assign(
     while left:
         cell = min(left, key=lambda cell: _order(cell, given.get(cell.campaign_no, Share()), now_s))
         left.remove(cell)
-        fits = [slot for slot in slots if slot.takes(cell) and slot.rests_until_s <= now_s]
+        fits = [slot for slot in slots if slot.takes(cell)]
         slot = next((slot for slot in fits if occupied.free(cell.group_on(slot))), None)
         if slot is None:
             # Otherwise a stream of cells for `host/gpu-0` would keep a cell for `host` waiting for ever.

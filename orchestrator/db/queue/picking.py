@@ -4,7 +4,7 @@ One seek per unfinished campaign and line: the time does not grow with the numbe
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -29,21 +29,6 @@ over a whole lab asks for hundreds, and one page costs as much as a few seeks.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Idle:
-    """A device as the policy needs it, with the fields that selectors compare."""
-
-    device_id: str
-    agent_id: str
-    kind: str
-    name: str
-    vendor: str
-    labels: Mapping[str, str]
-    delegates: Sequence[str]
-    exclusion_group: str
-    slot: DeviceSlot
-
-
 def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[Assignment, ...]:
     """Choose the next cells for these devices; the policy decides among those that could be next.
 
@@ -56,7 +41,7 @@ def choose(session: Session, device_ids: Sequence[str], now: datetime) -> tuple[
     with pipelined(session):
         session.flush()
     hosts = _hosts(session, device_ids, now)
-    asking = [device.device_id for host in hosts for device in host.idle]
+    asking = [slot.device_id for host in hosts for slot in host.idle]
     if not asking:
         return ()
     pick = _Pick(session, now, asking)
@@ -71,14 +56,17 @@ def idle(session: Session) -> set[str]:
 
 @dataclass(slots=True)
 class _Host:
-    """One agent's idle and present devices, the exclusion groups taken, and the reservations in force."""
+    """One agent's idle and present devices, the exclusion groups taken, and the reservations in force.
 
-    idle: list[_Idle] = field(default_factory=list)
-    present: dict[str, _Idle] = field(default_factory=dict)
+    `present`: the rows of the devices, by id, the idle ones among them.
+    """
+
+    idle: list[DeviceSlot] = field(default_factory=list)
+    present: dict[str, Row[Any]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     reserved: list[Reservation] = field(default_factory=list)
 
-    def keeps_from(self, device: _Idle, row: Row[Any]) -> bool:
+    def keeps_from(self, device: Row[Any], row: Row[Any]) -> bool:
         """Whether somebody else's reservation keeps this cell from a device."""
         if not self.reserved:
             return False
@@ -117,20 +105,14 @@ class _Pick:
         idle, taken = host.idle, set(host.taken)
         while idle:
             cells, classes = self._candidates(idle, host)
-            chosen = assign(
-                cells.values(),
-                [device.slot for device in idle],
-                self.now.timestamp(),
-                taken=taken,
-                shares=self.shares,
-            )
+            chosen = assign(cells.values(), idle, self.now.timestamp(), taken=taken, shares=self.shares)
             yield from chosen
             # Only classes may have more cells than were fetched: a device's own line gave its first cells at
             # once.
             busy = {assignment.device_id for assignment in chosen}
-            slots = {device.device_id: device.slot for device in idle}
+            slots = {slot.device_id: slot for slot in idle}
             taken |= {cells[given.cell_id].group_on(slots[given.device_id]) for given in chosen}
-            idle = [device for device in idle if device.device_id not in busy] if classes and chosen else []
+            idle = [slot for slot in idle if slot.device_id not in busy] if classes and chosen else []
             for assignment in chosen:
                 self._charge(cells[assignment.cell_id])
 
@@ -139,13 +121,14 @@ class _Pick:
         self.given.add(cell.cell_id)
         charge(self.shares, cell, self.now.timestamp())
 
-    def _candidates(self, idle: Sequence[_Idle], host: _Host) -> tuple[dict[str, WaitingCell], bool]:
+    def _candidates(self, idle: Sequence[DeviceSlot], host: _Host) -> tuple[dict[str, WaitingCell], bool]:
         """Return the cells that could be next on these devices, and whether some of them wait for a class."""
         present = list(host.present.values())
         found: dict[str, Row[Any]] = {}
         devices: dict[str, set[str]] = defaultdict(set)
         classes = False
-        for device in idle:
+        asking = [host.present[slot.device_id] for slot in idle]
+        for device in asking:
             rows = list(self.own[device.device_id])
             for pool in self.pools:
                 if pool.takes(device):
@@ -160,7 +143,7 @@ class _Pick:
         busy = {
             name: {
                 device.device_id: kept_busy(device, present, row.baseline_kind)
-                for device in idle
+                for device in asking
                 if row.baseline_kind is not None and device.device_id in devices[name]
             }
             for name, row in found.items()
@@ -219,25 +202,13 @@ def _hosts(session: Session, device_ids: Sequence[str], now: datetime) -> list[_
         host = hosts[row.agent_id]
         host.reserved += in_force([row], now)
         if row.present:
-            host.present[row.device_id] = _idle(row)
+            host.present[row.device_id] = row
         rests = row.rests_until is not None and row.rests_until > now
         free = row.runs is None and row.exclusion_group not in host.taken
         if row.device_id in wanted and row.present and not rests and free:
-            host.idle.append(_idle(row))
+            quarantined = row.quarantined_at is not None
+            host.idle.append(DeviceSlot(row.device_id, row.exclusion_group, quarantined=quarantined))
     return list(hosts.values())
-
-
-def _idle(row: Row[Any]) -> _Idle:
-    slot = DeviceSlot(
-        row.device_id,
-        row.exclusion_group,
-        row.rests_until.timestamp() if row.rests_until else 0.0,
-        quarantined=row.quarantined_at is not None,
-    )
-    return _Idle(
-        row.device_id, row.agent_id, row.kind, row.name, row.vendor, row.labels, row.delegates,
-        row.exclusion_group, slot,
-    )  # fmt: skip
 
 
 def _pools(session: Session) -> list[DeviceClass]:

@@ -26,7 +26,6 @@ slots = st.lists(
         DeviceSlot,
         st.sampled_from(DEVICES),
         st.sampled_from(GROUPS),
-        rests_until_s=st.sampled_from([0.0, NOW, NOW + 1]),
         quarantined=st.booleans(),
     ),
     unique_by=lambda slot: slot.device_id,
@@ -76,7 +75,6 @@ def test_a_cell_goes_once_to_a_device_that_may_take_it_now(waiting, devices, tak
         cell = known[a.cell_id]
         assert a.device_id in cell.devices
         assert cell.not_before_s <= NOW
-        assert slot[a.device_id].rests_until_s <= NOW
         assert cell.health or not slot[a.device_id].quarantined
 
 
@@ -89,7 +87,7 @@ def test_a_device_stays_idle_only_where_something_excludes_it_or_holds_its_place
     ready = [cell for cell in waiting if cell.not_before_s <= NOW]
     for cell in ready:
         for slot in devices:
-            if cell.cell_id in served or not slot.takes(cell) or slot.rests_until_s > NOW:
+            if cell.cell_id in served or not slot.takes(cell):
                 continue
             blocked = any(excludes(slot.exclusion_group, other) for other in running)
             holders = {
@@ -97,7 +95,7 @@ def test_a_device_stays_idle_only_where_something_excludes_it_or_holds_its_place
                 for other in ready
                 if other.cell_id not in served
                 for held in devices
-                if held.takes(other) and held.rests_until_s <= NOW
+                if held.takes(other)
             }
             held = any(excludes(slot.exclusion_group, group) for group in holders - {slot.exclusion_group})
             assert blocked or held
