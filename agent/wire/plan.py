@@ -1,7 +1,7 @@
 """The plan of a cell's measurement: its counts, its labelled data, the data of its inputs."""
 
 import math
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -40,13 +40,31 @@ INPUT_SETS: Final = 4
 """Input sets of a cell, unless its file says how many: as of `runtime.measure.inputs`, a test compares."""
 
 
-class LabelledData(Wire):
+class _Sparse(Wire):
+    """A part of a plan whose JSON has a field of `left_out` only where it is not the default: what does not
+    ask for it stays in the series that it had before there was such a field.
+    """
+
+    left_out: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialise(self)
+        for name in self.left_out:
+            if name in fields and getattr(self, name) == type(self).model_fields[name].default:
+                del fields[name]
+        return fields
+
+
+class LabelledData(_Sparse):
     """Samples whose truth is known (docs/models-yaml.md), which a cell is run on once everything is timed.
 
     `at_least`: the figure below which its whole interval must not lie, or the cell fails; `max_drop`: the
     same of how much it may be worse than the baseline's on the same samples; None: it is only reported.
     `class_offset`, `mean`, `std`: as `runtime.measure.accuracy.data.Data` has them.
     """
+
+    left_out = ("max_drop", "class_offset", "mean", "std")
 
     sha256: Sha256
     size_bytes: int = Field(ge=1, le=MAX_COUNT)
@@ -56,15 +74,6 @@ class LabelledData(Wire):
     class_offset: Integer = 1
     mean: Channels | None = None
     std: Channels | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what the file does not ask for, so that the series of older plans go on."""
-        fields: dict[str, Any] = serialise(self)
-        for name in ("max_drop", "class_offset", "mean", "std"):
-            if name in fields and getattr(self, name) == type(self).model_fields[name].default:
-                del fields[name]
-        return fields
 
 
 class InputData(Wire):
@@ -82,7 +91,7 @@ class OutputSpec(Wire):
     role: Literal["boxes", "classes", "scores", "count"] | None = None
 
 
-class MeasurePlan(AskedPasses):
+class MeasurePlan(_Sparse, AskedPasses):
     """Counts of one cell, its passes and its labelled data. Defaults: level `quick` (docs/measuring.md).
 
     A cell is measured in blocks, from `min_blocks` on until its answer is known to `target` (a half width, a
@@ -93,6 +102,11 @@ class MeasurePlan(AskedPasses):
     `halving`: only the arm with the least of this figure is sought, and those behind leave early.
     `outputs`: the kinds of outputs. `input_sets`: how many different sets of inputs the invokes take in turn.
     """
+
+    left_out = (
+        "tunings", "rounds_fixed", "halving", "labelled", "outputs", "input_sets",
+        *(one.asked for one in PASSES),
+    )  # fmt: skip
 
     level: Literal["quick", "standard", "publish"] = "quick"
     min_blocks: int = Field(default=3, ge=1, le=MAX_BLOCKS)
@@ -134,32 +148,13 @@ class MeasurePlan(AskedPasses):
         asked = ((one.seconds, one.of(self)) for one in PASSES)
         return tuple(seconds(what) for seconds, what in asked if seconds and what is not None)
 
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not asked for, so that the JSON, and its series, of such a plan stay the same."""
-        fields: dict[str, Any] = serialise(self)
-        if self.tunings == 1:
-            del fields["tunings"]
-        if not self.rounds_fixed:
-            del fields["rounds_fixed"]
-        if self.halving is None:
-            del fields["halving"]
-        if self.labelled is None:
-            del fields["labelled"]
-        for one in PASSES:
-            if one.of(self) is None:
-                del fields[one.asked]
-        if not self.outputs:
-            del fields["outputs"]
-        if self.input_sets == INPUT_SETS:
-            del fields["input_sets"]
-        return fields
 
-
-class InputSpec(Wire):
+class InputSpec(_Sparse):
     """Data of one input: `shape` resizes it; `low`, `high`, `seed` and `distribution` define the random
     values, in place of which `data` holds the submitter's.
     """
+
+    left_out = ("distribution", "data")
 
     shape: tuple[Small, ...] | None = Field(default=None, max_length=MAX_RANK)
     seed: Integer = 0
@@ -167,13 +162,3 @@ class InputSpec(Wire):
     high: float | None = None
     distribution: Literal["uniform", "normal"] = "uniform"
     data: InputData | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what most inputs do not have, so that their series stay the same."""
-        fields: dict[str, Any] = serialise(self)
-        if self.distribution == "uniform":
-            fields.pop("distribution", None)
-        if self.data is None:
-            fields.pop("data", None)
-        return fields
