@@ -131,7 +131,9 @@ def delegate_graph(
             reasons[index].append(reason)
     # Grouped again: what fell back to the CPU changes which operators are ready together.
     assignments = tuple(
-        _assignment(model, facts, part, delegates, owner.get(part[0].index))
+        Assignment(part, None, None)
+        if (own := owner.get(part[0].index)) is None
+        else Assignment(part, delegates[own], make_partition(model, facts, part))
         for part in epochs(subgraph, owner, folded, grouping, facts.ordered)
     )
     title = delegates[0].title if len(delegates) == 1 and isinstance(delegates[0], Titled) else ""
@@ -159,18 +161,6 @@ def _supported(
         else:
             reasons[index].append(refusal.reason)
     return taken
-
-
-def _assignment(
-    model: Model,
-    facts: GraphFacts,
-    operators: tuple[Operator, ...],
-    delegates: Sequence[PartitionDelegate],
-    owner: int | None,
-) -> Assignment:
-    if owner is None:
-        return Assignment(operators, None, None)
-    return Assignment(operators, delegates[owner], make_partition(model, facts, operators))
 
 
 def make_partition(model: Model, facts: GraphFacts, operators: tuple[Operator, ...]) -> Partition:

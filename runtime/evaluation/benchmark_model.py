@@ -1,7 +1,6 @@
 """`benchmark_model`: LiteRT's tool with its flags, stop rule and lines, on any registered delegate."""
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -264,7 +263,3 @@ def profile_mode(flags: Flags) -> tuple[str, str]:
     if mode == "proto" and not target:
         raise FlagError("--op_profiling_output_mode=proto needs --op_profiling_output_file=PATH")
     return mode, target
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,5 @@
 """`image_classification_run_eval`: LiteRT's Top-1 to Top-10 of a classifier, on any registered delegate."""
 
-import sys
 from collections.abc import Sequence
 
 from runtime.common.protobuf import message, real32
@@ -47,7 +46,3 @@ def _report(passed: Passed, _flags: Flags) -> tuple[Lines, bytes]:
     accuracies = b"".join(real32(1, one.value) for one in found)
     lines = (f"Top-{k} Accuracy: {one.value:g}" for k, one in enumerate(found, 1))
     return lines, message(_METRICS, stage_metrics(passed, accuracies))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

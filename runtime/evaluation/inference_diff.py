@@ -4,7 +4,6 @@
 lines, and those alone.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +34,3 @@ def _compare(flags: Flags) -> None:
             write(line)
         if flags.text("output_file_path"):
             Path(flags.text("output_file_path")).write_bytes(evaluation_metrics(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

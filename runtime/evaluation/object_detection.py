@@ -1,6 +1,5 @@
 """`coco_object_detection_run_eval`: LiteRT's average precision of a detector, on any registered delegate."""
 
-import sys
 from collections.abc import Sequence
 from itertools import chain
 
@@ -56,7 +55,3 @@ def _debug_lines(answer: Answer) -> Lines:
         yield f"    Normalized Bottom: {(y + h) / height:g}"
         yield f"    Normalized Left: {x / width:g}"
         yield f"    Normalized Right: {(x + w) / width:g}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -155,7 +155,3 @@ def summary(ended: Sequence[Ended]) -> Iterator[str]:
     order = sorted(ended, key=lambda run: float("inf") if run.avg_ms is None else run.avg_ms)
     for run in order:
         yield f"{run.name:>{_WIDTH}}: {' failed!' if run.line is None else run.line}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

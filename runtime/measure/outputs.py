@@ -16,6 +16,7 @@ from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
 from runtime.judge.agreement import OutputFacts
 from runtime.judge.rules import keeps_state
+from runtime.measure.in_flight import Blocking
 from runtime.measure.loading import Subject, output_facts
 from runtime.model.reader import load_model
 
@@ -44,17 +45,14 @@ def run_sets(subject: Subject, change: Callable[[Inputs], Inputs] = lambda value
     `change`: what is done to each set of inputs before it is fed.
     """
     model = subject.open().model
-    inputs = [int(d["index"]) for d in model.get_input_details()]
-    indices = [int(d["index"]) for d in model.get_output_details()]
+    slot = Blocking(model)
     pool = subject.pool(model)
     changed = [change(values) for values in pool.sets]
     found = []
     for step, is_judged in steps(len(changed), is_stateful=is_stateful(subject.path)):
-        for index, value in zip(inputs, changed[step % len(changed)], strict=True):
-            model.set_tensor(index, value)
-        model.invoke()
+        slot.start(changed[step % len(changed)])
         if is_judged:
-            found.append(tuple(model.get_tensor(index) for index in indices))
+            found.append(slot.finish())
     return OutputSets(tuple(found), output_facts(model), pool.sha256)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from runtime.delegates.base import Array
 from runtime.errors import FarmRuntimeError
+from runtime.measure.in_flight import Blocking
 from runtime.measure.loading import Opener
 from runtime.measure.perturbed import moved_inputs
 
@@ -68,11 +69,9 @@ def run(opener: Opener, path: Path, feeds: Sequence[Array]) -> tuple[tuple[Array
         model.resize_tensor_input(detail["index"], list(value.shape))
     if resized:
         model.allocate_tensors()
-    for detail, value in zip(details, feeds, strict=True):
-        model.set_tensor(detail["index"], value)
-    model.invoke()
-    outputs = tuple(np.array(model.get_tensor(d["index"])) for d in model.get_output_details())
-    return outputs, dict(opened.describe())
+    slot = Blocking(model)
+    slot.start(feeds)
+    return slot.finish(), dict(opened.describe())
 
 
 def write_arrays(path: Path, arrays: Sequence[Array]) -> None:

@@ -401,7 +401,7 @@ def test_inference_diff_is_a_program_that_prints_litert_s_lines(tmp_path: Path) 
     file, metrics = network(tmp_path), tmp_path / "metrics.pb"
     ran = subprocess.run(
         [
-            sys.executable, "-P", "-m", "runtime.evaluation.inference_diff",
+            sys.executable, "-P", "-m", "runtime.evaluation", "inference_diff",
             f"--model_file={file}", "--num_runs=3", f"--output_file_path={metrics}", "--delegate=cpu",
         ],
         capture_output=True, text=True, check=False,

@@ -14,7 +14,7 @@ from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
-from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
+from runtime.delegates.gpu.lowering.matmul.conv.left_side import GroupProduct, LeftSide
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of, cost_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels, weights_of
@@ -190,10 +190,9 @@ def _in_groups(node: Node, context: spec.Context) -> list[spec.Candidate]:
     left = LeftSide("volume", layout.pixel_stride, layout.channel_stride, channels, aligned, values=values)
     matrix_of_weights = _weights(node, context).arranged(matrix)
     note = f"{'x'.join(map(str, taps))} {after.extents}"
-    sizes = (after.pixels, rows, columns)
-    return tiled_product(
-        node, context, left, matrix_of_weights, sizes, note, cost_of(after.pixels, before, weights, after)
-    )
+    cost = cost_of(after.pixels, before, weights, after)
+    product = GroupProduct(left, matrix_of_weights, after.pixels, rows, columns, note, cost)
+    return tiled_product(node, context, product)
 
 
 FAMILY = spec.Family(

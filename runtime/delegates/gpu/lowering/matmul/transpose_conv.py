@@ -14,7 +14,7 @@ from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
-from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
+from runtime.delegates.gpu.lowering.matmul.conv.left_side import GroupProduct, LeftSide
 from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of, cost_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, panels, weights_of
@@ -199,15 +199,9 @@ def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -
         },
     )
     found = weights_of(weights, 0, lambda: bias_of(bias, context)).arranged(matrix)
-    return tiled_product(
-        node,
-        context,
-        left,
-        found,
-        (pixels, depth, after.channels),
-        _note(rows, columns, after),
-        cost_of(before.pixels, before, weights, after),
-    )
+    note, cost = _note(rows, columns, after), cost_of(before.pixels, before, weights, after)
+    product = GroupProduct(left, found, pixels, depth, after.channels, note, cost)
+    return tiled_product(node, context, product)
 
 
 def _note(rows: _Axis, columns: _Axis, after: Value) -> str:

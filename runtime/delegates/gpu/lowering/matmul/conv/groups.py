@@ -9,9 +9,9 @@ from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, Q
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
 from runtime.delegates.gpu.lowering.matmul.conv.lanes import in_lanes, suits_lanes
-from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
+from runtime.delegates.gpu.lowering.matmul.conv.left_side import GroupProduct, LeftSide
 from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape
-from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, filter_matrix
+from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix
 
 SIDE = 16
 """Work-items along each side of a group of a product, which the kernel holds as well: 256 in all."""
@@ -142,7 +142,8 @@ def product_in_groups(
         return [_few_rows(node, context, product)]
     left = LeftSide("rows", product.row_stride, product.step, product.depth, aligned, scale)
     shape = (product.rows, product.depth, product.columns)
-    return tiled_product(node, context, left, product.weights, shape, "x".join(map(str, shape)))
+    whole = GroupProduct(left, product.weights, *shape, "x".join(map(str, shape)))
+    return tiled_product(node, context, whole)
 
 
 def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> list[spec.Candidate]:
@@ -165,8 +166,8 @@ def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> lis
         **divisor("DEPTH", channels),
     }
     left = LeftSide("window", stride, step, s.group_in, aligned, members=s.groups, values=values)
-    sizes_of_product = (s.pixels, depth, s.out_channels)
-    return tiled_product(node, context, left, matrix, sizes_of_product, s.label, (s.flops, s.bytes))
+    product = GroupProduct(left, matrix, s.pixels, depth, s.out_channels, s.label, (s.flops, s.bytes))
+    return tiled_product(node, context, product)
 
 
 def has_wide_members(shape: ConvShape) -> bool:
@@ -178,40 +179,24 @@ _UNUSED = frozenset({"OUT_H", "OUT_W", "OUT_STRIDE", "IN_STRIDE", "FILTER_H", "F
 """Sizes that the kernel does not read, or reads as divisors or under another name."""
 
 
-def tiled_product(
-    node: Node,
-    context: spec.Context,
-    left: LeftSide,
-    weights: Weights,
-    shape: tuple[int, int, int],
-    note: str,
-    cost: tuple[int, int] | None = None,
-) -> list[spec.Candidate]:
+def tiled_product(node: Node, context: spec.Context, product: GroupProduct) -> list[spec.Candidate]:
     """Return the product in tiles, first by matrix units where the device has them for these weights."""
+    left = product.left
     if context.device.works_in_lanes and suits_lanes(left):
-        return [in_lanes(node, context, left, weights, shape, note, cost)]
-    rows, depth, columns = shape
-    width, count = columns // left.members, left.members * left.phases
-    tile = choose_tile(rows, width, count, max(1, depth // SPLIT_DEPTH))
+        return [in_lanes(node, context, product)]
+    width, count = product.columns // left.members, left.members * left.phases
+    tile = choose_tile(product.rows, width, count, max(1, product.depth // SPLIT_DEPTH))
     # Phases of transposed convolutions differ from LiteRT by matrix units; why is not known yet.
-    has_units = weights.type.value == context.device.matrix_type and left.kind != "phases"
+    has_units = product.weights.type.value == context.device.matrix_type and left.kind != "phases"
     has_units = has_units and tile.rows >= _FEWEST_MATRIX_ROWS
     tiles = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
-    return [_tiled(node, context, left, weights, shape, one, note, cost) for one in tiles]
+    return [_tiled(node, context, product, one) for one in tiles]
 
 
-def _tiled(
-    node: Node,
-    context: spec.Context,
-    left: LeftSide,
-    weights: Weights,
-    shape: tuple[int, int, int],
-    tile: GroupTile,
-    note: str,
-    cost: tuple[int, int] | None,
-) -> spec.Candidate:
+def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: GroupTile) -> spec.Candidate:
     """One launch in tiles, or, where there are too few, one of parts of the sums and one that joins them."""
-    rows, depth, columns = shape
+    left, weights = product.left, product.weights
+    rows, depth, columns = product.rows, product.depth, product.columns
     source, target = node.first, node.outputs[0]
     right = weights.rows(f"weights{target}", left.phases * depth, columns)
     count, width, pixels = left.members * left.phases, columns // left.members, left.pixels or rows
@@ -228,7 +213,7 @@ def _tiled(
         values |= {"OUT_M": pixels, **divisor("PARTS", parts)}
     scratch = spec.Scratch("parts", parts * pixels * round_up(columns))
     scales: tuple[spec.Argument, ...] = () if left.scale is None else (left.scale,)
-    flops, traffic = cost or (2 * rows * depth * columns, 4 * rows * (depth + columns) + right.bytes)
+    flops, traffic = product.costs(right)
     kind = f"matrix_{left.kind}" if tile.in_matrices else left.kind
     instance = spec.function(
         "matmul/conv/gemm_groups.cl",
@@ -254,7 +239,7 @@ def _tiled(
         instance,
         (source, right, *scales, scratch if is_split else target),
         (across, down, count * parts),
-        note=note,
+        note=product.note,
         flops=flops,
         moved=traffic + (scratch.bytes if is_split else 0),
     )

@@ -6,8 +6,7 @@ from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import LANE_ITEMS, QUAD, WorkGroup
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.matmul.conv.left_side import LeftSide
-from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
+from runtime.delegates.gpu.lowering.matmul.conv.left_side import GroupProduct, LeftSide
 
 _PIXELS = (1, 2, 4, 8, 16)
 """Pixels that a work-item may have, each of which uses a weight that was loaded once. More make long kernels,
@@ -23,22 +22,15 @@ def suits_lanes(left: LeftSide) -> bool:
     return left.kind in ("rows", "window") and left.members == 1 and left.scale is None
 
 
-def in_lanes(
-    node: Node,
-    context: spec.Context,
-    left: LeftSide,
-    weights: Weights,
-    shape: tuple[int, int, int],
-    note: str,
-    cost: tuple[int, int] | None,
-) -> spec.Candidate:
-    """One launch; (rows, depth, columns) are the shape of the product."""
-    rows, depth, columns = shape
+def in_lanes(node: Node, context: spec.Context, product: GroupProduct) -> spec.Candidate:
+    """Return a product of one launch."""
+    left, weights, rows, columns = product.left, product.weights, product.rows, product.columns
     target, channels = node.outputs[0], round_up(columns)
-    padded = round_up(depth, QUAD)
-    matrix = weights.arranged(lambda codes: np.pad(codes, ((0, padded - depth), (0, 0))))
+    padded = round_up(product.depth, QUAD)
+    matrix = weights.arranged(lambda codes: np.pad(codes, ((0, padded - len(codes)), (0, 0))))
     right = matrix.rows(f"weights{target}", padded, columns)
     pixels = _pixels(rows, channels // LANES, context.device.compute_units)
+    flops, traffic = product.costs(right)
     launch = context.launch(
         node,
         spec.function(
@@ -64,9 +56,9 @@ def in_lanes(
         ),
         (node.first, right, target),
         (channels // LANES, ceil_div(rows, pixels * LANE_ITEMS)),
-        note=note,
-        flops=2 * rows * depth * columns if cost is None else cost[0],
-        moved=4 * rows * (depth + columns) + right.bytes if cost is None else cost[1],
+        note=product.note,
+        flops=flops,
+        moved=traffic,
     )
     return spec.Candidate(f"lanes_p{pixels}", (launch,))
 

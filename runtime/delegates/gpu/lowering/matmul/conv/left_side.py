@@ -1,6 +1,9 @@
-"""The left side of a product by kernels of work-groups: rows, or windows of an image."""
+"""A product by kernels of work-groups, whose left side are rows, or windows of an image."""
 
 from dataclasses import dataclass, field
+
+from runtime.delegates.gpu.lowering import spec
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +37,24 @@ class LeftSide:
             "LEFT_SCALED": self.scale is not None,
             "VECTOR_LOADS": self.is_aligned,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProduct:
+    """A product [rows, depth] by [depth, columns] that is the whole of a node; `note` is for profiles.
+
+    `cost`: operations and bytes, where they are others than those of all its numbers.
+    """
+
+    left: LeftSide
+    weights: Weights
+    rows: int
+    depth: int
+    columns: int
+    note: str
+    cost: tuple[int, int] | None = None
+
+    def costs(self, right: spec.PackedConstant) -> tuple[int, int]:
+        """Return the operations, and the bytes that are read and written with these packed weights."""
+        flops, lines = 2 * self.rows * self.depth * self.columns, self.rows * (self.depth + self.columns)
+        return self.cost or (flops, 4 * lines + right.bytes)
