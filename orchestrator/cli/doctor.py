@@ -2,7 +2,6 @@
 
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from orchestrator.db.migrate import HEAD
 from orchestrator.doctor.check import Check
 from orchestrator.doctor.examine import examine_without_database
 from orchestrator.errors import UnreachableError
+from runtime.common.installation import installed_version
 
 
 def doctor(
@@ -60,12 +60,8 @@ def report(checks: Sequence[Check], as_json: bool) -> int:
 def _versions() -> dict[str, str]:
     found = {"delegate-farm": installed("delegate-farm"), "schema": HEAD, "protocol": str(PROTOCOL_VERSION)}
     found["python"] = platform.python_version()
-    for package in ("numpy", "pyopencl", "ai-edge-litert"):
-        try:
-            found[package] = installed(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    packages = ("numpy", "pyopencl", "ai-edge-litert")
+    return found | {package: installed_version(package) or "not installed" for package in packages}
 
 
 def _checks() -> list[Check]:

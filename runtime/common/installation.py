@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -42,6 +42,14 @@ def own_build() -> str:
 def own_commit() -> str:
     """Return the commit that names the wheel of `own_build`; empty where that is empty."""
     return own_build().rpartition("+")[0]
+
+
+def installed_version(name: str) -> str | None:
+    """Return the version of a distribution; None if it is not installed. Imports nothing of it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def install_command(extra: str) -> str:

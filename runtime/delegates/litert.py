@@ -1,10 +1,9 @@
 """The descriptor of `litert`: Google's LiteRT runs the whole file on the CPU. Results are compared to it."""
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from runtime.common.installation import install_command
+from runtime.common.installation import install_command, installed_version
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, OptionValue, threads_option
 
 INTERPRETER_API: Final = "interpreter"
@@ -17,10 +16,7 @@ RESOLVERS: Final = (XNNPACK, "builtin", REFERENCE)
 
 def litert_version() -> str | None:
     """Return the installed version of ai-edge-litert; None if it is not installed. Imports nothing."""
-    try:
-        return version("ai-edge-litert")
-    except PackageNotFoundError:
-        return None
+    return installed_version("ai-edge-litert")
 
 
 def _hosts(_device: HostDevice) -> str | None:

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Collection, Iterable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from agent.machine.host_tuning import in_force
 from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import HOST_TUNING_FACT
 from agent.wire.provenance import RESERVED
-from runtime.common.installation import own_build
+from runtime.common.installation import installed_version, own_build
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.processor import processor
 from runtime.errors import DelegateError
@@ -114,10 +114,7 @@ def cpu_model() -> str:
 
 def package_version(name: str) -> str:
     """Installed version of a distribution, or `not installed`."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+    return installed_version(name) or "not installed"
 
 
 @functools.cache

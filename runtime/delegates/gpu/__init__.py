@@ -4,9 +4,9 @@ Importing the package gives the descriptor alone: to list `gpu` loads neither nu
 """
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
+from runtime.common.installation import installed_version
 from runtime.delegates.descriptor import (
     INTERFACE,
     INTERPRETER,
@@ -28,14 +28,7 @@ _CUDA_FACT: Final = "cuda_uuid"
 
 def _environment() -> Mapping[str, str]:
     """Return the binding's version; the driver's fields belong to the device."""
-    return {"pyopencl": _version("pyopencl")}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+    return {"pyopencl": installed_version("pyopencl") or "not installed"}
 
 
 def _interfaces(device: HostDevice) -> Mapping[str, Mapping[str, str]]:
@@ -49,7 +42,7 @@ def _interfaces(device: HostDevice) -> Mapping[str, Mapping[str, str]]:
             found[interface] = {
                 "webgpu_adapter": adapter,
                 "webgpu_driver": device.facts[f"{interface}_driver"],
-                "wgpu": _version("wgpu"),
+                "wgpu": installed_version("wgpu") or "not installed",
             }
     return found
 

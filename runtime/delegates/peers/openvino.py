@@ -1,10 +1,9 @@
 """The descriptor of `openvino`: Intel's OpenVINO runs the whole file on the host's CPU."""
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from runtime.common.installation import install_command
+from runtime.common.installation import install_command, installed_version
 from runtime.delegates.descriptor import DelegateDescriptor, HostDevice, Option, threads_option
 
 PRECISIONS: Final = ("fp32", "bf16")
@@ -12,10 +11,7 @@ PRECISIONS: Final = ("fp32", "bf16")
 
 def openvino_version() -> str | None:
     """Return the installed version of OpenVINO; None if it is not installed. Imports nothing."""
-    try:
-        return version("openvino")
-    except PackageNotFoundError:
-        return None
+    return installed_version("openvino")
 
 
 def _hosts(_device: HostDevice) -> str | None:
