@@ -178,17 +178,27 @@ class PassReport(Report):
     """The report of a process that follows the timed ones.
 
     `name`: the pass's mode of the runner, its word in the log of runs, and its folder. `who`: what messages
-    call the process. `why_not`: why it found nothing, where it is no failure.
+    call the process.
     """
 
     name: ClassVar[str]
     who: ClassVar[str]
+
+    @property
+    def why(self) -> str:
+        """Why there is nothing in it."""
+        return "it reported nothing" if self.failure is None else self.failure.reason.text
+
+
+class PossiblePassReport(PassReport):
+    """The report of a pass that not every delegate and model can make; `why_not`: why these cannot."""
+
     why_not: Text = ""
 
     @property
     def why(self) -> str:
         """Why there is nothing in it."""
-        return (self.why_not if self.failure is None else self.failure.reason.text) or "it reported nothing"
+        return self.why_not or super().why
 
 
 class LabelledReport(PassReport):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from agent.attempt.files import AttemptFile, PassReport
+from agent.attempt.files import AttemptFile, PossiblePassReport
 from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.wire.bounded import Count, Integer, Wire
@@ -22,7 +22,7 @@ class Frames(Wire):
     preprocess_ns: Integer = 0
 
 
-class PipelineReport(PassReport):
+class PipelineReport(PossiblePassReport):
     """The report of the process."""
 
     name = "pipeline"

@@ -34,7 +34,7 @@ def _profiled(detail: ProfileDetail, attempt: AttemptFile, folder: Path, tell: T
     try:
         found = profile_model(subject, rounds=_ROUNDS, seconds=PROFILE_S)
     except DelegateError as error:
-        return ProfileReport(why_not=str(error))
+        return ProfileReport(found=Profile(detail=detail, missing={"profile": str(error)}))
     return ProfileReport(found=wire_profile(found.profile, detail))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, PassReport
+from agent.attempt.files import AttemptFile, PossiblePassReport
 from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.wire.bounded import Integer
@@ -10,7 +10,7 @@ from agent.wire.passes import Steps
 from runtime.measure.sequence import SEQUENCES, run_sequences
 
 
-class StepsReport(PassReport):
+class StepsReport(PossiblePassReport):
     """The report of the process that timed sequences of steps."""
 
     name = "steps"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.attempt.files import AttemptFile, PassReport
+from agent.attempt.files import AttemptFile, PossiblePassReport
 from agent.runner.opening import as_timed
 from agent.runner.passes.process_frame import FiguresPass, Tell
 from agent.wire.bounded import Count, Integer
@@ -10,7 +10,7 @@ from agent.wire.passes import Throughput, ThroughputPlan
 from runtime.measure import throughput as tool
 
 
-class ThroughputReport(PassReport):
+class ThroughputReport(PossiblePassReport):
     """The report of the process that kept several runs in flight."""
 
     name = "throughput"
