@@ -17,7 +17,7 @@ from agent.wire.messages import PROTOCOL_VERSION
 from agent.wire.private_folder import keep_new_files_private
 
 SECTIONS: Final = {
-    "Serve": ("enrol", "start"),
+    "Serve": ("enrol", "start", "service"),
     "Look": ("probe", "check", "version"),
     "Maintain": ("tuning",),
 }
@@ -127,6 +127,25 @@ def start(
         typer.echo(f"farm-agent: {error}", err=True)
         raise typer.Exit(1) from error
     raise typer.Exit(serve_lab(folder))
+
+
+@app.command("service")
+def show_service(state: State = None) -> None:
+    """Print the property list by which launchd of macOS runs the agent.
+
+    It has the FARM_ variables of this shell, but not the token of an
+    enrolment. Linux runs the agent by a unit of systemd: ansible/ has it.
+    Exit code: 0 printed, 1 an agent with these settings would not start.
+
+    Example: FARM_RUNNER_SANDBOX=off farm-agent service
+    """
+    from agent.launchd import service  # noqa: PLC0415  # the other verbs need it not
+
+    try:
+        typer.echo(service((state or state_folder()).absolute()).decode(), nl=False)
+    except ValueError as error:
+        typer.echo(f"farm-agent: {error}", err=True)
+        raise typer.Exit(1) from error
 
 
 @app.command("probe")

@@ -1,6 +1,7 @@
 """The settings of one agent: its folders, commands and times. They are read once and passed on as values."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -39,6 +40,8 @@ def memory_limit(environment: Mapping[str, str] = os.environ) -> int | None:
     text = environment.get(MEMORY_VARIABLE)
     if not text:
         return None
+    if sys.platform == "darwin":
+        raise ValueError(f"{MEMORY_VARIABLE}: the farm bounds no address space on macOS; unset it")
     if not text.isdecimal() or int(text) < _LEAST_MEMORY_BYTES:
         raise ValueError(
             f"{MEMORY_VARIABLE}: {text!r} is not a number of bytes of at least {_LEAST_MEMORY_BYTES}, "

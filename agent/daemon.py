@@ -4,10 +4,12 @@ One thread, one loop. It wakes for a message, for the end of a child, and once p
 """
 
 import logging
+import os
 import resource
 import selectors
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -331,6 +333,7 @@ def serve(config: AgentConfig, descriptor: int) -> int:
 def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
     """Lock `config.state` for this agent alone, list the devices, serve the link. Returns the exit code."""
     try:
+        _require_waiting()
         _require_open_files()
         private_folder(config.state)
     except (ExposedError, OSError) as error:
@@ -351,6 +354,15 @@ def serve_over(config: AgentConfig, connect: Callable[[], Transport]) -> int:
         except (ProbeError, OSError) as error:
             log.error("%s", error)
         return 1
+
+
+def _require_waiting() -> None:
+    """Raise `OSError` where Python cannot see the end of a process without giving its number free."""
+    if not hasattr(os, "waitid"):
+        raise OSError(
+            f"this is Python {sys.version_info.major}.{sys.version_info.minor}, which has os.waitid on macOS "
+            "from 3.13 on only: install the farm with a newer one"
+        )
 
 
 def _require_open_files() -> None:

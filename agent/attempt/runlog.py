@@ -2,13 +2,12 @@
 
 For every process that runs the model a runner appends `start` and `end` to a log in its own folder. Once
 every process of an attempt is dead, the agent takes these lines into its own log and appends `gone`, which
-ends the interval of any other. Times are CLOCK_BOOTTIME: the clock of all processes of a host, which also
+ends the interval of any other. Times are by `boot_clock_ns`: the clock of all processes of a host, which also
 runs while the host sleeps.
 """
 
 import json
 import os
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent.processes.left_files import open_left
 from agent.wire.private_folder import FILE_MODE
+from runtime.common.system import boot_clock_ns
 
 FILE: Final = "runs.log"
 """Name of an agent's log in its state folder, and of a runner's in the folder of its attempt."""
@@ -36,7 +36,7 @@ Event = Literal["start", "end", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One line of the log. `time_ns`: CLOCK_BOOTTIME.
+    """One line of the log. `time_ns`: by `boot_clock_ns`.
 
     `what`: reference, measure, labelled, the name of a pass (`agent.wire.passes`); of gone, attempt.
     `carrier`: the attempt under whose lease the process runs; empty where it is the attempt itself.
@@ -82,7 +82,7 @@ def append(
     `pid`: the process that it is about, where that is not this one. `carrier`: the attempt under whose lease
     it runs, where that is another one.
     """
-    now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    now_ns = boot_clock_ns()
     _write(path, [RunLine(now_ns, event, attempt_id, exclusion_group, pid or os.getpid(), what, carrier)])
 
 

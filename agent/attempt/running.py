@@ -7,6 +7,7 @@ a result of its own.
 import contextlib
 import errno
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -251,7 +252,8 @@ class RunningAttempt:
         try:
             if attached:
                 # It needs the network and the user's keys, and executes nothing of the model.
-                launch = replace(launch, inner=InnerBoundary(tuple(map(self._folder, self._members))))
+                if sys.platform == "linux":
+                    launch = replace(launch, inner=InnerBoundary(tuple(map(self._folder, self._members))))
             elif self.config.sandbox.on:
                 launch = replace(launch, boundary=self._boundary(launch))
             self._runner = Runner.start(self.job.attempt_id, launch)

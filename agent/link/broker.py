@@ -6,6 +6,7 @@ agent a second time, and the measurements of two machines would look like one se
 
 import hashlib
 import socket
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,7 @@ from agent.wire.queue import (
     tls_options,
 )
 from agent.wire.service_urls import for_ingest
+from runtime.common.system import sysctl
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,15 @@ class AgentBroker:
 
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_NAME: Final = "kern.bootsessionuuid"
+"""The same of macOS, by sysctl(3)."""
 _OWNER_DIGITS: Final = 32
 """Hex digits that tell an owner from all others: 128 bits of a sha256."""
+
+
+def _boot() -> str:
+    """Return what the kernel calls this run of it."""
+    return sysctl(_BOOT_NAME)[_BOOT_NAME] if sys.platform == "darwin" else _BOOT.read_text()
 
 
 class NameTakenError(Exception):
@@ -125,7 +134,7 @@ class NameClaim:
     def of(cls, broker: AgentBroker, state: Path, lifetime_s: float) -> "NameClaim":
         """Return the claim of this state folder's agent on this machine, valid for its current boot."""
         host = socket.gethostname()
-        identity = f"{_BOOT.read_text()} {host} {state.resolve()}"
+        identity = f"{_boot()} {host} {state.resolve()}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:_OWNER_DIGITS]
         return cls(broker, f"{digest} {host}", lifetime_s)
 

@@ -5,11 +5,13 @@ the identity of an environment.
 """
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from agent.machine.cgroups import ROOT, cpu_quota, text_of
+from agent.machine.sensors.macos import mac_settings, why_mac_not_published
 
 UNREADABLE: Final = "not readable"
 """The reading of a setting that this host does not show, as in most virtual machines."""
@@ -23,7 +25,8 @@ _CPUS: Final = "sys/devices/system/cpu"
 def settings(cpus: Iterable[int], root: Path = ROOT) -> dict[str, str]:
     """Return the settings of the processors `cpus`: microcode, governor, turbo, SMT and CPU quota."""
     quota = cpu_quota(root)
-    return {
+    own = mac_settings() if sys.platform == "darwin" else {}
+    return own | {
         "microcode": _microcode(root),
         "governor": governor(cpus, root),
         "turbo": _turbo(root),
@@ -91,6 +94,8 @@ def why_not_published(
         return f"a control group limits the CPU to {found['cpu_quota']}; measure outside of it"
     if found["governor"] not in (STEADY, UNREADABLE):
         return f"the frequency governor is {found['governor']}; set it to {STEADY} (cpupower frequency-set)"
+    if sys.platform == "darwin":
+        return why_mac_not_published()
     if _on_battery(root):
         return "the machine runs on battery; connect it"
     return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.machine.cgroups import ROOT, groups, text_of
+from runtime.common.system import boot_clock_ns
 
 _TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 """Seconds of the unit in which the kernel counts the use of the CPUs."""
@@ -47,11 +48,11 @@ class Counters:
     def now(cls, cpus: Collection[int], root: Path = ROOT) -> Counters:
         """Read the counters; `cpus`: those that the farm may use."""
         busy, steal = _cpu_times(cpus, root)
-        now_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+        now_s = time.monotonic()
         return cls(
             at_s=now_s,
-            # CLOCK_BOOTTIME goes on while a machine sleeps, CLOCK_MONOTONIC does not.
-            asleep_s=time.clock_gettime(time.CLOCK_BOOTTIME) - now_s,
+            # The clock of the boot goes on while a machine sleeps, this one does not.
+            asleep_s=boot_clock_ns() / 1e9 - now_s,
             own_s=sum(_used_s(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)),
             busy_s=busy,
             steal_s=steal,

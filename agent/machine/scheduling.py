@@ -5,7 +5,9 @@ the disk. None of these shows in a counter of other programs.
 """
 
 import ctypes
+import errno
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,8 @@ class Scheduling:
     @classmethod
     def of(cls, thread: int) -> "Scheduling":
         """Read that of a thread. Raises `OSError`."""
+        if sys.platform != "linux":
+            raise OSError(errno.ENOSYS, "ioprio_get of Linux")
         asked = number("ioprio_get", os.uname().machine)
         assert asked is not None
         return cls(
@@ -55,7 +59,9 @@ class Scheduling:
 
 
 def of_threads(pid: int) -> dict[int, Scheduling]:
-    """Return that of each thread of a process; one that has ended meanwhile is missing."""
+    """Return that of each thread of a process; one that has ended meanwhile is missing, as all are where
+    there is no /proc.
+    """
     found = {}
     for thread in map(int, _threads(pid)):
         try:

@@ -136,8 +136,10 @@ def _unfit(python: str, abi: str, system: str) -> str | None:
     own = f"cp{sys.version_info.major}{sys.version_info.minor}"
     if not {own, "py3"} & set(python.split(".")) or not {own, "abi3", "none"} & set(abi.split(".")):
         return f"for {python}-{abi}, and this Python is {own}"
-    if system != "any" and not system.endswith(platform.machine()):
-        return f"for {system}, and this machine is {platform.machine()}"
+    machines = (platform.machine(), *(("universal2",) if sys.platform == "darwin" else ()))
+    is_ours = system.startswith("macosx") == (sys.platform == "darwin") and system.endswith(machines)
+    if system != "any" and not is_ours:
+        return f"for {system}, and this machine is {sys.platform} {platform.machine()}"
     return None
 
 

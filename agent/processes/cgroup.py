@@ -5,7 +5,7 @@ Without one, an attempt's processes are found by session, descent and mark alone
 
 A process that the kernel kills, out of memory, ends by SIGKILL, which does not tell the cause. The kernel's
 own count does: `memory.events` of groups of version 2, `memory.oom_control` of version 1, else `/proc/vmstat`
-of the whole host.
+of the whole host. macOS has neither: there the cause is not told.
 """
 
 import contextlib
@@ -171,9 +171,12 @@ def _counters() -> Iterator[Path]:
 
 def _memory_group() -> Path | None:
     """Return the group of version 1 that counts this process's memory; None where there is none."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    except OSError:
+        return None
     mounted = (f[1] for f in mounts if f[2] == "cgroup" and "memory" in f[3].split(","))
-    groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     named = (path for _, controllers, path in groups if "memory" in controllers.split(","))
     at, name = next(mounted, None), next(named, None)
     return None if at is None or name is None else Path(at) / name.lstrip("/")

@@ -1,13 +1,20 @@
-"""Every process of an attempt, found in /proc by control group, session, descent, or a mark with its id."""
+"""Every process of an attempt, found by control group, session, descent, or a mark with its id.
 
+Linux tells of processes in /proc; macOS through ps(1), and of their environments only to the user whose they
+are.
+"""
+
+import contextlib
 import os
 import secrets
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from agent.processes import cgroup
+from runtime.common.system import columns, told_by
 
 ATTEMPT_VARIABLE: Final = "FARM_ATTEMPT"
 """In the environment of every process of an attempt: its mark. It finds processes that left the session."""
@@ -16,6 +23,8 @@ _PROC: Final = "/proc"
 _READ_BYTES: Final = 1 << 16
 """Bytes read from a file of /proc at once; longer ones are read in several pieces."""
 _ZOMBIE: Final = "Z"
+LISTED: Final = ("-o", "pid=", "-o", "ppid=", "-o", "pgid=", "-o", "stat=")
+"""Options of ps(1) by which it prints four columns without a heading: macOS takes one keyword for each."""
 
 
 def new_mark(attempt_id: str) -> str:
@@ -36,6 +45,9 @@ class ProcessStat:
 
 def processes() -> Iterator[ProcessStat]:
     """Yield every process of this host, zombies included."""
+    if sys.platform == "darwin":
+        yield from listed(told_by("ps", "-A", *LISTED))
+        return
     for name in os.listdir(_PROC):  # noqa: PTH208  # a Path each would cost as much as the look itself
         if name.isdigit():
             stat = _read_stat(int(name))
@@ -43,12 +55,20 @@ def processes() -> Iterator[ProcessStat]:
                 yield stat
 
 
+def listed(text: str) -> Iterator[ProcessStat]:
+    """Yield the processes of a table with the columns `LISTED`. Those that have ended since are left out."""
+    for pid, parent, group, state in columns(text, len(LISTED) // 2):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            yield ProcessStat(int(pid), int(parent), int(group), os.getsid(int(pid)), state[:1])
+
+
 def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
     """Return the ids of an attempt's live processes: session members and descendants of the runner, those in
     its control group, and marked ones.
 
     All descendants of a runner of this agent stay below this process, which is a subreaper: marks are only
-    read there. Those of an earlier agent's runner (`runner_pid` None) may be anywhere.
+    read there. Those of an earlier agent's runner (`runner_pid` None) may be anywhere, and so may those of
+    every runner on macOS, where no process adopts orphans.
     """
     scan = list(processes())
     everyone = [stat for stat in scan if stat.state != _ZOMBIE]
@@ -56,9 +76,10 @@ def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
     found = cgroup.members(attempt_id) & alive
     marked = alive
     if runner_pid is not None:
-        marked &= _below(scan, {os.getpid()})
+        if sys.platform == "linux":
+            marked &= _below(scan, {os.getpid()})
         found |= {stat.pid for stat in everyone if runner_pid in (stat.pid, stat.session)}
-    found |= {pid for pid in marked if (marker_of(pid) or "").partition(":")[0] == attempt_id}
+    found |= {pid for pid, mark in _marks(marked).items() if mark.partition(":")[0] == attempt_id}
     if runner_pid is not None:
         found |= _below(scan, found | {runner_pid}) & alive
     found.discard(os.getpid())
@@ -69,8 +90,10 @@ def strays(live_marks: Iterable[str], known_children: Iterable[int]) -> set[int]
     """Return orphans that this agent inherited as a subreaper and that belong to no running attempt, by the
     marks of those: whoever names the id of another attempt belongs to none.
 
-    Zombies are among them: they only have to be reaped.
+    Zombies are among them: they only have to be reaped. On macOS no orphan is inherited.
     """
+    if sys.platform == "darwin":
+        return set()
     live, known = set(live_marks), set(known_children)
     adopted = (stat.pid for stat in processes() if stat.parent == os.getpid() and stat.pid not in known)
     return {pid for pid in adopted if marker_of(pid) not in live}
@@ -86,6 +109,25 @@ def marker_of(pid: int) -> str | None:
         if entry.startswith(prefix):
             return entry.removeprefix(prefix).decode(errors="replace")
     return None
+
+
+def _marks(pids: set[int]) -> dict[int, str]:
+    """Return the marks of those of these processes that have one."""
+    if sys.platform == "darwin":
+        # One call for all: a call for each of a Mac's hundreds would take seconds.
+        told = marks_in(told_by("ps", "-A", "-E", "-ww", "-o", "pid=", "-o", "command="))
+        return {pid: mark for pid, mark in told.items() if pid in pids}
+    return {pid: mark for pid in pids if (mark := marker_of(pid)) is not None}
+
+
+def marks_in(text: str) -> dict[int, str]:
+    """Return the marks by process of a table of ids and commands, after whose words stand the
+    variables of the environment, between spaces too (ps(1), `-E`).
+    """
+    prefix = f"{ATTEMPT_VARIABLE}="
+    rows = ((int(pid), words.split()) for pid, words in columns(text, 2))
+    marked = ((pid, next((word for word in words if word.startswith(prefix)), "")) for pid, words in rows)
+    return {pid: word.removeprefix(prefix) for pid, word in marked if word}
 
 
 def _below(everyone: list[ProcessStat], roots: set[int]) -> set[int]:

@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
@@ -139,6 +140,12 @@ def _is_folder(name: str, above: int) -> bool:
 
 def _open_to_its_owner(name: str | Path, above: int | None) -> None:
     """Give a folder the mode by which its owner can empty it. Raises `OSError` where it is none."""
+    if sys.platform == "darwin":
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(name))
+        # Of a link that takes its place, this changes the link.
+        os.chmod(name, stat.S_IRWXU, dir_fd=above, follow_symlinks=False)
+        return
     held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
         if stat.S_IMODE(os.fstat(held).st_mode) & stat.S_IRWXU != stat.S_IRWXU:

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +76,7 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
             # Without this one nothing counts them, although the result says so.
             with kernel.failure_in_log():
                 cgroup.enter(launch.counted_group)
-        if launch.expendable:
+        if launch.expendable and sys.platform == "linux":
             cgroup.raise_oom_score()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if launch.memory_limit_bytes is not None:
@@ -102,16 +103,23 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Have the kernel kill this process when its parent dies.
+
+    macOS has no such call: there, the next agent finds and ends what a killed one left.
+    """
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # The parent may have died before prctl took effect: then no signal will come.
     if os.getppid() != parent:
         os._exit(1)
 
 
 def become_subreaper() -> None:
-    """Make orphans of runners children of this process, to be found and reaped. Raises `OSError`."""
-    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    """Make orphans of runners children of this process, to be found and reaped; macOS has no such call.
+
+    Raises `OSError`.
+    """
+    if sys.platform == "linux" and _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 

@@ -8,7 +8,6 @@ by blocks (`agent.runner.turns.block`), until each one's answer is known (`agent
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from agent.runner.turns.quality import quality_of
 from agent.wire.measurement import Ratio
 from agent.wire.messages import Status
 from runtime.common.durable import write_atomically
+from runtime.common.system import use_cpus
 
 MAX_WAIT_SHARE: Final = 0.2
 """Share of an attempt's time limit that it may spend waiting for a quiet machine."""
@@ -219,7 +219,7 @@ class _Blocks(Comparison[Arm]):
         if arm.stopped is None and arm.name not in self.wrong:
             if arm.cpus:
                 # Which times are possible is judged by the CPUs that this process may use.
-                os.sched_setaffinity(0, arm.cpus)
+                use_cpus(arm.cpus)
             result = concluded(arm.attempt, arm.reports, arm.folder, self.references, arm.took_s)
             self.wrong[arm.name] = result.status is not Status.DONE or self._is_inaccurate(arm)
         return self.wrong.get(arm.name, False)

@@ -1,11 +1,11 @@
 """Prepares the opening of a model in an attempt's processes: delegate options and input rules."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from agent.attempt.files import AttemptFile
 from agent.runner.tunings import COLD, given_choices
+from runtime.common.system import usable_cpus
 from runtime.delegates.registry import delegate_descriptor
 from runtime.measure.inputs import InputRule, InputRules, StoredValues
 from runtime.measure.loading import Opener, Subject
@@ -39,7 +39,7 @@ def opener_of(attempt: AttemptFile, choices: Mapping[str, str]) -> Opener:
     descriptor = delegate_descriptor(job.delegate_kind)
     options = {**descriptor.device_options(attempt.device), **job.delegate_options}
     if descriptor.takes_threads:
-        options["threads"] = len(os.sched_getaffinity(0))
+        options["threads"] = len(usable_cpus())
     return Opener.prepare(job.delegate_kind, {**options, **choices})
 
 

@@ -9,6 +9,7 @@ be read without them.
 import secrets
 import socket
 import ssl
+import sys
 import uuid
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -66,6 +67,11 @@ Kombu's blocking read (BRPOP), which lasts 1 s; larger hides a dead broker for l
 _HEALTH_CHECK_S: Final = 10
 """Seconds of idleness after which the client checks a connection before its next use, and by which an answer
 to BRPOP may be late before Kombu drops the connection. Larger finds a dead peer later."""
+if sys.platform == "darwin":
+    _IDLE_OPTION = socket.TCP_KEEPALIVE
+else:
+    _IDLE_OPTION = socket.TCP_KEEPIDLE
+"""One option of TCP, by its name in tcp(4) of macOS and in tcp(7) of Linux."""
 _KEEPALIVE_IDLE_S: Final = 10
 """Seconds of silence before TCP probes the peer. With the next two, a dead peer is noticed after
 10 + 3 * 5 = 25 seconds, before `SOCKET_TIMEOUT_S`."""
@@ -137,7 +143,7 @@ def transport_options(key_prefix: str) -> dict[str, Any]:
         "socket_timeout": SOCKET_TIMEOUT_S,
         "socket_keepalive": True,
         "socket_keepalive_options": {
-            socket.TCP_KEEPIDLE: _KEEPALIVE_IDLE_S,
+            _IDLE_OPTION: _KEEPALIVE_IDLE_S,
             socket.TCP_KEEPINTVL: _KEEPALIVE_INTERVAL_S,
             socket.TCP_KEEPCNT: _KEEPALIVE_PROBES,
         },

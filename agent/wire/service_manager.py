@@ -57,7 +57,7 @@ class ServiceManager:
         # Names of the abstract namespace are written with an @ in the environment.
         target = "\0" + self.address[1:] if self.address.startswith("@") else self.address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
                 # A manager that does not read must not stop the service once its queue is full.
                 sending.setblocking(False)
                 sending.sendto(text.encode(), target)

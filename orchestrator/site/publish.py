@@ -7,6 +7,7 @@ import ctypes
 import math
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ _AT_FDCWD = -100
 """Linux (fcntl.h): relative paths start at the working folder, as they do for rename."""
 
 _RENAME_EXCHANGE = 2
-"""Linux (fs.h), a flag of renameat2: both paths exist and change places in one step. Between two renames a
-reader would meet no site at all."""
+"""Linux (fs.h), a flag of renameat2, and macOS (RENAME_SWAP of renamex_np(2)): both paths exist and change
+places in one step. Between two renames a reader would meet no site at all."""
 
 _FOLDER_MODE = 0o755
 """Mode of every folder of a site: a web server, which runs as another user, enters it."""
@@ -86,7 +87,12 @@ def _put_in_place(fresh: Path, target: Path) -> None:
         fresh.rename(target)
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_AT_FDCWD, os.fsencode(fresh), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) != 0:
+    names = os.fsencode(fresh), os.fsencode(target)
+    if sys.platform == "darwin":
+        failed = libc.renamex_np(*names, _RENAME_EXCHANGE)
+    else:
+        failed = libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+    if failed:
         cause = os.strerror(ctypes.get_errno())
         raise FarmError(
             f"{target}: its file system cannot exchange two folders ({cause}); "

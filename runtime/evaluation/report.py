@@ -97,9 +97,13 @@ def summary_lines(found: Timings) -> Iterator[str]:
 
 
 def _status_lines() -> Iterator[str]:
+    lines = _STATUS.read_text().splitlines() if _STATUS.exists() else ()
+    if not lines:
+        yield f"Memory status at the end of exeution: not told by this system ({_STATUS} is missing)"
+        return
     kib = {
         name: int(rest.split()[0])
-        for name, _, rest in (line.partition(":") for line in _STATUS.read_text().splitlines())
+        for name, _, rest in (line.partition(":") for line in lines)
         if name in {"VmRSS", "RssAnon", "RssFile", "RssShmem"}
     }
     shared = kib.get("RssFile", 0) + kib.get("RssShmem", 0)

@@ -1,7 +1,11 @@
-"""Resident memory of this process, as the kernel counts it (Linux)."""
+"""Resident memory of this process, as the kernel counts it; on macOS, as ps(1) and getrusage(2) tell it."""
 
 import os
+import resource
+import sys
 from pathlib import Path
+
+from runtime.common.system import resident_bytes_by_ps
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -10,11 +14,14 @@ _RESET_PEAK = b"5"
 
 def resident_bytes() -> int:
     """Return VmRSS: the bytes that are resident now."""
-    return _status_field("VmRSS")
+    return resident_bytes_by_ps(os.getpid()) if sys.platform == "darwin" else _status_field("VmRSS")
 
 
 def peak_bytes() -> int:
     """Return VmHWM: the largest resident size in bytes since the process began or since `reset_peak`."""
+    if sys.platform == "darwin":
+        # In bytes there, in KiB on Linux.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return _status_field("VmHWM")
 
 

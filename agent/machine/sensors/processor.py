@@ -5,11 +5,13 @@ hwmon/sysfs-interface.rst, ABI/testing/sysfs-devices-system-cpu (thermal_throttl
 power/powercap/powercap.rst.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from agent.machine.cgroups import ROOT, text_of
+from agent.machine.sensors.macos import mac_sensors
 from agent.machine.sensors.sensor import PROCESSOR, Found, Missing, Quantity, Sensor, number_in, together
 
 CLOCK: Final = "CPU clock"
@@ -27,7 +29,7 @@ _WITHOUT_BOOST: Final = "acpi-cpufreq"
 
 def processor_sensors(cpus: Collection[int], root: Path = ROOT) -> Found:
     """Return the sensors of the CPUs `cpus`."""
-    return together(_all(sorted(cpus), root))
+    return together(mac_sensors() if sys.platform == "darwin" else _all(sorted(cpus), root))
 
 
 def _all(cpus: Sequence[int], root: Path) -> Iterator[Sensor | Missing]:

@@ -1,6 +1,7 @@
 """The boundary around one runner: entered between fork and exec, inherited by all that the runner starts."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +48,11 @@ class SandboxSettings:
         switch = environment.get(SWITCH_VARIABLE) or "on"
         if switch not in ("on", "off"):
             raise ValueError(f"{SWITCH_VARIABLE}: {switch!r} is neither on nor off")
+        if switch == "on" and sys.platform == "darwin":
+            raise ValueError(
+                f"{SWITCH_VARIABLE}: macOS has none of the parts of which Linux's sandbox is made, so that "
+                f"models run without one; if you trust yours, set {SWITCH_VARIABLE}=off"
+            )
         chosen = environment.get(USERS_VARIABLE)
         return cls(
             switch == "on",

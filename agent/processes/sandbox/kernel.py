@@ -25,7 +25,10 @@ _CAPABILITY_SETS: Final = ("CapInh:", "CapPrm:", "CapEff:", "CapAmb:")
 
 
 def system_call(number: int, *arguments: object) -> int:
-    """Make a system call by its number. Raises `OSError`."""
+    """Make a system call by its number, which is Linux's. Raises `OSError`."""
+    if sys.platform != "linux":
+        # Another kernel has another call of that number.
+        raise OSError(errno.ENOSYS, f"system call {number} of Linux")
     return _checked(int(_LIBC.syscall(ctypes.c_long(number), *arguments)), f"system call {number}")
 
 
@@ -54,6 +57,8 @@ def drop_capabilities(user: int | None = None, groups: Sequence[int] = ()) -> No
     Raises `OSError`, also where one is left: those that a container hands to every program (inheritable,
     ambient) survive an exec even of an ordinary user.
     """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "capset of Linux")
     capability = 0
     # Only who may set them needs an empty bounding set; without it the empty sets below are enough.
     while os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:

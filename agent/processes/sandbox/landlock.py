@@ -6,8 +6,10 @@ The kernel's interface is linux/landlock.h and Documentation/userspace-api/landl
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -145,6 +147,8 @@ def _add_found(add: Callable[[int, int], None], rules: Iterable[tuple[Path, int]
 
 
 def _opened(path: Path, flags: int = 0) -> int:
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "O_PATH of Linux")
     return os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
 
 

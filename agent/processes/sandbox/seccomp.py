@@ -10,6 +10,7 @@ same user, and memory that is shared by a key.
 import errno
 import os
 import socket
+import sys
 from typing import Final
 
 from agent.processes.sandbox import bpf, calls
@@ -106,6 +107,8 @@ def _sockets() -> list[Step]:
     """Allow local sockets that need a connection, which `connect` refuses, and the kernel's own messages
     (netlink), by which drivers learn of devices.
     """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "netlink of Linux")
     return [
         load_argument(0),
         (bpf.IF_EQUAL, 0, 1, socket.AF_NETLINK),

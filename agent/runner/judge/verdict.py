@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from agent.wire import measurement as wire
 from agent.wire.labelled import LabelledScore
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from runtime.common.statistics import estimate
+from runtime.common.system import usable_cpus
 from runtime.delegates.descriptor import KEPT, RECORDING
 from runtime.errors import FarmRuntimeError
 from runtime.judge import plausibility
@@ -168,7 +168,7 @@ def _model_facts(attempt: AttemptFile, report: ProcessReport) -> _ModelFacts | s
 
 def _silicon(device: Device) -> plausibility.Device:
     if device.kind == "cpu":
-        return plausibility.Device.cpus(len(os.sched_getaffinity(0)))
+        return plausibility.Device.cpus(len(usable_cpus()))
     units, clock = (int(device.facts.get(f"opencl_{name}", "0")) for name in ("compute_units", "clock_mhz"))
     return plausibility.Device.opencl_gpu(units, clock)
 
@@ -188,7 +188,7 @@ def _summed_up(
         ProcessTimes(p.cache, p.init_ns, p.first_ns, p.kept_ns, p.tuning, p.kept_runs) for p in processes
     ]
     latency = summarise(times)
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = sorted(usable_cpus())
     settings = {
         **reports[0].settings,
         "threads": str(len(cpus)),

@@ -24,6 +24,7 @@ from agent.processes.supervisor import Launch, start
 from agent.wire.measurement import TOOK_TURNS, Energy
 from agent.wire.messages import Device
 from runtime.common.statistics import estimate
+from runtime.common.system import usable_cpus
 
 _NICENESS: Final = 10
 """How much the process gives way to what is measured (nice(2)): a round takes a fraction of a millisecond and
@@ -237,7 +238,7 @@ def sensors_process(job_files: Sequence[Path]) -> None:
 
     signal.signal(signal.SIGTERM, end)
     os.nice(_NICENESS)
-    found = _sensors(attempts, sorted(os.sched_getaffinity(0)))
+    found = _sensors(attempts, sorted(usable_cpus()))
 
     def tell(text: str) -> None:
         sys.stderr.write(f"{text}\n")

@@ -9,6 +9,7 @@ from agent.runner.probe.cuda_devices import CUDA, with_cuda_now
 from agent.runner.probe.host import HOST_CPUS_VARIABLE, delegate_environment, host_environment
 from agent.runner.probe.webgpu_adapters import OPENCL, with_adapter
 from agent.wire.messages import INTERFACE_FACT, Device
+from runtime.common.system import THREADS_VARIABLE
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DeviceError, FarmRuntimeError
 
@@ -33,7 +34,7 @@ def measuring_environment(
     environment = {**base, **own_caches(caches)}
     if listed := ",".join(map(str, sorted(host_cpus))):
         environment[HOST_CPUS_VARIABLE] = listed
-    environment.update(dict.fromkeys(_POOLS, str(threads)))
+    environment.update(dict.fromkeys((*_POOLS, THREADS_VARIABLE), str(threads)))
     return environment
 
 

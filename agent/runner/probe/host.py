@@ -5,6 +5,7 @@ import hashlib
 import os
 import platform
 import re
+import sys
 from collections.abc import Collection, Iterable
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,8 +18,9 @@ from agent.wire.exclusion import HOST_GROUP
 from agent.wire.messages import HOST_TUNING_FACT
 from agent.wire.provenance import RESERVED
 from runtime.common.installation import installed_version, own_build
+from runtime.common.system import fields_of, sysctl, told_by, usable_cpus
 from runtime.delegates.descriptor import DelegateDescriptor
-from runtime.delegates.processor import processor
+from runtime.delegates.processor import BRAND, processor
 from runtime.errors import DelegateError
 from runtime.measure.benchmark import MEASURING_VERSION
 
@@ -59,7 +61,7 @@ def host_environment() -> dict[str, str]:
 def host_cpus() -> Collection[int]:
     """Return the CPUs that the farm may use: in a measuring process, which is bound to some, its runner's."""
     listed = os.environ.get(HOST_CPUS_VARIABLE)
-    return os.sched_getaffinity(0) if listed is None else [int(cpu) for cpu in listed.split(",")]
+    return usable_cpus() if listed is None else [int(cpu) for cpu in listed.split(",")]
 
 
 def exclusion_group(device_id: str, *, cpu: bool) -> str:
@@ -107,6 +109,8 @@ def host_tuning() -> dict[str, str]:
 
 def cpu_model() -> str:
     """Return the CPU's name as the kernel gives it."""
+    if sys.platform == "darwin":
+        return sysctl(BRAND).get(BRAND) or platform.machine()
     text = _CPUINFO.read_text() if _CPUINFO.exists() else ""
     named = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
     return " ".join(named.group(1).split()) if named else platform.processor() or platform.machine()
@@ -144,6 +148,9 @@ def sources(names: Iterable[str], root: Path | None = None) -> list[Path]:
 
 
 def _os_name() -> str:
+    if sys.platform == "darwin":
+        told = fields_of(told_by("sw_vers"))
+        return " ".join(told.get(name, "") for name in ("ProductName", "ProductVersion", "BuildVersion"))
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):

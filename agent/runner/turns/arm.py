@@ -22,6 +22,7 @@ from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import BlockFigure
 from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
 from runtime.common.durable import write_atomically
+from runtime.common.system import usable_cpus, use_cpus
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.registry import delegate_descriptor
 from runtime.errors import DelegateError, FarmRuntimeError
@@ -55,7 +56,7 @@ class Arm(AnyArm):
         """Read the arm's job."""
         attempt = files.AttemptFile.model_validate_json(job_file.read_bytes())
         clock = Clock(None if alone else attempt.job.soft_limit_s)
-        cpus = sorted(os.sched_getaffinity(0))
+        cpus = sorted(usable_cpus())
         return cls(attempt, job_file.parent, job_file, clock, cpus, alone=alone)
 
     def blocks(self, base: "Arm | None" = None) -> list[BlockFigure]:
@@ -85,7 +86,7 @@ class Arm(AnyArm):
         """Take a step although the arm may be cancelled: what it has finished is summed up."""
         if self.cpus:
             # For the processes that the step starts, which are bound to the CPUs of this one.
-            os.sched_setaffinity(0, self.cpus)
+            use_cpus(self.cpus)
         try:
             step()
             if not self.alone:

@@ -5,7 +5,6 @@ devices of this machine, of which a lab may have others.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +18,7 @@ from agent.wire.messages import artifact_path
 from agent.wire.profile import Explained
 from orchestrator.manifest.campaign import DelegateEntry
 from orchestrator.results.profiles import advice_lines
+from runtime.common.system import usable_cpus
 
 _SHOWN: Final = 6
 """Reasons that are printed for a delegate, as many as fit a screen with several models; `--json` has all."""
@@ -61,7 +61,7 @@ def explanations(
     known, listed = list(models), list(delegates)
     questions = dict.fromkeys(_question(store, sha256, one) for _, sha256 in known for one in listed)
     answers = []
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(len(usable_cpus())) as pool:
         asked = {question: pool.submit(_answer, *question) for question in questions}
         try:
             for model, sha256 in known if listed else ():

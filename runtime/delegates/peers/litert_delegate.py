@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from runtime.common.system import usable_cpus
 from runtime.delegates.base import Array
 from runtime.delegates.litert import COMPILED_MODEL_API, DESCRIPTOR, XNNPACK, litert_version, settled
 from runtime.delegates.peers.litert_buffers import Buffers, imported, one_line, require_version
@@ -61,7 +61,7 @@ class LiteRtDelegate:
         if isinstance(why := settled(options or {}), str):
             raise DelegateError(f"litert: {why}")
         require_version("litert", self.options["version"])
-        self.options["threads"] = self.options["threads"] or len(os.sched_getaffinity(0))
+        self.options["threads"] = self.options["threads"] or len(usable_cpus())
         self._settings: dict[str, str] = {}
         self.preload()
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from runtime.common.installation import install_command
 from runtime.common.profile import LiteRtNode, LiteRtTimes
+from runtime.common.system import usable_cpus
 from runtime.delegates.base import Array
 from runtime.delegates.litert import litert_version
 
@@ -51,7 +52,7 @@ def litert_times(
     library = Path(package.origin).with_name("libLiteRt.so")
     if not library.is_file():
         return f"ai-edge-litert {litert_version()} brings no {library.name}, whose C API has the profiler"
-    threads = threads or len(os.sched_getaffinity(0))
+    threads = threads or len(usable_cpus())
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "inputs.npz"
         np.savez(given, allow_pickle=False, **{str(index): values for index, values in inputs.items()})

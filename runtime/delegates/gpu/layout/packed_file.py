@@ -12,6 +12,7 @@ import logging
 import mmap
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -215,7 +216,8 @@ class PackedFiles:
                     # This file is mapped, whatever another process puts in its place meanwhile.
                     descriptor = os.dup(file.fileno())
                     stack.callback(os.close, descriptor)
-                    os.posix_fallocate(descriptor, 0, _HEADER_BYTES + size)
+                    if sys.platform != "darwin":  # which has no call that reserves room
+                        os.posix_fallocate(descriptor, 0, _HEADER_BYTES + size)
                     file.seek(_HEADER_BYTES)
                     for part in parts:
                         digest.update(part.data)

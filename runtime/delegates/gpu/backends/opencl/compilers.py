@@ -23,6 +23,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any, Final, Literal, TypeAlias
 
+from runtime.common.system import usable_cpus
 from runtime.delegates.gpu.layout.source import Kernel
 from runtime.errors import DelegateError
 
@@ -307,7 +308,7 @@ class Compilers:
 
 
 def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(usable_cpus())
 
 
 def _groups(kernels: Sequence[Kernel], children: int) -> list[Sequence[Kernel]]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
+from runtime.common.system import usable_cpus
 from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.faults import refuse_lost
 from runtime.delegates.gpu.backends.opencl.unused_code import release_unused_code
@@ -101,8 +102,7 @@ def usable_compute_units(device: cl.Device) -> int:
     units = int(device.max_compute_units)
     if is_gpu(device):
         return units
-    if hasattr(os, "sched_getaffinity"):
-        units = min(units, len(os.sched_getaffinity(0)))
+    units = min(units, len(usable_cpus()))
     limit = os.environ.get("POCL_MAX_PTHREAD_COUNT", "")
     if limit.isdecimal() and int(limit) > 0:
         units = min(units, int(limit))
