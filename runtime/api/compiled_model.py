@@ -17,7 +17,7 @@ from runtime.api.cpu_kernel_mode import CpuKernelMode
 from runtime.api.environment import Environment, EnvironmentOptions
 from runtime.api.event import Event
 from runtime.api.hardware_accelerator import HardwareAccelerator
-from runtime.api.options import CpuOptions, GpuOptions, Options
+from runtime.api.options import CpuOptions, GpuOptions, IntelOpenVinoOptions, Options, QualcommOptions
 from runtime.api.tensor_buffer import ALIGNMENT, HOST_MEMORY, OPENCL_BUFFER, TensorBuffer
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.partition import DelegationReport
@@ -31,7 +31,7 @@ from runtime.plan.program import Program, check_operators
 from runtime.plan.subgraph import PlannedSubgraph
 
 __all__ = ["CompiledModel", "CpuKernelMode", "CpuOptions", "Environment", "EnvironmentOptions", "GpuOptions"]
-__all__ += ["HardwareAccelerator", "Options", "TensorBuffer"]
+__all__ += ["HardwareAccelerator", "IntelOpenVinoOptions", "Options", "QualcommOptions", "TensorBuffer"]
 
 
 class CompiledModel:

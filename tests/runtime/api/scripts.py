@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -192,30 +193,50 @@ def settings(interpreter: ModuleType, model: bytes) -> dict[str, Any]:
     return found
 
 
-MODULES = (
-    "interpreter",
-    "compiled_model",
-    "tensor_buffer",
-    "environment",
-    "options",
-    "cpu_options",
-    "gpu_options",
-    "cpu_kernel_mode",
-    "hardware_accelerator",
-)
+NOT_OURS = {
+    "schema_py_generated": "a file's tables as generated code; `delegate_farm.model` reads and writes files",
+    "option_utils": "helpers of LiteRT's own options, as their docstring says",
+    "metrics_interface": "LiteRT's own telemetry",
+    "metrics_portable": "LiteRT's own telemetry",
+    "aot": "compiles for NPUs",
+    "tflite": "flags of the converter, which makes files and runs none",
+    "tools": "programs and helpers; `farm model` and `delegate_farm.litert_tools` have ours",
+}
+"""Modules of LiteRT's package that ours has not, and why; of a package, all that is below it."""
+
+GENERATED = ("_pb2",)
+"""Endings of modules that are made from descriptions of messages."""
+
+
+def modules(interpreter: ModuleType) -> list[str]:
+    """Return the package's modules of Python that a script may import."""
+    package = import_module(interpreter.__name__.rpartition(".")[0])
+    sources = (source for folder in package.__path__ for source in sorted(Path(folder).iterdir()))
+    names = (source.stem for source in sources if source.suffix == ".py" or (source / "__init__.py").exists())
+    return [name for name in names if not name.startswith("_") and not name.endswith(GENERATED)]
 
 
 def importable(interpreter: ModuleType) -> dict[str, list[str]]:
-    """Classes and functions of the package that a script finds in each module, but those of vendors' NPUs."""
+    """Classes and functions of the package that a script finds in each module that ours shall have."""
     package = interpreter.__name__.partition(".")[0]
     found: dict[str, list[str]] = {}
-    for name in MODULES:
-        members = inspect.getmembers(_import(interpreter, name), lambda m: hasattr(m, "__module__"))
-        found[name] = [
-            n
-            for n, m in members
-            if str(m.__module__).startswith(package) and not n.startswith(("_", "Qualcomm", "Intel"))
-        ]
+    for name in modules(interpreter):
+        if name not in NOT_OURS:
+            members = inspect.getmembers(_import(interpreter, name), lambda m: hasattr(m, "__module__"))
+            found[name] = [
+                n for n, m in members if str(m.__module__).startswith(package) and not n.startswith("_")
+            ]
+    return found
+
+
+def members(interpreter: ModuleType) -> dict[str, list[str]]:
+    """Public names of each class of a package's modules: methods, properties, values of enumerations."""
+    found = {}
+    for module, names in importable(interpreter).items():
+        for name in names:
+            kind = getattr(_import(interpreter, module), name)
+            if inspect.isclass(kind):
+                found[f"{module}.{name}"] = [member for member in dir(kind) if not member.startswith("_")]
     return found
 
 

@@ -82,6 +82,37 @@ def test_names_are_found_where_litert_has_them():
         assert set(names) - {"Delegate"} <= set(found[module]), module
 
 
+def test_each_exception_is_a_module_of_litert_s_that_ours_lacks():
+    theirs = call_in_litert("tests.runtime.api.scripts:modules")
+    assert set(scripts.NOT_OURS) == set(theirs) - set(scripts.modules(ours))
+
+
+def test_classes_have_what_litert_s_have():
+    expected, found = call_in_litert("tests.runtime.api.scripts:members"), scripts.members(ours)
+    for name, members in expected.items():
+        if not name.rpartition(".")[2].startswith(("Delegate", "Qualcomm", "IntelOpenVino")):
+            assert set(members) - SET_BY_INIT.get(name, set()) <= set(found[name]), name
+
+
+SET_BY_INIT = {
+    f"interpreter.{name}": {"experimental_compress_quantization_zero_points"}
+    for name in ("Interpreter", "InterpreterWithCustomOps")
+} | {f"{module}.Options": {"hardware_accelerators"} for module in ("options", "compiled_model")}
+"""Attributes that ours sets when it is made, and LiteRT's class has too."""
+
+
+def test_options_of_npus_can_be_imported_and_say_what_to_use_instead():
+    from runtime.api import options, qualcomm_options
+
+    with pytest.raises(ValueError, match="QualcommOptions: this runtime drives no NPU: give hardware_accel"):
+        options.QualcommOptions()
+    with pytest.raises(AttributeError, match=r"QualcommLogLevel\.ERROR: this runtime drives no NPU"):
+        qualcomm_options.QualcommLogLevel.ERROR  # noqa: B018  # the look itself is refused
+    for name in ("qualcomm_options", "intel_openvino_options"):
+        with pytest.raises(ValueError, match=f"{name}: this runtime drives no NPU"):
+            getattr(Options.create(), name)
+
+
 def test_methods_take_litert_s_parameters():
     """Ours may have more of both."""
     expected = call_in_litert("tests.runtime.api.scripts:parameters")
