@@ -77,6 +77,38 @@ class TensorBuffer:
         return cls._over(BufferStorage(buffer), dtype, shape)
 
     @classmethod
+    def create_from_cl_image(cls, image: Any, channels: int = 4) -> TensorBuffer:
+        """Create a buffer `[1, H, W, channels]` with the first channels of each pixel of a `pyopencl.Image`.
+
+        The image is two-dimensional, in RGBA, of FLOAT, HALF_FLOAT (float16), UNORM_INT8 or UNSIGNED_INT8
+        (uint8, the levels). The device copies the pixels, for which runs wait; `copy_from_cl_image` takes the
+        next picture. Raises RuntimeError for anything else.
+        """
+        from runtime.delegates.gpu.backends.opencl import images  # noqa: PLC0415  # on demand
+
+        dtype, shape = images.tensor_of(image, channels)
+        made = cls(images.buffer_for(image, math.prod(shape) * dtype.itemsize), dtype, shape)
+        made.copy_from_cl_image(image)
+        return made
+
+    def copy_from_cl_image(self, image: Any) -> None:
+        """Have the device copy another picture into a buffer of `create_from_cl_image`, and set `event`.
+
+        As with `write`, no run may still be reading the buffer. Raises RuntimeError for a picture of another
+        size, type or context, and for another buffer.
+        """
+        from runtime.delegates.gpu.backends.opencl import images, storage  # noqa: PLC0415  # on demand
+
+        target = self._existing("CopyFromImage")
+        found = images.tensor_of(image, self._shape[-1] if self._shape else 0)
+        if not isinstance(target, storage.BufferStorage) or found != (self._dtype, self._shape):
+            raise StatusError(
+                f"CopyFromImage: the picture is {found[0].name} {found[1]}, the buffer {self._dtype.name} "
+                f"{self._shape}; make one for it with create_from_cl_image"
+            )
+        self.event = Event.create_from_opencl_event(images.copy_picture(image, target, self._shape[-1]))
+
+    @classmethod
     def create_from_svm(cls, memory: object, dtype: DTypeLike, shape: tuple[int, ...]) -> TensorBuffer:
         """Create a buffer over shared virtual memory: a `pyopencl.SVM`, or an array in one.
 

@@ -187,7 +187,7 @@ def test_memory_that_cannot_hold_a_tensor_is_refused_and_the_model_stays_usable(
 def test_other_objects_are_no_buffers_of_opencl(model):
     image_format = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
     image = cl.create_image(model.opencl_context, cl.mem_flags.READ_WRITE, image_format, shape=(4, 4))
-    with pytest.raises(DelegateError, match="not Image; copy an image's pixels into one"):
+    with pytest.raises(DelegateError, match="not Image; an image's pixels are a tensor by create_"):
         TensorBuffer.create_from_cl_buffer(image, np.float32, (4,))
     with pytest.raises(DelegateError, match="not ndarray"):
         TensorBuffer.create_from_cl_buffer(X, np.float32, SHAPE)

@@ -23,8 +23,8 @@ class BufferStorage:
     def __init__(self, buffer: object) -> None:
         if not isinstance(buffer, cl.Buffer):
             raise DelegateError(
-                f"a buffer of OpenCL is a pyopencl.Buffer, not {type(buffer).__name__}; copy an image's "
-                "pixels into one with pyopencl.enqueue_copy"
+                f"a buffer of OpenCL is a pyopencl.Buffer, not {type(buffer).__name__}; an image's pixels "
+                "are a tensor by create_from_cl_image"
             )
         with mapped_errors("taking a buffer of the caller's"):
             own: Any = cl.Buffer.from_int_ptr(buffer.int_ptr, retain=True)
