@@ -38,6 +38,7 @@ KEPT: Final = "kept"
 
 INTERPRETER: Final = (
     "*.py", "api", "common/__init__.py", "common/arena.py", "common/installation.py", "common/stages.py",
+    "common/system.py",
     "interpreter", "model", "ops", "plan", "delegates/*.py",
 )  # fmt: skip
 """Files and folders of the package `runtime` that run a model which no delegate takes whole. Those of each
