@@ -22,11 +22,20 @@ def tensor_of(image: object, channels: int) -> tuple[np.dtype[Any], tuple[int, .
     """
     if not isinstance(image, cl.Image) or image.type != cl.mem_object_type.IMAGE2D:
         raise DelegateError(f"a picture is a two-dimensional pyopencl.Image, not {type(image).__name__}")
-    levels = {cl.channel_type.UNORM_INT8: np.uint8, cl.channel_type.UNSIGNED_INT8: np.uint8}
-    kinds = {cl.channel_type.FLOAT: np.float32, cl.channel_type.HALF_FLOAT: np.float16, **levels}
-    order, kind = image.format.channel_order, image.format.channel_data_type
+    levels: dict[Any, type[Any]] = {
+        cl.channel_type.UNORM_INT8: np.uint8,
+        cl.channel_type.UNSIGNED_INT8: np.uint8,
+    }
+    kinds: dict[Any, type[Any]] = {
+        cl.channel_type.FLOAT: np.float32,
+        cl.channel_type.HALF_FLOAT: np.float16,
+        **levels,
+    }
+    told: Any = image.format  # its numbers are enumerations of pyopencl, whose stubs do not say so
+    order, kind = told.channel_order, told.channel_data_type
     if order != cl.channel_order.RGBA or kind not in kinds:
-        named = f"{cl.channel_order.to_string(order)} in {cl.channel_type.to_string(kind)}"
+        names: Any = cl.channel_order, cl.channel_type
+        named = f"{names[0].to_string(order)} in {names[1].to_string(kind)}"
         raise DelegateError(
             f"an image of {named} is no tensor; make one of RGBA in FLOAT, HALF_FLOAT, UNORM_INT8 "
             "or UNSIGNED_INT8"
@@ -55,13 +64,14 @@ def copy_picture(image: cl.Image, target: BufferStorage, channels: int) -> cl.Ev
         queue = cl.CommandQueue(target.context)
         whole, flags = channels == _CHANNELS, cl.mem_flags.READ_WRITE
         staged = target.buffer if whole else cl.Buffer(target.context, flags, pixels * pixel_bytes)
-        copied = cl.enqueue_copy(
+        enqueue_copy: Any = cl.enqueue_copy  # the stubs have not all its forms
+        copied: cl.Event = enqueue_copy(
             queue, staged, image, offset=0, origin=(0, 0), region=(image.width, image.height)
         )
         if not whole:
             kept_bytes = channels * dtype.itemsize
             # A row of the copy is the kept part of one pixel.
-            copied = cl.enqueue_copy(
+            copied = enqueue_copy(
                 queue, target.buffer, staged, src_origin=(0, 0, 0), dst_origin=(0, 0, 0),
                 region=(kept_bytes, pixels, 1), src_pitches=(pixel_bytes,), dst_pitches=(kept_bytes,),
             )  # fmt: skip
