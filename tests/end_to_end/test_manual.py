@@ -53,7 +53,6 @@ ELSEWHERE = {
     "* farm-agent enrol *": "tests/orchestrator/trust/test_first_start.py",
     "farm-agent check": "tests/agent/runner/test_probe.py",
     "farm-agent tuning *": "changes the clocks of this machine, as root",
-    "farm submit my.tflite --delegate gpu --option=backend=metal": "needs a Mac, as docs/macos.md says",
     "farm --install-completion": "writes to the shell's own settings",
     "farm devices noise *": "tests/orchestrator/cli/test_noise.py",
     "farm lab agents remove *": "tests/orchestrator/endpoint/test_lab_operations.py",
