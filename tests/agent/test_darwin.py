@@ -91,7 +91,7 @@ def test_a_model_is_measured_on_as_many_threads_as_asked(mac) -> None:
     farm = str(Path(sys.executable).with_name("farm"))
     run([farm, "submit", str(model), "--delegate", "cpu", "--threads", "1"], mac)
     (cell,) = json.loads(run([farm, "results", "--json"], mac))
-    assert (cell["status"], cell["threads"]) == ("done", "1")
+    assert (cell["status"], cell["threads"]) == ("done", 1)
 
 
 def test_a_process_that_hides_is_found_by_its_mark_and_a_closed_folder_removed(mac, tmp_path) -> None:

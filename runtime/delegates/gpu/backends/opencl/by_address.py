@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 from itertools import count
 from typing import Final
 
@@ -64,6 +65,8 @@ def load_function(name: str, content: bytes) -> int:
     Raises:
         DelegateError: the loader refuses it, or it has no such kernel.
     """
+    if sys.platform != "linux":
+        raise DelegateError("gpu delegate: calls by address need memory files, which Linux has")
     handle = os.memfd_create(name, os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(handle), "wb") as file:
