@@ -2,17 +2,22 @@
 
 NVIDIA: clang translates OpenCL C to PTX, with libclc for its built-in functions, and NVIDIA's own assembler
 makes machine code of that, as its driver would. AMD: clang makes the machine code, as its driver's does.
-What a driver's compiler decides by itself, such as which loops it unrolls, may differ.
+Intel: the driver's own compiler, by its command `ocloc`. What another version of a driver decides by itself,
+such as which loops it unrolls, may differ.
 """
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 CLC: Final = Path("/usr/lib/clc")
 """Folder of libclc's functions, where Debian's package puts it."""
@@ -60,7 +65,17 @@ AMD: Final[Mapping[str, str]] = {
 """MI200 and RDNA 3, with the newest of libclc 15's functions, which are plain code without instructions of a
 processor."""
 
-TARGETS: Final = (*NVIDIA, *AMD)
+INTEL: Final[Mapping[str, str]] = {"dg2": "dg2-g10"}
+"""Arc A770 and Flex 170, by the names that `ocloc` has for them."""
+
+_CORE_THREADS: Final = 16 * 8
+_CORE_SHARED_BYTES: Final = 128 << 10
+"""Of a core of Xe-HPG: 16 vector engines of 8 threads; local memory (oneAPI GPU Optimization Guide)."""
+
+_GRF_WORDS: Final = 8
+"""Numbers of 32 bits in a register of an Intel GPU, which all work-items of a thread share."""
+
+TARGETS: Final = (*NVIDIA, *AMD, *INTEL)
 
 MATRIX_UNITS: Final = ("sm_80", "sm_90")
 """Targets with matrix units that kernels use: PTX's mma.m16n8k16 of 16 bits is there from sm_80 on."""
@@ -70,9 +85,11 @@ MATRIX_UNITS: Final = ("sm_80", "sm_90")
 class Compiled:
     """A kernel's machine code, as far as its compiler describes it.
 
-    `registers`: of a work-item. `stack_bytes`: of its local or scratch memory, spilled registers among them.
+    `registers`: of a work-item. `stack_bytes`: of its local or scratch memory, spilled registers among them;
+    Intel: of a thread, which runs 8 to 32 work-items.
     `shared_bytes`: of a work-group. `groups`: how many work-groups a multiprocessor holds; AMD: waves of a
-    SIMD. `fma_share`: of the instructions of the basic block with most multiply-adds; 0 without any.
+    SIMD. `fma_share`: of the instructions of the basic block with most multiply-adds; 0 without any, and on
+    Intel, whose code is not read.
     """
 
     registers: int
@@ -123,7 +140,19 @@ class Tools:
                 options = _target("amdgcn-mesa-mesa3d", AMD[target])
                 text = self._assembly(source, target, *options, f"-mcpu={target}", "-nogpulib").read_text()
                 found[target] = of_amd(text)
+            if target in INTEL:
+                found[target] = self._for_intel(source, name, target, threads)
         return found
+
+    def _for_intel(self, source: Path, name: str, target: str, threads: int) -> Compiled:
+        command, out = _ocloc(), source.with_suffix(f".{target}")
+        # The second option makes a file in the newer form, which says what a kernel takes.
+        options = ("-options", "-cl-std=CL1.2", "-internal_options", "-cl-intel-allow-zebin")
+        words = ("-file", str(source), "-device", INTEL[target], "-out_dir", str(out), *options)
+        libraries = Path(command).parents[1] / "lib/x86_64-linux-gnu"
+        self._run([command, "compile", "-q", *words], source, LD_LIBRARY_PATH=str(libraries))
+        (binary,) = out.glob("*.bin")
+        return of_intel(binary.read_bytes(), name, threads)
 
     def _assembly(self, source: Path, suffix: str, *options: str) -> Path:
         out = source.with_suffix(f".{suffix}")
@@ -135,10 +164,11 @@ class Tools:
         said = self._run([self.ptxas, f"-arch={target}", "-v", str(ptx), "-o", str(out)], ptx)
         return of_nvidia(said, ptx.read_text(), NVIDIA[target], threads)
 
-    def _run(self, command: list[str], source: Path) -> str:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    def _run(self, command: list[str], source: Path, **more: str) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | more)
         if done.returncode:
-            raise ToolError(f"{source.stem}: {Path(command[0]).name}: {done.stderr.strip()[-2000:]}")
+            said = (done.stderr or done.stdout).strip()[-2000:]
+            raise ToolError(f"{source.stem}: {Path(command[0]).name}: {said}")
         return done.stderr
 
 
@@ -159,6 +189,28 @@ def of_amd(assembly: str) -> Compiled:
     (waves,) = _numbers(r"; Occupancy: (\d+)", assembly)
     (spilled,) = _numbers(r"\.vgpr_spill_count: (\d+)", assembly, default=(0,))
     return Compiled(registers, scratch, 4 * spilled, shared, waves, fma_share(assembly))
+
+
+def of_intel(binary: bytes, name: str, threads: int) -> Compiled:
+    """Read the section `.ze_info` of a compiled program: YAML from `---` to `...`, an entry for each kernel.
+
+    The form is that of the Intel Graphics Compiler's zebin files.
+    """
+    begin = binary.find(b"---\nversion:")
+    if begin < 0:
+        raise ToolError(f"{name}: ocloc wrote no .ze_info")
+    content = yaml.safe_load(binary[begin : binary.index(b"\n...", begin)])
+    (kernel,) = (one for one in content["kernels"] if one["name"] != "Intel_Symbol_Table_Void_Program")
+    execution = kernel["execution_env"]
+    lanes, shared = execution["simd_size"], execution.get("slm_size", 0)
+    memory = {"private_space": 0, "spill_fill_space": 0, "single_space": 0}
+    for buffer in kernel.get("per_thread_memory_buffers", ()):
+        memory[buffer["usage"]] += buffer["size"]
+    spilled = memory["spill_fill_space"] + memory["single_space"]
+    by_shared = _CORE_SHARED_BYTES // shared if shared else _CORE_THREADS
+    groups = min(_CORE_THREADS // -(-threads // lanes), by_shared)
+    registers = execution["grf_count"] * _GRF_WORDS // lanes
+    return Compiled(registers, sum(memory.values()), spilled, shared, groups, 0.0)
 
 
 def fma_share(assembly: str) -> float:
@@ -208,3 +260,15 @@ def _ptxas() -> str | None:
     folders = [] if package is None else [Path(folder) for folder in package.submodule_search_locations or ()]
     packaged = (path for folder in folders for path in sorted(folder.glob("*/bin/ptxas")))
     return next(map(str, packaged), None) or shutil.which("ptxas")
+
+
+def _ocloc() -> str:
+    """Return Intel's compiler, as the set-up unpacks it, or as it is installed. Raises `ToolError`."""
+    unpacked = Path(sys.executable).with_name("ocloc.d") / "usr/bin/ocloc"
+    found = str(unpacked) if unpacked.is_file() else shutil.which("ocloc")
+    if found is None:
+        raise ToolError(
+            "kernels cannot be compiled for Intel's GPUs here: no ocloc; bash .ci/setup test, or "
+            "apt-get install intel-opencl-icd; without: --targets " + " ".join((*NVIDIA, *AMD))
+        )
+    return found
