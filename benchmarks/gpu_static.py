@@ -56,6 +56,10 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
         "m128",
         "gfx",
     ): "beside 32 or 64 sums no registers are left for GELU's polynomial, or the places of a window",
+    (
+        "m128n",
+        "dg2",
+    ): "beside the sums of 8 work-items a thread has none left; smaller tiles are not chosen there yet",
 }
 """Reasons why kernels fail by parts of their names and of their targets' names."""
 
