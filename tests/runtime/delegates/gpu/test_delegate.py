@@ -1,5 +1,7 @@
 """Small graphs through the whole delegate, against numpy; every schedule gives the same numbers."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -273,3 +275,22 @@ def test_operators_outside_the_window_stay_on_the_cpu_with_the_reason(window, ta
     assert [i for i in range(4) if i not in left] == taken
     if left:
         assert left[3] == "operator 3 is not among those to delegate, 1 to 2"
+
+
+def test_an_interpreter_that_python_s_end_closes_says_nothing(tmp_path):
+    """Those of a cycle of references are closed when nothing can be imported any more."""
+    model = tmp_path / "model.tflite"
+    build = ModelBuilder()
+    model.write_bytes(write_model(build.build(build.op(Op.TANH, [build.input(1, 4)], (1, 4)))))
+    script = f"""
+from runtime.api.interpreter import Interpreter, load_delegate
+delegate = load_delegate("gpu", {{"cache_dir": {str(tmp_path)!r}, "cost_aware_partitioning": False}})
+kept = Interpreter(model_path={str(model)!r}, experimental_delegates=[delegate])
+kept.allocate_tensors()
+kept.invoke()
+assert kept.delegation.delegated_ops == 1
+kept.itself = kept
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert "ignored" not in done.stderr, done.stderr
