@@ -278,7 +278,7 @@ def test_operators_outside_the_window_stay_on_the_cpu_with_the_reason(window, ta
 
 
 def test_an_interpreter_that_python_s_end_closes_says_nothing(tmp_path):
-    """Those of a cycle of references are closed when nothing can be imported any more."""
+    """An interpreter in a cycle of references is closed when nothing can be imported any more."""
     model = tmp_path / "model.tflite"
     build = ModelBuilder()
     model.write_bytes(write_model(build.build(build.op(Op.TANH, [build.input(1, 4)], (1, 4)))))
