@@ -141,13 +141,14 @@ fuzz:
 
 bench:
 	@bash .ci/setup test
-	$(BIN)/python -m benchmarks.campaign benchmarks/precisions.yaml --threads 1 2
+	$(BIN)/python -m benchmarks.campaign benchmarks/precisions.yaml --threads 2 --only 'torchvision_*'
 	$(BIN)/python -m benchmarks.host_time
 	$(BIN)/python -m benchmarks.channel_counts
 	$(BIN)/python -m benchmarks.cli_start
 
 bench-all:
 	@bash .ci/setup test
+	$(BIN)/python -m benchmarks.campaign benchmarks/precisions.yaml --threads 1 2
 	$(BIN)/python -m benchmarks.campaign benchmarks/runtime_vs_peers.yaml --threads 1 2
 	$(BIN)/python -m benchmarks.campaign benchmarks/aa.yaml
 	$(BIN)/python -m benchmarks.model_kinds
