@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import gpu_static
@@ -21,7 +23,17 @@ from benchmarks.gpu_compilers import (
     fma_share,
     of_amd,
 )
+from runtime.delegates.gpu.alternatives import lowered
+from runtime.delegates.gpu.layout.source import assemble
+from runtime.delegates.gpu.planning.assumed import ASSUMED
+from runtime.delegates.gpu.planning.planner import GpuPlanner
+from runtime.model.schema import BuiltinOperator as Op
+from runtime.tools.priming import partitions_of
 from tests import needs
+from tests.runtime.ops.cases import random
+from tests.runtime.ops.movement.test_sequence import top
+from tests.runtime.ops.operands import flags
+from tests.runtime.ops.reduction.test_arg_extreme import between, extreme
 
 KERNEL = """
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -50,6 +62,13 @@ NETWORKS = (
     pytest.param("hf_tinyroberta_squad2", marks=pytest.mark.exhaustive),
 )
 """A convolutional network, and a transformer."""
+
+OUTSIDE = (
+    between(Op.ARG_MAX).model,
+    extreme("bytes", Op.ARG_MIN, flags(5, 70), 1, np.int64).model,
+    top("few", random(3, 70), 4).model,
+)
+"""Models of operators that have kernels of work-groups, but are in no network of the zoo."""
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +118,29 @@ def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network:
     assert {name: faults for row in rows if (faults := row.unexcused()) for name in [row.name]} == {}
     for precision in gpu_static.PRECISIONS:
         assert sum(row.flops.get(precision, 0.0) for row in rows) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(tools: Tools, tmp_path: Path) -> None:
+    faults, files = {}, [tmp_path / f"{place}.tflite" for place in range(len(OUTSIDE))]
+    for file, model in zip(files, OUTSIDE, strict=True):
+        file.write_bytes(model)
+    planner = GpuPlanner({"cost_aware_partitioning": False}, "gpu")
+    parts = list(partitions_of(planner, files))
+    assert len(parts) == len(files)
+    nodes = (
+        node
+        for part in parts
+        for node in lowered(part, ASSUMED["gpu"], planner.options, planner.way_of_partition(part))[1]
+    )
+    for kernel in assemble((one for node in nodes for one in node[0].launches), ASSUMED["gpu"]).kernels:
+        threads = prod(kernel.group)
+        try:
+            found = tools.compile(kernel.name, kernel.whole, threads, ("sm_80", "gfx90a", "dg2"))
+        except ToolError as error:
+            needs.absent(str(error))
+        faults[kernel.name] = gpu_static.Row(kernel.name, kernel.name, threads, {}, found).unexcused()
+        assert threads > 1
+    assert {name: fault for name, fault in faults.items() if fault} == {}
 
 
 def test_a_kernel_that_the_compiler_refuses_is_named(tools: Tools) -> None:

@@ -28,6 +28,10 @@ PRODUCTS = {Op.CONV_2D, Op.CONV_3D, Op.DEPTHWISE_CONV_2D, Op.FULLY_CONNECTED, Op
 """Operators whose second input, where it is constant, is their weights."""
 
 
+INT32 = {"output_type": 2}
+"""The type of the indices of an extremum."""
+
+
 def values(*shape: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
@@ -133,6 +137,9 @@ MANY = (
         [Out(np.int32)],
         {"exclusive": True},
     ),
+    case("greatest_of_rows", Op.ARG_MAX, [random(3, 300), const(1, np.int32)], [Out(np.int32)], INT32),
+    case("least_of_columns", Op.ARG_MIN, [whole(5, 3, 21), const(0, np.int32)], [Out(np.int32)], INT32),
+    case("greatest_few", Op.TOPK_V2, [random(3, 33), const(5, np.int32)], [Out(), Out(np.int32)]),
     case("embedding", Op.EMBEDDING_LOOKUP, [fed([3, 0, 1, 1]), constant(random(5, 18))]),
 )
 """What `make test-exhaustive` runs besides."""

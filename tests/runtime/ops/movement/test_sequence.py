@@ -63,6 +63,7 @@ TOP = [
     top("one", random(4, 255), 1),
     top("vector", random(1000), 17),
     top("ties", whole(5, 40, low=0, high=4), 20),
+    top("ties_of_many", whole(2, 1000, low=-4, high=4), 30),
     top("int64", whole(2, 21, dtype=np.int64), 5),
     top("infinities", Arg(np.float32([[-np.inf, 0.0, np.inf, -0.0, -np.inf, 3]])), 6),
     top("rank_6", random(2, 1, 2, 1, 3, 5), 2),

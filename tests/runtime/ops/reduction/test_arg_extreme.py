@@ -57,6 +57,8 @@ CASES = [
     extreme("vector", Op.ARG_MAX, random(255), 0),
     extreme("channels", Op.ARG_MIN, random(2, 3, 17, 21), -1, np.int64),
     extreme("first_axis", Op.ARG_MAX, random(9, 5, 3), 0),
+    extreme("long_axis_of_ties", Op.ARG_MAX, whole(3, 1000, low=0, high=5), 1),
+    extreme("long_axis_between", Op.ARG_MIN, random(2, 300, 3, 21), 1, np.int64),
     extreme("rank_6", Op.ARG_MIN, random(2, 1, 3, 4, 2, 5), 3, np.int64),
     extreme("one", Op.ARG_MAX, random(4, 1), 1),
     extreme("zeros", Op.ARG_MAX, Arg(np.float32([[-0.0, 0.0], [0.0, -0.0]])), 1),

@@ -2,11 +2,14 @@
 
 from runtime.delegates.gpu.graph.element_type import ElementType, ElementTypes
 from runtime.delegates.gpu.graph.graph import Node
+from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.graph.work_groups import suits_groups
 from runtime.delegates.gpu.lowering import spec
+from runtime.delegates.gpu.lowering.reduction.arg_extreme import FIRST_OF_ALL, first_of_lines, key_of
 from runtime.model.schema import BuiltinOperator as Op
 
 _ORDERED: ElementTypes = (ElementType.F32, ElementType.I32, ElementType.I64)
-"""The types whose elements the kernel orders."""
+"""The types whose elements the kernels order, those of work-groups not int64."""
 
 
 def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
@@ -14,32 +17,54 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
-    """One kernel; a unit is one row."""
+    """One kernel; a unit is one row, which work-items of a group share."""
     (source,), (target, places) = node.required, node.outputs
     before, values = context.value(source), context.value(target)
     read, write, beside = (context.layout(v) for v in (source, target, places))
+    name = f"top_k_{before.type.value}"
+    shared = {
+        "IN_STRIDE": read.pixel_stride,
+        "IN_CHANNEL_STRIDE": read.channel_stride,
+        "VALUE_STRIDE": write.pixel_stride,
+        "VALUE_TAIL": context.tail(target),
+    }
     instance = spec.function(
         "movement/sequence/top_k.cl",
-        f"f32_top_k_{before.type.value}",
+        f"f32_{name}",
         {"T": before.type.opencl, "IS_FLOAT": before.type is ElementType.F32},
         CHANNELS=before.channels,
-        IN_STRIDE=read.pixel_stride,
-        IN_CHANNEL_STRIDE=read.channel_stride,
         K=values.channels,
-        VALUE_STRIDE=write.pixel_stride,
         INDEX_STRIDE=beside.pixel_stride,
-        VALUE_TAIL=context.tail(target),
         INDEX_TAIL=context.tail(places),
+        **shared,
     )
+    units: int | tuple[int, ...] = before.pixels
+    key = key_of(before.type, FIRST_OF_ALL)
+    if key is not None and suits_groups(context.device):
+        shape = {
+            "LENGTH": before.channels,
+            "ELEMENTS": before.pixels,
+            "IN_STEP": read.channel_stride,
+            "OUT_STRIDE": beside.pixel_stride,
+            "TAIL": context.tail(places),
+            **divisor("INNER", 1),
+            **divisor("IN_CHANNELS", before.channels),
+            **divisor("OUT_CHANNELS", 1),
+            **shared,
+        }
+        how: dict[str, int | str] = {"KEY(i)": key, "VALUES": 1, "WIDE": 0}
+        instance, units = first_of_lines(
+            name, context, before, how, shape, is_last=True, count=values.channels
+        )
     launch = context.launch(
         node,
         instance,
         (context.pointer(source), target, places),
-        before.pixels,
+        units,
         note=before.extents,
         flops=before.elements,
     )
-    return [spec.Candidate("rows", (launch,))]
+    return [spec.Candidate("groups" if instance.work_group else "rows", (launch,))]
 
 
 FAMILY = spec.Family(
