@@ -274,6 +274,12 @@ def test_the_panel_of_a_deep_product_stays_in_the_cache_while_it_serves_more_tha
     assert shallow.columns > deep.columns
 
 
+def test_narrow_registers_leave_few_rows_over():
+    # Four vectors of 16 floats are eight registers of 8, which hide latencies: ten tiles of five waste least.
+    assert tiles.rank_tiles(49, 160, 960, 1, 8)[0].rows == 5
+    assert tiles.rank_tiles(48, 160, 960, 1, 8)[0].rows == 6
+
+
 def test_a_close_second_tile_has_another_width(backend):
     best = tiles.best_tiles(196, 384, 64, backend.capabilities)
     assert len({tile.columns for tile in best}) == len(best)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.pairs import in_pairs, suits_pairs
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
@@ -15,7 +15,7 @@ a narrower one leaves more units for the workers; all are multiples of the vecto
 _ROW_SPLIT = {64: 2, 32: 4, 16: 8}
 """Columns of a unit of a one-row product → sums per column. Every row gives 8 vectors of sums in flight,
 which hide the latency of a multiply-add (`_FEWEST_CHAINS` of `tiles.py`); fewer wait for each other, more
-only add the work of joining them."""
+only add the work of joining them. Narrower registers need fewer vectors for as many registers."""
 
 _UNITS_PER_WORKER = 4
 """Units of a one-row product that every worker should get, at least. More even out workers of unlike speed
@@ -104,10 +104,11 @@ def row(node: Node, context: spec.Context, product: Product, width: int) -> spec
     Nothing is used twice, so memory bounds it; the weights lie in the order in which they are read.
     """
     source, (target,) = node.first, node.outputs
+    split = max(1, _ROW_SPLIT[width] * min(context.device.vector_floats, LANES) // LANES)
     instance = spec.function(
         "matmul/conv/gemm_row.cl",
         spec.instance_name("gemm_row", f"n{width}", product.weights.type),
-        {"TILE_N": width, "SPLIT": _ROW_SPLIT[width], "WEIGHT": product.weights.type.value},
+        {"TILE_N": width, "SPLIT": split, "WEIGHT": product.weights.type.value},
         K=product.depth,
         CHANNELS=round_up(product.columns),
         IN_STEP=product.step,

@@ -19,15 +19,16 @@ _MOST_ROWS = {1: 24, 2: 13, 3: 8, 4: 6, 5: 4, 7: 3}
 value leave two of 32 registers free: with fewer the compiler spills sums to memory."""
 
 _FEW_ROWS = {1: frozenset({1, 2, 3, 4, 6, 8, 12, 16, 20, 24}), 2: frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 13})}
-"""Vectors per row → the rows that a tile may have, or all of the pixels; other widths may have any. Every
-tile is a function of its own: with fewer, more sizes share one. By the cost model the convolutions of nine
-published networks lose 0.01 % to this, and no layer more than 1.7 %."""
+"""Vectors per row of such a tile → the rows it may have, or all of the pixels; other widths may have any.
+Every tile is a function of its own: with fewer, more sizes share one. By the cost model the convolutions of
+nine published networks lose 0.01 % to this, and no layer more than 1.7 %."""
 
 _MOST_ROWS_NARROW = {1: 6}
 """The same where a register holds fewer floats: there are 16 registers of 8, 32 of 4, or a GPU's, and a
-vector of the kernels takes several."""
+vector of the kernels takes several. A tile may have any of these rows."""
+
 _FEWEST_CHAINS = 8
-"""Vectors of sums that must be in flight to hide the latency of a multiply-add: four cycles on each of two
+"""Registers of sums that must be in flight to hide the latency of a multiply-add: four cycles on each of two
 pipes. A tile with fewer takes as long as one with eight."""
 
 _PANEL_BYTES = 1 << 20
@@ -93,34 +94,42 @@ def rank_tiles(
     `vector_floats`: floats in a register of the device.
     """
     vectors = ceil_div(channels, LANES)
-    most_rows = _MOST_ROWS if vector_floats >= LANES else _MOST_ROWS_NARROW
+    is_wide = vector_floats >= LANES
+    most_rows, few_rows = (_MOST_ROWS, _FEW_ROWS) if is_wide else (_MOST_ROWS_NARROW, {})
     tiles = [
         Tile(rows, LANES * width)
         for width, most in most_rows.items()
         if width <= vectors
         for rows in range(1, min(most, pixels) + 1)
-        if rows == pixels or rows in _FEW_ROWS.get(width, range(most + 1))
+        if rows == pixels or rows in few_rows.get(width, range(most + 1))
     ]
-    return sorted(tiles, key=lambda tile: (_cost(tile, pixels, channels, depth, workers, batch), -tile.rows))
+    costs = {tile: _cost(tile, pixels, channels, depth, workers, batch, vector_floats) for tile in tiles}
+    return sorted(tiles, key=lambda tile: (costs[tile], -tile.rows))
 
 
 def best_tiles(pixels: int, channels: int, depth: int, device: Capabilities, batch: int = 1) -> list[Tile]:
     """Return the cheapest tile, and the next one of another width if the model sees no difference."""
-    workers = device.compute_units
-    first, *others = rank_tiles(pixels, channels, depth, workers, device.vector_floats, batch)
-    limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers, batch)
+    workers, floats = device.compute_units, device.vector_floats
+    first, *others = rank_tiles(pixels, channels, depth, workers, floats, batch)
+    limit = _CLOSE_RATIO * _cost(first, pixels, channels, depth, workers, batch, floats)
     second = (tile for tile in others if tile.columns != first.columns)
     return [
         first,
-        *(t for t in islice(second, 1) if _cost(t, pixels, channels, depth, workers, batch) <= limit),
+        *(t for t in islice(second, 1) if _cost(t, pixels, channels, depth, workers, batch, floats) <= limit),
     ]
 
 
-def _cost(tile: Tile, pixels: int, channels: int, depth: int, workers: int, batch: int) -> float:
-    """Half cycles of the busiest worker, times the number of workers: idle workers count as work."""
+def _cost(
+    tile: Tile, pixels: int, channels: int, depth: int, workers: int, batch: int, vector_floats: int
+) -> float:
+    """Half cycles of the busiest worker, times the number of workers: idle workers count as work.
+
+    A cycle is that of a vector of 16 floats, which takes several registers where these are narrower.
+    """
     width = tile.columns // LANES
     sums = tile.rows * width
-    inner = max(sums, _FEWEST_CHAINS) + _LOAD_COST * (tile.rows + width)
+    fewest = ceil_div(_FEWEST_CHAINS * min(vector_floats, LANES), LANES)
+    inner = max(sums, fewest) + _LOAD_COST * (tile.rows + width)
     if tile.rows < pixels and 4 * depth * tile.columns > _PANEL_BYTES:
         inner = max(inner, _STREAMED_COST * width)
     units = batch * tile.units(pixels, channels)
