@@ -28,7 +28,8 @@ LiteRT publishes for 60 models whether its GPU delegate takes them whole (`full`
 *Taken* says how many operators the delegate runs, in one partition; *agrees* is the distance from delegate
 `cpu` on random inputs, the relative L2 norm of the worst output, and whether it is within 1e-4
 ([measuring.md](measuring.md)).
-fp16 and bf16 round the weights to that type; their bound is 2e-2.
+fp16 and bf16 round the weights to that type, and fp16 what kernels of work-groups leave for each other; their
+bound is 2e-2.
 `python -m benchmarks.coverage` writes this page.
 
 """

@@ -26,6 +26,7 @@ from runtime.delegates.gpu.layout.source import Function, Kernel, assemble_funct
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.planning.planner import GpuPlanner
 from runtime.delegates.gpu.settings.options import parse_options
+from runtime.delegates.gpu.settings.precision import STORED, knowing_products
 from runtime.tools.priming import networks, partitions_of
 from tests.reports import write_report
 from tests.tree import tree
@@ -154,10 +155,10 @@ def functions_of(models: Sequence[str] | None) -> dict[Function, dict[str, float
     for precision in PRECISIONS:
         options = parse_options({"precision": precision})
         planner = GpuPlanner({"precision": precision}, "gpu")
-        devices = {precision: ASSUMED["gpu"]}
+        device = knowing_products(ASSUMED["gpu"], precision, lambda: STORED)
+        devices = {precision: device}
         if precision in MATRICES:
-            device = replace(ASSUMED["gpu"], matrix_type=MATRICES[precision])
-            devices[f"{precision}, matrices"] = device
+            devices[f"{precision}, matrices"] = replace(device, matrix_type=MATRICES[precision])
         work |= {name: Counter() for name in devices}
         for partition in partitions_of(planner, files):
             way = planner.way_of_partition(partition)

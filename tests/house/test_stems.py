@@ -28,6 +28,7 @@ KERNELS_WITHOUT_OPERATORS = {
     "peaks": "what a device reaches at best",
     "portable": "in front of every kernel of work-groups: functions in their subset of C",
     "portable_opencl": "in front of the same: the macros of the subset in OpenCL C",
+    "halves": "in front of those that find fp16 in a buffer",
     "webgpu": "in front of every kernel that is translated for WebGPU: words of OpenCL C",
     "probe": "what a driver's compiler is tried with",
     "precision_probe": "what a device does with narrow numbers",

@@ -8,6 +8,7 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Graph, Node
 from runtime.delegates.gpu.graph.rounding import round_weights
 from runtime.delegates.gpu.graph.simulation import Quantised
+from runtime.delegates.gpu.layout.halves import stored_in_halves
 from runtime.delegates.gpu.layout.memory import smallest
 from runtime.delegates.gpu.lowering import family_of
 from runtime.delegates.gpu.lowering.spec import Candidate, Context
@@ -52,8 +53,15 @@ def lowered(
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
     rounded = round_weights(built, str(options.precision))
     graph = optimise(rounded, layout_rules(), options.skipped_passes)
+    return with_candidates(graph, device, options)
+
+
+def with_candidates(
+    graph: Graph, device: Capabilities, options: Options
+) -> tuple[Graph, list[list[Candidate]]]:
+    """Return a graph behind the passes and the ways to run each of its nodes. Raises as `lowered`."""
     context = Context(graph, device, options.memory == "least", options.rounding)
-    return graph, [list(candidates_of(node, context)) for node in graph.nodes]
+    return stored_in_halves(graph, [candidates_of(node, context) for node in graph.nodes], device)
 
 
 def unit_refusal(

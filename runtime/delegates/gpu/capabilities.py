@@ -33,9 +33,9 @@ class Capabilities:
     found and the precision allows; `multiplies_bytes`: likewise four bytes by four, which adds up their
     products; `permutes_bytes`: likewise 64 bytes are looked up in a table at once. `matrix_type`: the type of
     weights, F16 or BF16, that its matrix units are to multiply by inputs rounded to it, as the precision
-    allows; empty: none. `constants_bytes`:
-    how large a buffer of constants becomes where no layer needs more, 0 for `max_allocation_bytes`. Sizes are
-    bytes.
+    allows; empty: none. `stores_halves`: what kernels of work-groups leave for each other lies in memory as
+    fp16, as the precision allows. `constants_bytes`: how large a buffer of constants becomes where no layer
+    needs more, 0 for `max_allocation_bytes`. Sizes are bytes.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Capabilities:
     permutes_bytes: bool = False
     constants_bytes: int = 0
     matrix_type: str = ""
+    stores_halves: bool = False
 
     @property
     def works_in_groups(self) -> bool:

@@ -30,6 +30,10 @@ register of AVX-512 and a cache line; a compiler splits them where registers are
 with few channels compute more padding; smaller, and such registers stay half empty."""
 
 
+HALF_BYTES = 2
+"""Bytes of a number of fp16, by definition."""
+
+
 def round_up(count: int, multiple: int = LANES) -> int:
     """Smallest multiple of `multiple` that is at least `count`."""
     return -(-count // multiple) * multiple
@@ -195,6 +199,7 @@ class Graph:
     """Nodes in execution order. `layouts` is filled by the last pass, `assign_layouts`.
 
     `states` are inputs that are variables: the last outputs are their new contents, in the same order.
+    `halves` are the roots of the buffers that hold fp16 in place of float32 (`lowering/halves.py`).
     """
 
     values: Mapping[int, Value]
@@ -203,6 +208,15 @@ class Graph:
     outputs: tuple[int, ...]
     states: tuple[int, ...] = ()
     layouts: Mapping[int, Layout] = field(default_factory=dict)
+    halves: frozenset[int] = frozenset()
+
+    def is_half(self, value: int) -> bool:
+        """Return True for a value that lies in memory as fp16."""
+        return value in self.layouts and self.layouts[value].root in self.halves
+
+    def element_bytes(self, value: int) -> int:
+        """Bytes of an element of a value in memory."""
+        return HALF_BYTES if self.is_half(value) else self.values[value].type.size
 
     def producers(self) -> dict[int, Node]:
         """Value id → the node that writes it."""

@@ -4,14 +4,17 @@
 #define INPUT(name) __global const float *restrict name
 #define OUTPUT(name) __global float *restrict name
 // One float, or the four from i on, i being a multiple of 4.
-#define LOAD(buffer, i) ((buffer)[i])
-#define LOAD4(buffer, i) (*(__global const float4 *)((buffer) + (i)))
+#define LOAD_F32(buffer, i) ((buffer)[i])
+#define LOAD4_F32(buffer, i) (*(__global const float4 *)((buffer) + (i)))
+#define LOAD(buffer, i) LOAD_F32(buffer, i)
+#define LOAD4(buffer, i) LOAD4_F32(buffer, i)
 // Where a buffer holds numbers of fewer bits: the word of 32 bits in the place of float i, or the two from i on, i being even.
 #define LOAD_WORD(buffer, i) (((__global const uint *)(buffer))[i])
 #define LOAD_WORDS2(buffer, i) (*(__global const uint2 *)((__global const uint *)(buffer) + (i)))
 #define STORE(buffer, i, value) ((buffer)[i] = (value))
 #define STORE_WORD(buffer, i, value) (((__global uint *)(buffer))[i] = (value))
-#define STORE4(buffer, i, value) (*(__global float4 *)((buffer) + (i)) = (value))
+#define STORE4_F32(buffer, i, value) (*(__global float4 *)((buffer) + (i)) = (value))
+#define STORE4(buffer, i, value) STORE4_F32(buffer, i, value)
 #define VEC4(a, b, c, d) ((float4)(a, b, c, d))
 #define SPLAT4(a) ((float4)(a))
 // Places of a work-item; the dimension is a literal.

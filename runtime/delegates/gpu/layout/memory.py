@@ -86,7 +86,7 @@ def _own_bytes(candidate: spec.Candidate) -> int:
 def extent(graph: Graph, root: int) -> int:
     """Bytes of the buffer of `root`, all of which kernels may write; a multiple of 16 elements."""
     value, layout = graph.values[root], graph.layouts[root]
-    return round_up(value.pixels * layout.pixel_stride) * value.type.size
+    return round_up(value.pixels * layout.pixel_stride) * graph.element_bytes(root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Placement:
     def offset_of(self, value: int) -> int:
         """Offset of a value in the arena, in bytes."""
         layout = self.graph.layouts[value]
-        return self.arena.offsets[layout.root] + layout.offset * self.graph.values[value].type.size
+        return self.arena.offsets[layout.root] + layout.offset * self.graph.element_bytes(value)
 
     @property
     def constant_bytes(self) -> int:

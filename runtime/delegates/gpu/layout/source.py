@@ -10,6 +10,7 @@ one layer or many.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +27,8 @@ class Function:
     """The code that a launch compiles to: launches with equal functions share it.
 
     `spaces` marks each pointer, the operands of the epilogue at the end: A into the arena, C to constants.
-    `parameters` are names with their types in OpenCL C. `work_group` is None for a unit function.
+    `parameters` are names with their types in OpenCL C. `work_group` is None for a unit function. `halves`:
+    the places of pointers to fp16.
     """
 
     source: str
@@ -38,11 +40,13 @@ class Function:
     parameters: tuple[tuple[str, str], ...]
     is_unit: bool
     work_group: WorkGroup | None = field(default=None, repr=False)
+    halves: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def identity(self) -> str:
         """A text in which two functions differ."""
-        return repr(self) if self.work_group is None else repr((self, self.work_group))
+        more = (self.work_group, self.halves) if self.halves else (self.work_group,)
+        return repr(self) if self.work_group is None else repr((self, *more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ def function_of(launch: Launch) -> Function:
         parameters=tuple((name, type_of(value)) for name, value in parameters_of(launch)),
         is_unit=launch.instance.work_group is None,
         work_group=launch.instance.work_group,
+        halves=launch.halves,
     )
 
 
@@ -96,6 +101,12 @@ def parameters_of(launch: Launch) -> Parameters:
     units = (("UNITS", launch.units),) if launch.instance.work_group is None else ()
     return (*launch.instance.parameters, *launch.epilogue.parameters, *units)
 
+
+_POINTER = re.compile(r"\b(?:INPUT|OUTPUT)\((\w+)\)")
+"""A pointer of a function of work-groups, in the macros of `kernels/portable_opencl.cl`."""
+
+_SIGNATURE = re.compile(r"\bFUNC\((.*?)PARAMETERS\)", re.DOTALL)
+"""The pointers that such a function always has; a macro of its file adds further ones behind them."""
 
 _INLINED = """\
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
@@ -137,10 +148,22 @@ def _function_text(function: Function, name: str) -> str:
         "EPILOGUE(v, p, c)": function.expression,
         "PARAMETERS": "".join(f", {parameter}" for parameter in (*operands, *shared, *values)),
         **{key: str(value) for key, value in function.defines},
+        **(_kinds_of_pointers(function) if function.halves else {}),
     }
     before = "".join(f"#define {key} {value}\n" for key, value in defines.items())
     after = "".join(f"#undef {key.split('(')[0]}\n" for key in defines)
-    return before + kernel_source(function.source) + after
+    loads = kernel_source("halves.cl") if function.halves else ""
+    return before + loads + kernel_source(function.source) + after
+
+
+def _kinds_of_pointers(function: Function) -> dict[str, str]:
+    """Return what each buffer of a function holds, by the name that `kernels/halves.cl` makes of its own."""
+    text = kernel_source(function.source)
+    always = next(iter(_SIGNATURE.findall(text)), "")
+    named = tuple(dict.fromkeys(_POINTER.findall(f"{always}\n{text}")))
+    given = len(function.spaces) - function.operand_count
+    names = (*named[:given], *(f"e{i}" for i in range(function.operand_count)))
+    return {f"{name}_IS": "F16" if place in function.halves else "F32" for place, name in enumerate(names)}
 
 
 def _call_text(function: Function, name: str) -> str:

@@ -177,7 +177,7 @@ class Launch:
 
     `units`: how many equal pieces of work there are; those of work-groups are the groups. `flops` and
     `bytes`: for profile and plan. `groups`: how many work-groups there are in each dimension, where the
-    instance has them.
+    instance has them. `halves`: the places of pointers to fp16, operands of the epilogue behind the others.
     """
 
     instance: Instance
@@ -189,6 +189,7 @@ class Launch:
     bytes: int = 0
     epilogue: Epilogue = field(default_factory=Epilogue)
     groups: tuple[int, ...] = ()
+    halves: tuple[int, ...] = ()
 
     @property
     def local_size(self) -> tuple[int, ...]:

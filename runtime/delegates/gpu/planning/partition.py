@@ -1,12 +1,12 @@
 """The plan of one partition, from its graph, the chosen candidates and their places in memory."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from runtime.delegates import plan
 from runtime.delegates.base import Partition
-from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
+from runtime.delegates.gpu.alternatives import layout_rules, with_candidates
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.choose.kept_choices import KeptChoices
@@ -76,8 +76,9 @@ def plan_partition(
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
     order = passes(layout_rules(), options.skipped_passes)
     found = optimised(round_weights(built, str(options.precision)), order)
-    context = spec.Context(found.graph, device, options.memory == "least", options.rounding)
-    choices = _choices([list(candidates_of(node, context)) for node in found.graph.nodes], kept)
+    graph, alternatives = with_candidates(found.graph, device, options)
+    found = replace(found, graph=graph)
+    choices = _choices(alternatives, kept)
     stages = [Stage(position, choice.candidate) for position, choice in enumerate(choices)]
     placement = place(found.graph, stages, device)
     describing = _Describing(partition, found, placement, stages, device)
@@ -198,11 +199,11 @@ class _Describing:
             id=number,
             tensor=number if number < len(self.partition.subgraph.tensors) else None,
             name=value.name or f"value {number}",
-            type=value.type.value,
+            type="float16" if self.graph.is_half(number) else value.type.value,
             shape=value.shape,
             offset=self.placement.offset_of(number),
-            bytes=elements * value.type.size,
-            dense_bytes=value.elements * value.type.size,
+            bytes=elements * self.graph.element_bytes(number),
+            dense_bytes=value.elements * self.graph.element_bytes(number),
             is_view=layout.root != number,
         )
 

@@ -236,8 +236,9 @@ class Options:
     precision: str | None = _choice(
         None,
         PRECISIONS,
-        "fp16, bf16: weights are rounded, activations lie in fp32; int8: quantised models in integers; the "
-        "default is fp32, and int8 for quantised models where the device multiplies bytes.",
+        "fp16, bf16: weights are rounded, and with fp16 a GPU's activations in memory; int8: quantised "
+        "models in integers; the default is fp32, and int8 for quantised models where the device multiplies "
+        "bytes.",
     )
     rounding: str = _choice(
         "reference",

@@ -1,7 +1,8 @@
 """Numbers narrower than float32: a device's findings about them, and the delegate's choice.
 
 `fp16` and `bf16` store the weights of convolutions and matrix products in that type, rounded once; they are
-widened in registers, and activations, sums, softmax and normalisations stay float32. The activations of a
+widened in registers, and sums, softmax and normalisations stay float32. Activations do, too, except that with
+`fp16` kernels of work-groups leave them for each other in fp16 (`layout/halves.py`). The activations of a
 product are rounded too where the device has matrix units for the type; with `bf16` also where a processor
 multiplies pairs of bfloat16 by one instruction, and gains time by it: some take four times as long for a pair
 as for a product of float32.
@@ -111,7 +112,12 @@ def knowing_products(device: Capabilities, precision: str, findings: Callable[[]
         return device
     found = findings()
     multiplies_bf16 = precision == "bf16" and found.multiplies_bf16
-    return replace(device, multiplies_bf16=multiplies_bf16, matrix_type=found.matrix_type(precision))
+    return replace(
+        device,
+        multiplies_bf16=multiplies_bf16,
+        matrix_type=found.matrix_type(precision),
+        stores_halves=precision == "fp16" and device.works_in_groups,
+    )
 
 
 def meaning(precision: str, device: Capabilities) -> str:
@@ -120,6 +126,8 @@ def meaning(precision: str, device: Capabilities) -> str:
         return "integers of quantised tensors, float32 of others"
     if precision == "fp32":
         return "float32"
+    if device.stores_halves:
+        return "float32; weights and activations are stored in fp16"
     rounds_inputs = device.matrix_type or (device.multiplies_bf16 and not device.works_in_groups)
     rounded = "weights and the inputs of products" if rounds_inputs else "weights alone"
     return f"float32; {rounded} are rounded to {precision}"

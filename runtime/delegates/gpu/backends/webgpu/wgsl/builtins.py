@@ -196,6 +196,12 @@ def _is_infinite(arguments: Arguments) -> Value:
     return Value(f"({magnitude} == {bits}(0x7f800000u))", Number(BOOL, width), None, value.reads_memory)
 
 
+def _unpacked_halves(arguments: Arguments) -> Value:
+    """`unpack_halves`, which OpenCL C lacks: the two numbers of fp16 in a word."""
+    word = converted(arguments[0], Number(UINT))
+    return Value(f"unpack2x16float({word.text})", Number(FLOAT, 2), None, word.reads_memory)
+
+
 def _leading_zeros(arguments: Arguments) -> Value:
     (value,) = arguments
     return Value(f"countLeadingZeros({value.text})", value.type, None, value.reads_memory)
@@ -213,6 +219,7 @@ _OTHERS: Final[dict[str, Callable[[Arguments], Value]]] = {
     "isnan": _is_nan,
     "isinf": _is_infinite,
     "clz": _leading_zeros,
+    "unpack_halves": _unpacked_halves,
 }
 
 CONSTANTS: Final = {

@@ -43,11 +43,12 @@
 #define BETWEEN_ROWS 16
 #define BETWEEN_VECTORS 64
 #endif
-static void FUNC(INPUT(left), INPUT(right),
 #if LEFT_SCALED
-    INPUT(scale),
+#define SCALES , INPUT(scale)
+#else
+#define SCALES
 #endif
-    OUTPUT(out) PARAMETERS)
+static void FUNC(INPUT(left), INPUT(right), OUTPUT(out) SCALES PARAMETERS)
 {
     const int lx = LOCAL_ID(0);
     const int ly = LOCAL_ID(1);
@@ -383,3 +384,4 @@ static void FUNC(INPUT(left), INPUT(right),
 #undef RIGHT_LOADS
 #undef BETWEEN_ROWS
 #undef BETWEEN_VECTORS
+#undef SCALES

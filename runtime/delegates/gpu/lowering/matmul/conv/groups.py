@@ -237,7 +237,7 @@ def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: Group
     launch = context.launch(
         node,
         instance,
-        (source, right, *scales, scratch if is_split else target),
+        (source, right, scratch if is_split else target, *scales),
         (across, down, count * parts),
         note=product.note,
         flops=flops,
