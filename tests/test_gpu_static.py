@@ -33,6 +33,9 @@ from tests import needs
 from tests.runtime.ops.cases import random
 from tests.runtime.ops.movement.test_sequence import top
 from tests.runtime.ops.operands import flags
+from tests.runtime.ops.recurrent.test_lstm import float_sequences
+from tests.runtime.ops.recurrent.test_rnn import float_rnns
+from tests.runtime.ops.recurrent.test_svdf import float_filters
 from tests.runtime.ops.reduction.test_arg_extreme import between, extreme
 
 KERNEL = """
@@ -67,6 +70,9 @@ OUTSIDE = (
     between(Op.ARG_MAX).model,
     extreme("bytes", Op.ARG_MIN, flags(5, 70), 1, np.int64).model,
     top("few", random(3, 70), 4).model,
+    *float_sequences()[0][-6::2],
+    *float_rnns()[0][-2:],
+    float_filters()[0][-1],
 )
 """Models of operators that have kernels of work-groups, but are in no network of the zoo."""
 

@@ -1,7 +1,7 @@
 """The records of a kernel family: what it says of operators, and the launches that it offers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -190,6 +190,11 @@ class Launch:
     epilogue: Epilogue = field(default_factory=Epilogue)
     groups: tuple[int, ...] = ()
     halves: tuple[int, ...] = ()
+
+    def reading(self, names: Mapping[int, "Argument"]) -> "Launch":
+        """Return the launch with other arguments in place of values."""
+        args = tuple(names.get(arg, arg) if isinstance(arg, int) else arg for arg in self.args)
+        return replace(self, args=args)
 
     @property
     def local_size(self) -> tuple[int, ...]:

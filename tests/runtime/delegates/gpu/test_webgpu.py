@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,12 @@ from tests.oracle import run_litert
 from tests.runtime.delegates.gpu.caller_models import EXPECTED, SHAPE, dense, filled, on_gpu, results
 from tests.runtime.delegates.gpu.models import ModelBuilder, facts_of, whole
 from tests.runtime.delegates.gpu.webgpu_cases import FEW, MANY, values, with_rounded_weights
-from tests.runtime.ops.cases import Case, compare
+from tests.runtime.ops.cases import Backend, Case, compare
 from tests.runtime.ops.families import Family
+from tests.runtime.ops.recurrent.runs import check_on_gpu
+from tests.runtime.ops.recurrent.test_lstm import float_sequences
+from tests.runtime.ops.recurrent.test_rnn import float_rnns
+from tests.runtime.ops.recurrent.test_svdf import float_filters
 
 OPTIONS = {"backend": "webgpu", "tuning": "none", "cache_dir": "", "cost_aware_partitioning": False}
 
@@ -94,6 +99,12 @@ def test_products_chains_and_softmax_match_litert(delegate: GpuDelegate) -> None
 @pytest.mark.exhaustive
 def test_further_shapes_and_operators_match_litert(delegate: GpuDelegate) -> None:
     check(delegate, MANY)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("made", [float_sequences, float_rnns, float_filters])
+def test_recurrent_cells_match_litert(delegate: GpuDelegate, made: Callable[[], tuple[Any, Any]]) -> None:
+    check_on_gpu(*made(), Backend("webgpu", delegate))
 
 
 @pytest.mark.exhaustive

@@ -73,13 +73,12 @@ def check_on_gpu(models: Sequence[bytes], fed: Sequence[list[list[np.ndarray]]],
 
 
 def fill_gates(
-    cell: Cell, first: int, recurrent: int, biases: int, outputs: int, cifg: bool, bias=True
+    cell: Cell, first: int, recurrent: int, biases: int, outputs: int, cifg: bool, cells=CELLS, inputs=INPUT
 ) -> None:
     for gate in range(int(cifg), 4):
-        cell.matrix(first + gate, CELLS, INPUT)
-        cell.matrix(recurrent + gate, CELLS, outputs)
-        if bias:
-            cell.vector(biases + gate, CELLS)
+        cell.matrix(first + gate, cells, inputs)
+        cell.matrix(recurrent + gate, cells, outputs)
+        cell.vector(biases + gate, cells)
 
 
 VARIANTS = {
@@ -96,21 +95,23 @@ VARIANTS = {
 }
 
 
-def lstm_cell(hybrid: bool, cifg=False, peephole=False, projection=False, norm=False) -> Cell:
+def lstm_cell(
+    hybrid: bool, cifg=False, peephole=False, projection=False, norm=False, cells=CELLS, inputs=INPUT
+) -> Cell:
     cell = Cell(hybrid)
-    outputs = OUTPUTS if projection else CELLS
-    fill_gates(cell, 1, 5, 12, outputs, cifg)
+    outputs = OUTPUTS if projection else cells
+    fill_gates(cell, 1, 5, 12, outputs, cifg, cells, inputs)
     if peephole:
         for slot in range(9 + int(cifg), 12):
-            cell.matrix(slot, CELLS)
+            cell.matrix(slot, cells)
     if projection:
-        cell.matrix(16, OUTPUTS, CELLS)
+        cell.matrix(16, OUTPUTS, cells)
         cell.vector(17, OUTPUTS)
     cell.state(18, BATCH, outputs)
-    cell.state(19, BATCH, CELLS)
+    cell.state(19, BATCH, cells)
     if norm:
         for slot in range(20 + int(cifg), 24):
-            cell.vector(slot, CELLS)
+            cell.vector(slot, cells)
     return cell
 
 
@@ -125,19 +126,19 @@ def lstm_options(variant: dict[str, Any], **more: Any) -> tuple[dict[str, Any], 
     return shape, options
 
 
-def rnn_cell(hybrid: bool) -> Cell:
+def rnn_cell(hybrid: bool, cells=CELLS, inputs=INPUT) -> Cell:
     cell = Cell(hybrid)
-    cell.matrix(1, CELLS, INPUT)
-    cell.matrix(2, CELLS, CELLS)
-    cell.vector(3, CELLS)
-    cell.state(4, BATCH, CELLS)
+    cell.matrix(1, cells, inputs)
+    cell.matrix(2, cells, cells)
+    cell.vector(3, cells)
+    cell.state(4, BATCH, cells)
     return cell
 
 
-def svdf_cell(hybrid: bool, rank: int, *, bias: bool) -> Cell:
-    filters, memory = 2 * CELLS, 7
+def svdf_cell(hybrid: bool, rank: int, *, bias: bool, inputs=INPUT, memory=7) -> Cell:
+    filters = 2 * CELLS
     cell = Cell(hybrid)
-    cell.matrix(1, filters, INPUT)
+    cell.matrix(1, filters, inputs)
     cell.matrix(2, filters, memory)
     if bias:
         cell.vector(3, filters // rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -41,17 +42,26 @@ def test_sequence_lstm_matches_litert(variant, time_major, weights):
     check(model, sequences((*steps, INPUT)), loose=weights != "float")
 
 
-def test_float_sequences_on_the_gpu_match_litert(gpu):
+WIDE = {"cells": 150, "inputs": 70}
+"""More cells than a vector has, and more of everything than a work-item of a group takes."""
+
+
+def float_sequences() -> tuple[list[bytes], list[list[list[np.ndarray]]]]:
+    """Return models of one operator, and what is fed to each in several runs."""
     models, fed = [], []
-    for variant in VARIANTS.values():
-        for time_major in (True, False):
-            shape, options = lstm_options(variant, time_major=time_major)
-            cell = lstm_cell(False, **shape)
-            steps = (TIME, BATCH) if time_major else (BATCH, TIME)
-            cell.input(0, *steps, INPUT)
-            models.append(cell.model(Op.UNIDIRECTIONAL_SEQUENCE_LSTM, 24, options))
-            fed.append(sequences((*steps, INPUT)))
-    check_on_gpu(models, fed, gpu)
+    wide = [VARIANTS[name] | WIDE for name in ("full", "everything", "cifg_everything")]
+    for variant, time_major in product([*VARIANTS.values(), *wide], (True, False)):
+        shape, options = lstm_options(variant, time_major=time_major)
+        cell = lstm_cell(False, **shape)
+        form = (*((TIME, BATCH) if time_major else (BATCH, TIME)), shape.get("inputs", INPUT))
+        cell.input(0, *form)
+        models.append(cell.model(Op.UNIDIRECTIONAL_SEQUENCE_LSTM, 24, options))
+        fed.append(sequences(form))
+    return models, fed
+
+
+def test_float_sequences_on_the_gpu_match_litert(gpu):
+    check_on_gpu(*float_sequences(), gpu)
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,21 @@ def test_svdf_matches_litert(bias, rank, weights):
     check(cell.model(Op.SVDF, 5, options), sequences((BATCH, INPUT)), loose=weights != "float")
 
 
-def test_float_filters_on_the_gpu_match_litert(gpu):
-    models = []
-    for rank, bias in product((1, 2), (True, False)):
-        cell = svdf_cell(False, rank, bias=bias)
-        cell.input(0, BATCH, INPUT)
+def float_filters() -> tuple[list[bytes], list[list[list[np.ndarray]]]]:
+    """Return models of one operator, and what is fed to each in several runs."""
+    models, fed = [], []
+    sizes = [(rank, bias, INPUT, 7) for rank, bias in product((1, 2), (True, False))]
+    for rank, bias, inputs, memory in [*sizes, (2, True, 300, 7), (3, True, 9, 70)]:
+        cell = svdf_cell(False, rank, bias=bias, inputs=inputs, memory=memory)
+        cell.input(0, BATCH, inputs)
         options = {"rank": rank, "fused_activation_function": Activation.RELU}
         models.append(cell.model(Op.SVDF, 5, options))
-    check_on_gpu(models, [sequences((BATCH, INPUT))] * len(models), gpu)
+        fed.append(sequences((BATCH, inputs)))
+    return models, fed
+
+
+def test_float_filters_on_the_gpu_match_litert(gpu):
+    check_on_gpu(*float_filters(), gpu)
 
 
 def integer(rank: int) -> tuple[bytes, list[list[np.ndarray]]]:

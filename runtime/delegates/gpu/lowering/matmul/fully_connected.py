@@ -68,7 +68,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         found = _with_constant(node, context, rows, matrix, bias)
         # These launches read the node's input, of which the rows may be a copy.
         read = {source: rows.source}
-        found = [replace(c, launches=tuple(_reading(launch, read) for launch in c.launches)) for c in found]
+        found = [replace(c, launches=tuple(launch.reading(read) for launch in c.launches)) for c in found]
     else:
         product = _computed(context, rows, matrix)
         grouped = batch_in_groups(node, context, product) if suits_groups(context.device) else None
@@ -87,12 +87,6 @@ def _rows(
     dense = spec.Scratch("rows", value.elements)
     copy = dense_copy(source, layout, value, dense, node.sources, context.device)
     return _Rows(dense, count, depth, 1, depth, Layout(value.id, 0, depth)), (copy,)
-
-
-def _reading(launch: spec.Launch, names: dict[int, spec.Argument]) -> spec.Launch:
-    """Return the launch reading other arguments than its values."""
-    args = tuple(names.get(arg, arg) if isinstance(arg, int) else arg for arg in launch.args)
-    return replace(launch, args=args)
 
 
 def _with_constant(

@@ -1,6 +1,7 @@
 """LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM on floats: the basic and the full kernel, step by step.
 
-Each step is one launch; a projection, or the normalisation of gates, is a second or third one.
+Each step is one launch; a projection, or the normalisation of gates, is a second or third one. In work-groups
+the products of the inputs of all steps are one product ahead of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +12,19 @@ import numpy as np
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.graph.work_groups import GROUP_ITEMS, LocalArray, WorkGroup, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
     Extent,
     Rows,
-    biases_packed,
     blocks_of,
     extent_of,
+    for_lanes,
     matrices_packed,
+    step_function,
+    step_launch,
+    sums_of,
     unsupported_cell,
     vectors_packed,
     whole,
@@ -100,7 +105,8 @@ class _Cell:
     CIFG; peepholes of input, forget and output gate; `norms` of the gates, and what the projection adds.
     """
 
-    weights: Sequence[spec.Array]
+    inputs: Sequence[spec.Array]
+    recurrent: Sequence[spec.Array]
     biases: Sequence[spec.Array]
     peepholes: Sequence[spec.Array] = ()
     norms: Sequence[spec.Array] = ()
@@ -108,7 +114,7 @@ class _Cell:
 
     @property
     def cells(self) -> int:
-        return int(self.weights[0].shape[0])
+        return int(self.inputs[0].shape[0])
 
 
 def _cell(node: Node, context: spec.Context) -> _Cell:
@@ -120,11 +126,12 @@ def _cell(node: Node, context: spec.Context) -> _Cell:
 
     if node.attributes["basic"]:
         matrices, biases = np.split(at(_BASIC_MATRIX), 4), np.split(at(_BASIC_BIAS), 4)
-        return _Cell([matrices[g] for g in _BASIC_GATES], [biases[g] for g in _BASIC_GATES])
+        size = context.value(node.first).channels
+        parts = [np.split(matrices[g], [size], axis=1) for g in _BASIC_GATES]
+        return _Cell([x for x, _ in parts], [h for _, h in parts], [biases[g] for g in _BASIC_GATES])
     gates = [g for g in _GATES if node.inputs[_WEIGHTS + g] is not None]
-    weights = [np.concatenate([at(_WEIGHTS + g), at(_RECURRENT + g)], axis=1) for g in gates]
-    cells = weights[0].shape[0]
-    zeros = np.zeros(cells, np.float32)
+    inputs, recurrent = ([at(first + g) for g in gates] for first in (_WEIGHTS, _RECURRENT))
+    zeros = np.zeros(len(inputs[0]), np.float32)
     peepholes: list[spec.Array] = []
     if node.inputs[_PEEPHOLES + 2] is not None:
         peepholes = [zeros if node.inputs[i] is None else at(i) for i in range(_PEEPHOLES, _PEEPHOLES + 3)]
@@ -134,15 +141,14 @@ def _cell(node: Node, context: spec.Context) -> _Cell:
         matrix = at(_PROJECTION)
         start = np.zeros(matrix.shape[0], np.float32)
         projection = (matrix, start if node.inputs[_PROJECTION + 1] is None else at(_PROJECTION + 1))
-    return _Cell(weights, [at(_BIASES + g) for g in gates], peepholes, norms, projection)
+    return _Cell(inputs, recurrent, [at(_BIASES + g) for g in gates], peepholes, norms, projection)
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One candidate: the launches of all steps, one step behind the other."""
     steps = _Steps(node, context, _cell(node, context))
-    return [
-        spec.Candidate("steps", tuple(launch for t in range(steps.extent.time) for launch in steps.at(t)))
-    ]
+    launches = (launch for t in range(steps.extent.time) for launch in steps.at(t))
+    return [spec.Candidate("steps", (*steps.sums.ahead, *launches))]
 
 
 class _Steps:
@@ -160,12 +166,11 @@ class _Steps:
         self.y = node.outputs[0]
         self.state, self.fresh = node.outputs[:2] if node.attributes["basic"] else node.outputs[-2:]
         self.extent: Extent = extent_of(node, context.value(x).shape)
-        self.gates, self.padded = len(cell.weights), round_up(cell.cells)
+        self.gates, self.padded = len(cell.inputs), round_up(cell.cells)
         name = f"lstm{node.id}"
-        self.weights = matrices_packed(f"{name}_weights", cell.weights)
         # Normalised gates get their biases behind the normalisation.
         starts = [np.zeros_like(bias) for bias in cell.biases] if cell.norms else cell.biases
-        self.biases = biases_packed(f"{name}_biases", starts)
+        self.sums = sums_of(node, context, self.extent, cell.inputs, cell.recurrent, starts)
         self.peepholes = (vectors_packed(f"{name}_peepholes", cell.peepholes),) if cell.peepholes else ()
         self.behind = self._packed_behind(name)
 
@@ -218,19 +223,20 @@ class _Steps:
         }
 
     def _sums(self, t: int, out: Rows) -> spec.Launch:
-        x = self.extent.rows(self.context, self.x, t)
+        sums, x = self.sums, self.sums.source(self.extent.rows(self.context, self.x, t))
         before = whole(self.context, self.previous)
         if t > 0:
             before = self.extent.rows(self.context, self.y, t - 1)
         has_norm = bool(self.cell.norms)
         behind, strides = self._tails(t)
-        inputs, outputs = self.context.value(self.x).channels, self.context.value(self.previous).channels
+        outputs = self.context.value(self.previous).channels
         target: spec.Argument = self._scratch() if has_norm else out.argument
-        instance = spec.function(
-            "recurrent/steps.cl",
-            f"f32_{'lstm_sums' if has_norm else 'lstm_step'}",
-            spec.joined(self._forms(sums_only=has_norm), {"SUMS_ONLY": has_norm}),
-            INPUTS=inputs,
+        form = {"SUMS_ONLY": has_norm, "GIVEN": sums.given is not None}
+        instance = step_function(
+            self.context.device,
+            "lstm_sums" if has_norm else "lstm_step",
+            spec.joined(self._forms(sums_only=has_norm), form),
+            INPUTS=sums.inputs,
             OUTPUTS=outputs,
             **strides,
             **x.parameters("X"),
@@ -238,17 +244,24 @@ class _Steps:
             **out.parameters("OUT"),
             **divisor("UNIT_BLOCKS", blocks_of(self.cell.cells)),
         )
-        pointers = (self._argument(self.x), before.argument, self.weights, self.biases, target)
+        pointers = (x.argument, before.argument, sums.weights, *sums.biases, target)
         arguments = pointers if has_norm else (*pointers, *behind)
-        work = self.extent.batch * self.gates * self.cell.cells * (inputs + outputs)
+        work = self.extent.batch * self.gates * self.cell.cells * (sums.inputs + outputs)
         return self._launch(instance, arguments, self.extent.batch * blocks_of(self.cell.cells), work)
 
     def _normalized(self, t: int, out: Rows) -> spec.Launch:
         behind, strides = self._tails(t)
+        file, name, form = "steps_normalized", "lstm_normalized", self._forms(sums_only=False)
+        group = None
+        if suits_groups(self.context.device):
+            file, name = f"{file}_groups", f"groups_{name}"
+            group = WorkGroup((GROUP_ITEMS, 1), (LocalArray("partial", "float", GROUP_ITEMS),))
+            form["ROW_ITEMS"] = GROUP_ITEMS
         instance = spec.function(
-            "recurrent/steps_normalized.cl",
-            "f32_lstm_normalized",
-            self._forms(sums_only=False),
+            f"recurrent/{file}.cl",
+            f"f32_{name}",
+            for_lanes(form, self.context.device),
+            group,
             PADDED=self.padded,
             **strides,
             **out.parameters("OUT"),
@@ -257,25 +270,34 @@ class _Steps:
         return self._launch(instance, arguments, self.extent.batch, self.extent.batch * self.cell.cells)
 
     def _projected(self, y: Rows, hidden: Rows) -> spec.Launch:
-        outputs = self.context.value(self.y).channels
-        instance = spec.function(
-            "recurrent/steps_projection.cl",
-            "f32_lstm_projection",
-            {},
-            CELLS=self.cell.cells,
-            HIDDEN_STRIDE=hidden.stride,
-            OUTPUTS=outputs,
-            CLIP=self.node.attributes["proj_clip"],
+        """Return a step of one gate, to which the hidden cells are the input, without a previous output."""
+        outputs, clip = self.context.value(self.y).channels, self.node.attributes["proj_clip"]
+        form = {
+            "GATES": 1,
+            "PEEPHOLES": 0,
+            "SUMS_ONLY": 0,
+            "KEEPS": 1,
+            "GIVEN": 0,
+            "ACTIVATE(x)": "clamp{lanes}(x, -CLIP, CLIP)" if clip > 0 else "(x)",
+        }
+        instance = step_function(
+            self.context.device,
+            "lstm_projection",
+            form,
+            CELLS=outputs,
+            INPUTS=self.cell.cells,
+            OUTPUTS=0,
+            CLIP=clip,
             STATE_STRIDE=self.context.layout(self.state).pixel_stride,
+            **hidden.parameters("X"),
+            **hidden.parameters("PREVIOUS"),
             **y.parameters("OUT"),
             **divisor("UNIT_BLOCKS", blocks_of(outputs)),
         )
-        arguments = (hidden.argument, self.behind["projection"], self.behind["start"], y.argument, self.state)
+        matrix, start = self.behind["projection"], self.behind["start"]
+        arguments = (hidden.argument, hidden.argument, matrix, start, y.argument, self.state)
         work = self.extent.batch * self.cell.cells * outputs
         return self._launch(instance, arguments, self.extent.batch * blocks_of(outputs), work)
-
-    def _argument(self, value: int) -> spec.Argument:
-        return self.context.pointer(value)
 
     def _scratch(self) -> spec.Scratch:
         return spec.Scratch("sums", self.extent.batch * self.gates * self.padded)
@@ -283,15 +305,7 @@ class _Steps:
     def _launch(
         self, instance: spec.Instance, arguments: tuple[spec.Argument, ...], units: int, work: int
     ) -> spec.Launch:
-        return spec.Launch(
-            instance,
-            arguments,
-            units=units,
-            label=f"{self.node.op.name} {self.cell.cells}",
-            sources=self.node.sources,
-            flops=2 * work,
-            bytes=4 * work,
-        )
+        return step_launch(self.node, self.context, instance, arguments, units, work=work)
 
 
 FAMILY = spec.Family(

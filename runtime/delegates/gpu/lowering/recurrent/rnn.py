@@ -1,17 +1,16 @@
 """RNN and UNIDIRECTIONAL_SEQUENCE_RNN on floats: activation(W x + R h + b), step by step."""
 
-import numpy as np
-
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     ACTIVATIONS,
-    biases_packed,
     blocks_of,
     extent_of,
-    matrices_packed,
+    step_function,
+    step_launch,
+    sums_of,
     unsupported_cell,
     whole,
 )
@@ -36,32 +35,33 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
-    """One launch for each step."""
+    """One launch for each step, behind one for the products of all inputs where work-groups make several."""
     x, weights, recurrent, bias, previous = node.inputs
     y, state = node.outputs
     if x is None or weights is None or recurrent is None or bias is None or previous is None:
         raise ValueError(f"{node.op.name} has five inputs")
     extent = extent_of(node, context.value(x).shape)
-    matrix = np.concatenate([context.constant(weights), context.constant(recurrent)], axis=1)
-    packed = matrices_packed(f"rnn{node.id}_weights", [matrix])
-    start = biases_packed(f"rnn{node.id}_bias", [context.constant(bias)])
-    units = int(matrix.shape[0])
+    matrices = [context.constant(weights)], [context.constant(recurrent)]
+    sums = sums_of(node, context, extent, *matrices, [context.constant(bias)])
+    units = len(matrices[0][0])
+    form = {
+        "GATES": 1,
+        "PEEPHOLES": 0,
+        "SUMS_ONLY": 0,
+        "KEEPS": 1,
+        "GIVEN": sums.given is not None,
+        "ACTIVATE(x)": node.attributes["activate"],
+    }
     launches = []
     for t in range(extent.time):
         before = extent.rows(context, y, t - 1) if t else whole(context, previous)
-        here, out = extent.rows(context, x, t), extent.rows(context, y, t)
-        instance = spec.function(
-            "recurrent/steps.cl",
-            "f32_rnn_step",
-            {
-                "GATES": 1,
-                "PEEPHOLES": 0,
-                "SUMS_ONLY": 0,
-                "KEEPS": 1,
-                "ACTIVATE(x)": node.attributes["activate"],
-            },
+        here, out = sums.source(extent.rows(context, x, t)), extent.rows(context, y, t)
+        instance = step_function(
+            context.device,
+            "rnn_step",
+            form,
             CELLS=units,
-            INPUTS=context.value(x).channels,
+            INPUTS=sums.inputs,
             OUTPUTS=units,
             **context.strides(STATE=state),
             **here.parameters("X"),
@@ -69,18 +69,11 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             **out.parameters("OUT"),
             **divisor("UNIT_BLOCKS", blocks_of(units)),
         )
-        launches.append(
-            context.launch(
-                node,
-                instance,
-                (context.pointer(x), before.argument, packed, start, y, state),
-                extent.batch * blocks_of(units),
-                note=f"{units}",
-                flops=2 * extent.batch * matrix.size,
-                moved=4 * matrix.size,
-            )
-        )
-    return [spec.Candidate("steps", tuple(launches))]
+        arguments = (here.argument, before.argument, sums.weights, *sums.biases, y, state)
+        count = extent.batch * blocks_of(units)
+        work = extent.batch * units * (sums.inputs + units)
+        launches.append(step_launch(node, context, instance, arguments, count, work=work))
+    return [spec.Candidate("steps", (*sums.ahead, *launches))]
 
 
 FAMILY = spec.Family(

@@ -1,26 +1,39 @@
 """Recurrent cells step by step: rows of a sequence, packed weights, and the launch of one step.
 
-A step waits for the state that the step before has left, so each is a launch of its own.
+A step waits for the state that the step before has left, so each is a launch of its own. In work-groups the
+products of the inputs of several steps are one product ahead of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.element_type import ElementType
-from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up, shorten
+from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, ceil_div, round_up, shorten
+from runtime.delegates.gpu.graph.weights import WeightType
+from runtime.delegates.gpu.graph.work_groups import (
+    GROUP_ITEMS,
+    QUAD,
+    LocalArray,
+    WorkGroup,
+    suits_groups,
+)
 from runtime.delegates.gpu.lowering import spec
+from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
+from runtime.delegates.gpu.lowering.matmul.conv.groups import product_in_groups
+from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights
 
 ACTIVATIONS = {
     "NONE": "(x)",
-    "RELU": "relu16(x)",
-    "RELU6": "clamp16(x, 0.0f, 6.0f)",
-    "RELU_N1_TO_1": "clamp16(x, -1.0f, 1.0f)",
-    "TANH": "tanh16(x)",
+    "RELU": "relu{lanes}(x)",
+    "RELU6": "clamp{lanes}(x, 0.0f, 6.0f)",
+    "RELU_N1_TO_1": "clamp{lanes}(x, -1.0f, 1.0f)",
+    "TANH": "tanh{lanes}(x)",
 }
-"""Activations of a cell, as expressions of `kernels/common.cl` over a float16 `x`."""
+"""Activations of a cell, as expressions over a vector `x` of so many floats."""
 
 
 def mixed_types(facts: spec.OperatorFacts, wanted: Sequence[ElementType]) -> Unsupported | None:
@@ -75,9 +88,8 @@ class Extent:
     def rows(self, context: spec.Context, value: int, t: int) -> Rows:
         """Return the rows of step `t` in a value."""
         stride = context.layout(value).pixel_stride
-        if self.time_major:
-            return Rows(value, t * self.batch, 1, stride)
-        return Rows(value, t, self.time, stride)
+        first, step = (t * self.batch, 1) if self.time_major else (t, self.time)
+        return Rows(context.pointer(value), first, step, stride)
 
 
 def extent_of(node: Node, shape: Sequence[int]) -> Extent:
@@ -127,3 +139,107 @@ def vectors_packed(name: str, vectors: Sequence[spec.Array]) -> spec.PackedConst
         return padded
 
     return spec.packed(name, len(vectors) * round_up(cells), make)
+
+
+def for_lanes(form: Mapping[str, int | str], device: Capabilities) -> dict[str, int | str]:
+    """Return the defines with the activation for vectors as wide as those of the device's kernels."""
+    lanes = QUAD if suits_groups(device) else LANES
+    return {**form, "ACTIVATE(x)": str(form["ACTIVATE(x)"]).format(lanes=lanes)}
+
+
+def step_function(
+    device: Capabilities, name: str, form: Mapping[str, int | str], **values: int | float
+) -> spec.Instance:
+    """Return the function of a step, in work-groups where the device has them, which alone know GIVEN."""
+    defined = for_lanes(form, device)
+    if not suits_groups(device):
+        return spec.function("recurrent/steps.cl", f"f32_{name}", defined, **values)
+    array = LocalArray("partial", "float4", int(form["GATES"]) * GROUP_ITEMS)
+    group = WorkGroup((QUAD, GROUP_ITEMS // QUAD), (array,))
+    return spec.function("recurrent/steps_groups.cl", f"f32_groups_{name}", defined, group, **values)
+
+
+def step_launch(
+    node: Node,
+    context: spec.Context,
+    instance: spec.Instance,
+    arguments: tuple[spec.Argument, ...],
+    units: int,
+    *,
+    work: int,
+) -> spec.Launch:
+    """Return the launch of a step, which makes so many products of two numbers with its weights."""
+    return context.launch(
+        node,
+        instance,
+        arguments,
+        units if instance.work_group is None else (units, 1),
+        note=str(dict(instance.parameters)["CELLS"]),
+        flops=2 * work,
+        moved=4 * work,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The part of a step's sums that is the same for all steps: constants and what is computed ahead of them.
+
+    `inputs` are the elements of the input that a step multiplies: none where `given` has their products.
+    """
+
+    weights: spec.PackedConstant
+    inputs: int
+    biases: tuple[spec.PackedConstant, ...] = ()
+    ahead: tuple[spec.Launch, ...] = ()
+    given: Rows | None = None
+
+    def source(self, x: Rows) -> Rows:
+        """Return the rows that a step reads in place of its input's."""
+        return x if self.given is None else replace(self.given, first=x.first, step=x.step)
+
+
+def sums_of(
+    node: Node,
+    context: spec.Context,
+    extent: Extent,
+    inputs: Sequence[spec.Array],
+    recurrent: Sequence[spec.Array],
+    biases: Sequence[spec.Array],
+) -> Sums:
+    """Return the sums of gates, each with matrices [cells, inputs] and [cells, outputs], and a bias.
+
+    In work-groups the inputs of several steps are multiplied at once.
+    """
+    name, depth = f"cell{node.id}", inputs[0].shape[1]
+    if extent.time == 1 or not suits_groups(context.device):
+        both = [np.concatenate(parts, axis=1) for parts in zip(inputs, recurrent, strict=True)]
+        packed = matrices_packed(f"{name}_weights", both)
+        return Sums(packed, depth, (biases_packed(f"{name}_biases", biases),))
+    ahead, given = _products_of_inputs(node, context, inputs, biases)
+    return Sums(matrices_packed(f"{name}_weights", recurrent), 0, (), ahead, given)
+
+
+def _products_of_inputs(
+    node: Node, context: spec.Context, gates: Sequence[spec.Array], biases: Sequence[spec.Array]
+) -> tuple[tuple[spec.Launch, ...], Rows]:
+    """Return the launches that multiply the inputs of all steps, and the rows that they leave.
+
+    A row is that of a pixel of the input, [gate][padded cells], with the biases.
+    """
+    x, y = context.value(node.first), node.outputs[0]
+    cells, depth = gates[0].shape
+    width = len(gates) * round_up(cells)
+
+    def apart(parts: Sequence[spec.Array]) -> spec.Array:
+        padded = np.zeros((len(gates), round_up(cells), *parts[0].shape[1:]), np.float32)
+        padded[:, :cells] = parts
+        return padded.reshape(width, *parts[0].shape[1:])
+
+    weights = Weights(WeightType.F32, lambda: apart(gates).T, lambda: apart(biases))
+    product = Product(x.pixels, depth, width, context.layout(x.id).pixel_stride, 1, weights)
+    # The product is lowered as if it were the node's output, whose rows it takes for its own.
+    graph = replace(context.graph, layouts={**context.graph.layouts, y: Layout(y, 0, width)})
+    (found,) = product_in_groups(node, replace(context, graph=graph), product)
+    sums = spec.Scratch("given", x.pixels * width)
+    names = {x.id: context.pointer(x.id), y: sums}
+    return tuple(launch.reading(names) for launch in found.launches), Rows(sums, 0, 1, width)

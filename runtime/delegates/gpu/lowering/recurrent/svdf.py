@@ -1,12 +1,15 @@
 """SVDF, a bank of filters of low rank over time: on floats, and on int8 with an int16 state."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
-from runtime.delegates.gpu.graph.graph import Node, round_up
+from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import levels_of
+from runtime.delegates.gpu.graph.work_groups import QUAD, LocalArray, WorkGroup, row_group, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, mixed_types, unsupported_cell
 from runtime.model.schema import BuiltinOperator as Op
@@ -61,37 +64,29 @@ def _scaling(facts: spec.OperatorFacts) -> dict[str, int]:
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
-    """One launch; a unit is an output of one batch row."""
+    """One launch; a unit is an output of one batch row, which work-items of a group share."""
     x, feature, time, bias, previous = node.inputs
     y, state = node.outputs
     if x is None or feature is None or time is None or previous is None:
         raise ValueError("SVDF has weights and a state")
-    out, memory, _kept = context.value(y), context.value(time), context.value(state)
+    out, memory = context.value(y), context.value(time)
     scaling = node.attributes.get("scaling")
     element = ElementType.F32 if scaling is None else ElementType.I32
     start = np.zeros(out.channels, element.dtype) if bias is None else context.constant(bias)
-    form = {"ACTIVATE(x)": node.attributes["activate"]} if scaling is None else {}
     weights, times = context.value(feature), context.value(time)
-    write, fresh = context.layout(y), context.layout(state)
     batch = context.value(x).pixels
-    instance = spec.function(
-        "recurrent/svdf.cl" if scaling is None else "recurrent/svdf_levels.cl",
-        f"f32_{'svdf' if scaling is None else 'svdf_levels'}",
-        form,
-        RANK=node.attributes["rank"],
-        MEMORY=memory.channels,
-        INPUTS=context.value(x).channels,
-        PADDED_INPUTS=round_up(weights.channels),
-        **context.strides(IN=x),
-        OUT_STRIDE=write.pixel_stride,
-        **context.strides(STATE=previous),
-        NEW_STATE_STRIDE=fresh.pixel_stride,
-        TIME_STRIDE=round_up(times.channels),
-        TAIL=context.tail(y),
-        STATE_TAIL=context.tail(state),
+    shape = {
+        "RANK": node.attributes["rank"],
+        "MEMORY": memory.channels,
+        "INPUTS": context.value(x).channels,
+        "PADDED_INPUTS": round_up(weights.channels),
+        **context.strides(IN=x, OUT=y, STATE=previous, NEW_STATE=state),
+        "TIME_STRIDE": round_up(times.channels),
+        "TAIL": context.tail(y),
+        "STATE_TAIL": context.tail(state),
         **divisor("OUT_UNITS", out.channels),
-        **scaling or {},
-    )
+    }
+    instance, units = _function(node, context, batch * out.channels, shape)
     launch = context.launch(
         node,
         instance,
@@ -104,12 +99,34 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             y,
             state,
         ),
-        batch * out.channels,
+        units,
         note=str(out.channels),
         flops=2 * batch * (weights.elements + times.elements),
         moved=weights.type.size * weights.elements + times.type.size * times.elements,
     )
-    return [spec.Candidate("units", (launch,))]
+    return [spec.Candidate("groups" if instance.work_group else "units", (launch,))]
+
+
+def _function(
+    node: Node, context: spec.Context, total: int, shape: Mapping[str, int]
+) -> tuple[spec.Instance, int | tuple[int, ...]]:
+    """Return the function for `total` outputs, and its units or groups."""
+    activate, scaling = node.attributes["activate"], node.attributes.get("scaling")
+    if scaling is not None:
+        return spec.function("recurrent/svdf_levels.cl", "f32_svdf_levels", {}, **shape, **scaling), total
+    if not suits_groups(context.device):
+        form = {"ACTIVATE(x)": activate.format(lanes=LANES)}
+        return spec.function("recurrent/svdf.cl", "f32_svdf", form, **shape), total
+    items, rows = row_group(max(shape["INPUTS"], shape["MEMORY"]))
+    instance = spec.function(
+        "recurrent/svdf_groups.cl",
+        spec.instance_name("groups_svdf", f"r{items}"),
+        {"ACTIVATE(x)": activate.format(lanes=QUAD), "ROW_ITEMS": items, "ROWS": rows},
+        WorkGroup((items, rows), (LocalArray("partial", "float", items * rows),)),
+        TOTAL=total,
+        **shape,
+    )
+    return instance, (ceil_div(total, rows), 1)
 
 
 FAMILY = spec.Family(
