@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import uuid
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from agent.attached.hosts import OverAdb
 from agent.attached.listing import sensed
 from agent.attached.remote import LostError, Remote
-from agent.wire.messages import JobResult, JobStarted
+from agent.wire.messages import JobResult
 from tests import needs
+from tests.agent.attached.devices import DIFF, PRINTS, Attached, labelled, script
 from tests.agent.embedded_agent import EmbeddedAgent, alive, eventually, job, put_model
-from tests.agent.test_attached import BLOCKS, DIFF, PRINTS, labelled, script
 from tests.services.adb import AdbServer, adb_server
 
 ENTRY = '[[attached]]\nkind = "adb"\nname = "{name}"\nserial = "{serial}"\nfolder = "{folder}"\n'
@@ -36,15 +34,10 @@ EVALUATIONS = {
 
 
 @dataclass
-class Phone:
-    agent: EmbeddedAgent
-    server: AdbServer
-    folder: Path
-    model: tuple[str, int]
+class Phone(Attached):
+    """A phone behind a server of adb."""
 
-    def tool(self, text: str) -> None:
-        """Make a script the device's tool."""
-        script(self.folder / "tool", text)
+    server: AdbServer
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +46,6 @@ def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
     (folder / "bin").mkdir()
     for name, text in ANDROID.items():
         script(folder / "bin" / name, text)
-    (folder / "text").write_text(PRINTS)
     libraries = {"LD_LIBRARY_PATH": str(adb.parent)} if adb.parent.name == "adb.d" else {}
     device = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     with pytest.MonkeyPatch.context() as patch:
@@ -70,8 +62,8 @@ def phone(tmp_path_factory, probed, tiny) -> Iterator[Phone]:
             patch.setenv("PATH", str(adb.parent), prepend=os.pathsep)
             patch.setenv("ADB_SERVER_SOCKET", f"tcp:127.0.0.1:{server.port}")
             patch.setenv("FARM_PASS_ENVIRONMENT", "ADB_SERVER_SOCKET")
-            found = Phone(None, server, folder, put_model(folder / "store", tiny))  # type: ignore[arg-type]
-            found.tool(f"cat {folder}/text")
+            found = Phone(folder, put_model(folder / "store", tiny), server)
+            found.says(PRINTS)
             for name, says in EVALUATIONS.items():
                 script(folder / "tools" / name, says)
             found.agent = EmbeddedAgent(folder, probe_command=probed)
@@ -133,16 +125,11 @@ def test_a_host_without_adb_says_what_to_install(tmp_path):
 
 
 def test_a_phone_that_is_unplugged_in_a_block_is_lost_and_nothing_runs_on(phone):
-    one, two = (phone.folder / f"{name}-{uuid.uuid4().hex}" for name in ("one", "two"))
-    goes_on = f"echo $$ >{two}.part; mv {two}.part {two}; exec sleep 600"
-    phone.tool(f"[ -e {one} ] && {{ {goes_on}; }}\n: >{one}; cat {phone.folder}/text")
-    phone.agent.send(job(phone.model, device="phone", plan=BLOCKS))
-    phone.agent.expect(JobStarted)
-    eventually(two.exists, "the second block does not begin")
+    pid = phone.in_second_block("phone")
     phone.server.unplug("serial-1")
     result = phone.agent.expect(JobResult)
     phone.server.serials.add("serial-1")
     assert result.reason is not None
     assert (result.status, result.reason.code) == ("failed", "device_lost")
     assert "phone (adb serial-1)" in result.reason.text
-    eventually(lambda: not alive(int(two.read_text())), "the tool runs on without its connection")
+    eventually(lambda: not alive(pid), "the tool runs on without its connection")
