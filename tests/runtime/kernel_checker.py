@@ -43,17 +43,22 @@ STEP = 6
 ROUNDING = "tests/runtime/ops/elementwise/test_unary.py::test_rounding_matches_litert"
 _WRONG_THERE = (f"{ROUNDING}[opencl:fp32-SIGN_int32]", f"{ROUNDING}[opencl:groups-SIGN_int32]")
 OPS = "tests/runtime/ops"
-CLASSES = {"units": ("-k", "opencl"), "work-groups": ("-k", "groups", "-m", "exhaustive")}
-"""How pytest chooses the cases with kernels of units, which CPU devices get, and of work-groups, of GPUs."""
+CLASSES = {
+    "units": (OPS, "-k", "opencl"),
+    "work-groups": (OPS, "-k", "groups", "-m", "exhaustive"),
+    "work-groups on fp16": (f"{OPS}/test_halves.py", "-k", "each_family"),
+}
+"""How pytest chooses the cases with kernels of units, which CPU devices get, of work-groups, of GPUs, and of
+those that find fp16 in memory."""
 
 REPORT = needs.REPOSITORY / RESULTS / "kernel_checks.md"
 _HEAD = """\
 # Kernels under the checker
 
 `make {target}` runs {chosen} on Oclgrind with `--data-races`, 48 KiB of
-local memory and work-groups of at most 256 items: with kernels of units, which CPU devices get, and of
-work-groups, which GPUs get. One case is left out in both classes, SIGN of int32, which Oclgrind gets wrong
-with optimisation and right without.
+local memory and work-groups of at most 256 items: with kernels of units, which CPU devices get, of
+work-groups, which GPUs get, and of work-groups that find fp16 in memory. One case is left out of the first
+two, SIGN of int32, which Oclgrind gets wrong with optimisation and right without.
 """
 
 # A device as NVIDIA's are to OpenCL, but for work-groups: of larger ones than 256 items AMD's have none.
@@ -140,11 +145,11 @@ def checked(*arguments: str, step: int = 1) -> tuple[int, str, str]:
 def main(arguments: list[str]) -> int:
     """Print what pytest says, then every distinct finding. 0 where all tests pass and nothing was found.
 
-    Without arguments, or with `--all`, both classes of kernels are checked and the report is written.
+    Without arguments, or with `--all`, all classes of kernels are checked and the report is written.
     """
     try:
         if arguments in ([], ["--all"]):
-            return _both(1 if arguments else STEP)
+            return _each_class(1 if arguments else STEP)
         return _run(*arguments)[0]
     except pytest.skip.Exception as reason:
         sys.stderr.write(f"{reason}\n")
@@ -178,7 +183,7 @@ def page(ran: Mapping[str, Counter[str]], found: Mapping[str, Counter[Finding]],
     return "\n".join(lines) + "\n"
 
 
-def _both(step: int) -> int:
+def _each_class(step: int) -> int:
     """Check every operator in each class, and write the report."""
     began = tree()
     codes: list[int] = []
@@ -187,7 +192,7 @@ def _both(step: int) -> int:
     with tempfile.TemporaryDirectory(prefix="kernel-checks-") as folder:
         for name, chosen in CLASSES.items():
             listed = Path(folder) / name
-            code, found[name] = _run(OPS, *chosen, f"--junitxml={listed}", step=step)
+            code, found[name] = _run(*chosen, f"--junitxml={listed}", step=step)
             codes.append(code)
             ran[name] = cases(listed)
     counts = {"cases": sum(of.total() for of in ran.values()), "findings": sum(map(len, found.values()))}

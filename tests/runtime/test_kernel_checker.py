@@ -40,7 +40,7 @@ def test_the_report_counts_the_cases_that_ran_and_names_each_finding(tmp_path):
     skipped = '<testcase classname="tests.runtime.ops.image.test_resize" name="case"><skipped/></testcase>'
     listed.write_text(f"<testsuites><testsuite>{''.join(ran)}{skipped}</testsuite></testsuites>")
     assert cases(listed) == {"matmul": 2, "test_element_types.py": 1}
-    units, groups = CLASSES
+    units, groups, _ = CLASSES
     lines = page(
         {units: cases(listed), groups: cases(tmp_path / "absent")},
         {units: Counter({FAULT: 3}), groups: Counter()},
