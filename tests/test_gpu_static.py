@@ -33,9 +33,12 @@ from tests import needs
 from tests.runtime.ops.cases import random
 from tests.runtime.ops.movement.test_sequence import top
 from tests.runtime.ops.operands import flags
+from tests.runtime.ops.recurrent.test_integer_lstm import INTEGER_VARIANTS
+from tests.runtime.ops.recurrent.test_integer_lstm import model as integer_lstm
 from tests.runtime.ops.recurrent.test_lstm import float_sequences
 from tests.runtime.ops.recurrent.test_rnn import float_rnns
 from tests.runtime.ops.recurrent.test_svdf import float_filters
+from tests.runtime.ops.recurrent.test_svdf import integer as integer_filters
 from tests.runtime.ops.reduction.test_arg_extreme import between, extreme
 
 KERNEL = """
@@ -73,6 +76,8 @@ OUTSIDE = (
     *float_sequences()[0][-6::2],
     *float_rnns()[0][-2:],
     float_filters()[0][-1],
+    integer_lstm(INTEGER_VARIANTS["cifg_everything"], "time_major")[0],
+    integer_filters(1)[0],
 )
 """Models of operators that have kernels of work-groups, but are in no network of the zoo."""
 

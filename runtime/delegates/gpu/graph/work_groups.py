@@ -31,7 +31,7 @@ MOST_ITEMS = 1 << 18
 time, 132 processors of 2048. More would only wait; fewer leave processors idle."""
 
 
-_SIZES = {"float": 4, "int": 4, "uint": 4, "uint2": 8, "float4": 16, "int4": 16}
+_SIZES = {"float": 4, "int": 4, "uint": 4, "uint2": 8, "long": 8, "float4": 16, "int4": 16}
 """Bytes of an element in local memory, by its type in OpenCL C."""
 
 

@@ -33,6 +33,13 @@ static inline int quotient(int i, int multiplier, int shift)
     return shift > 31 ? (int)(mul_hi((uint)i, (uint)multiplier) >> (shift - 32)) : i;
 }
 
+// x * multiplier * 2^(left - right - 31), rounded twice as multiplied16 of common.cl.
+static inline int multiplied(int x, int multiplier, int left, int right)
+{
+    const int high = (int)(((long)(x << left) * multiplier + (1L << 30)) >> 31);
+    const int middle = (1 << right) >> 1;
+    return (high + middle - (middle > 0 && high < 0)) >> right;
+}
 // sum and the products of the four bytes of a, which have no sign, by those of b, which have one.
 static inline int add_bytes(int sum, int a, int b)
 {

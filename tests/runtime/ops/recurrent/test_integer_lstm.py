@@ -34,30 +34,33 @@ INTEGER_VARIANTS = {
     "cifg_everything": {"cifg": True, "peephole": True, "norm": True, "cell_clip": 1.5},
 }
 
+WIDE = {"cells": 300, "inputs": 70}
+"""More cells than a group has work-items."""
+
 
 def integer_cell(
-    steps, cifg=False, peephole=False, projection=False, norm=False
+    steps, cifg=False, peephole=False, projection=False, norm=False, cells=CELLS, inputs=INPUT
 ) -> tuple[Cell, Any, list[int]]:
     """int8 but for an int16 cell of scale 2^-11: (cell, quantisation of the output, intermediates)."""
     cell = Cell(rng=np.random.default_rng(7))
-    outputs = OUTPUTS if projection else CELLS
+    outputs = OUTPUTS if projection else cells
     for gate in range(int(cifg), 4):
-        cell.levels(1 + gate, np.int8, 0.01, CELLS, INPUT)
-        cell.levels(5 + gate, np.int8, 0.008, CELLS, outputs)
-        cell.levels(12 + gate, np.int32, 2e-4, CELLS, most=3000)
+        cell.levels(1 + gate, np.int8, 0.01, cells, inputs)
+        cell.levels(5 + gate, np.int8, 0.008, cells, outputs)
+        cell.levels(12 + gate, np.int32, 2e-4, cells, most=3000)
     if peephole:
         for slot in range(9 + int(cifg), 12):
-            cell.levels(slot, np.int16, 3e-5, CELLS)
+            cell.levels(slot, np.int16, 3e-5, cells)
     if projection:
-        cell.levels(16, np.int8, 0.01, OUTPUTS, CELLS)
+        cell.levels(16, np.int8, 0.01, OUTPUTS, cells)
         cell.levels(17, np.int32, 1e-4, OUTPUTS, most=2000)
     out = per_tensor(0.02 if projection else 1 / 128, 4 if projection else -3)
     cell.state(18, BATCH, outputs, dtype=np.int8, quantization=out)
-    cell.state(19, BATCH, CELLS, dtype=np.int16, quantization=per_tensor(2.0**-11))
+    cell.state(19, BATCH, cells, dtype=np.int16, quantization=per_tensor(2.0**-11))
     if norm:
         for slot in range(20 + int(cifg), 24):
-            cell.levels(slot, np.int16, 3e-5, CELLS)
-    cell.input(0, *steps, INPUT, dtype=np.int8, quantization=per_tensor(0.02, 9))
+            cell.levels(slot, np.int16, 3e-5, cells)
+    cell.input(0, *steps, inputs, dtype=np.int8, quantization=per_tensor(0.02, 9))
     scales = [0.003, 0.004, 0.005, 0.006]
     made = [cell.builder.tensor(np.int16, (), per_tensor(s)) for s in scales]
     hidden = per_tensor(1 / 128, -3)
@@ -77,7 +80,8 @@ def model(variant: dict[str, Any], form: str) -> tuple[bytes, list[list[np.ndarr
     y = cell.builder.tensor(np.int8, (), out)
     opcode = Op.LSTM if form == "step" else Op.UNIDIRECTIONAL_SEQUENCE_LSTM
     file = cell.finish(opcode, 24, [y], options, 2, intermediates)
-    return file, [[cell.rng.integers(-128, 128, (*steps, INPUT)).astype(np.int8)] for _ in range(RUNS)]
+    size = (*steps, shape.get("inputs", INPUT))
+    return file, [[cell.rng.integers(-128, 128, size).astype(np.int8)] for _ in range(RUNS)]
 
 
 @pytest.mark.parametrize("variant", INTEGER_VARIANTS.values(), ids=INTEGER_VARIANTS)
@@ -88,5 +92,6 @@ def test_integer_lstm_equals_litert(variant, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_integer_lstms_on_the_gpu_equal_litert(form, gpu):
-    made = [model(variant, form) for variant in INTEGER_VARIANTS.values()]
+    wide = [INTEGER_VARIANTS[name] | WIDE for name in ("peephole_projection", "cifg_everything")]
+    made = [model(variant, form) for variant in (*INTEGER_VARIANTS.values(), *wide)]
     check_on_gpu([file for file, _ in made], [fed for _, fed in made], gpu)

@@ -44,12 +44,12 @@ def test_float_filters_on_the_gpu_match_litert(gpu):
     check_on_gpu(*float_filters(), gpu)
 
 
-def integer(rank: int) -> tuple[bytes, list[list[np.ndarray]]]:
-    """Return a model of one operator, and what is fed to it in more runs than its memory is long."""
-    filters, memory = 2 * CELLS, 7
+def integer(rank: int, inputs=INPUT, memory=7) -> tuple[bytes, list[list[np.ndarray]]]:
+    """Return a model of one operator, and what is fed to it in 9 runs: more than a short memory holds."""
+    filters = 2 * CELLS
     rng, builder = np.random.default_rng(3), Builder()
-    x = builder.input(np.int8, (BATCH, INPUT), per_tensor(0.02, 5))
-    feature = builder.constant(rng.integers(-127, 128, (filters, INPUT)).astype(np.int8), per_tensor(0.01))
+    x = builder.input(np.int8, (BATCH, inputs), per_tensor(0.02, 5))
+    feature = builder.constant(rng.integers(-127, 128, (filters, inputs)).astype(np.int8), per_tensor(0.01))
     time = builder.constant(
         rng.integers(-8000, 8001, (filters, memory)).astype(np.int16), per_tensor(1 / 32768)
     )
@@ -58,7 +58,7 @@ def integer(rank: int) -> tuple[bytes, list[list[np.ndarray]]]:
     y = builder.tensor(np.int8, (), per_tensor(0.05, -20))
     options = {"rank": rank, "fused_activation_function": Activation.RELU}
     builder.operator(Op.SVDF, [x, feature, time, bias, state], [y], options, 3)
-    fed = [[rng.integers(-128, 128, (BATCH, INPUT)).astype(np.int8)] for _ in range(9)]
+    fed = [[rng.integers(-128, 128, (BATCH, inputs)).astype(np.int8)] for _ in range(9)]
     return builder.write([y]), fed
 
 
@@ -68,5 +68,5 @@ def test_integer_svdf_equals_litert(rank):
 
 
 def test_integer_filters_on_the_gpu_equal_litert(gpu):
-    made = [integer(rank) for rank in (1, 2)]
+    made = [integer(1), integer(2), integer(3, 300, 70)]
     check_on_gpu([file for file, _ in made], [fed for _, fed in made], gpu)

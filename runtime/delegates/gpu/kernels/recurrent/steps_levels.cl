@@ -1,7 +1,7 @@
 // Levels from sums of products of levels with weights: of the gates of an LSTM, or of its projection. A unit is 16 results of
 // one row. Weights lie as [block of 16 results][input, then the previous output if JOINED][16], the stage as
 // [block][bias, multiplier, left shift, right shift][16]; zero points are in the biases.
-// Defines: IN, WEIGHT, OUT (types), JOINED (one sum over two inputs), ADDED (another product's levels are added),
+// Defines: IN, WEIGHT, OUT (types), JOINED (one sum over two inputs), ADDS (another product's levels are added),
 // KEEPS (the results are the state too), TIES_UP (both roundings have ties upwards).
 // Parameters: UNIT_BLOCKS as a divisor, INPUTS, OUTPUTS, ZERO, LOW, HIGH, and for in, previous, added and out the pixel of
 // batch row 0, that of the next row after it, and the stride; STATE_STRIDE.
@@ -22,7 +22,7 @@ static void FUNC(const int t, const int nt, __global const IN *restrict in
     , __global const IN *restrict previous
 #endif
     , __global const WEIGHT *restrict weights, __global const int *restrict stages
-#if ADDED
+#if ADDS
     , __global const short *restrict added
 #endif
     , __global OUT *out
@@ -54,7 +54,7 @@ static void FUNC(const int t, const int nt, __global const IN *restrict in
         const int16 scaled = requantised16(sum, stage + 16, 16);
 #endif
         int16 level = clamp(scaled + ZERO, LOW, HIGH);
-#if ADDED
+#if ADDS
         level = clamp(level + convert_int16(LOAD16(short, added + (ADDED_FIRST + b * ADDED_STEP) * ADDED_STRIDE + c)), LOW, HIGH);
 #endif
         STORE16(OUT, CONVERT(OUT, 16)(level), out + (OUT_FIRST + b * OUT_STEP) * OUT_STRIDE + c);

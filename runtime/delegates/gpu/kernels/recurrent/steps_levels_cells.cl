@@ -1,11 +1,26 @@
 // What follows from the sums of an LSTM's gates on integers: the new cell, and the output or what will be projected. A unit is
-// one batch row. The sums, [batch][gate][PADDED], are overwritten; the gates stand in the order candidate, input, forget,
-// output, three without the input's. Their sigmoid and tanh, and the cell's, are tables by the bits of a level.
+// one batch row, whose cells the work-items of a group share. The sums, [batch][gate][PADDED], are overwritten; the gates stand
+// in the order candidate, input, forget, output, three without the input's. Their sigmoid and tanh, and the cell's, are tables
+// by the bits of a level. A work-item reads of what it writes its own elements alone.
 // Defines: GATES, COMPLETED (peepholes [gate][batch][PADDED], norms and biases [gate][PADDED], and eight numbers for each gate:
 // multiplier, left and right shift of the peephole, the same of the norm, the least variance), NORMS, BASIC (the basic kernel's
-// roundings, and uint8 for OUT), OUT, KEEPS (the output is the state too).
+// roundings, and uint8 for OUT), OUT, KEEPS (the output is the state too), ROW_ITEMS (0: units, else the work-items of a group).
+// Local, in groups: partial [ROW_ITEMS], of long.
 // Parameters: CELLS, PADDED, BATCH, OUT_FIRST, OUT_STEP, OUT_STRIDE, the strides of the states, CELL_SHIFT (of what enters the
 // cell), CELL_CLIP, and of the output MULTIPLIER, LEFT, RIGHT, ZERO.
+#if ROW_ITEMS
+#define EACH_ROW(b) const int b = GROUP_ID(0);
+#define EACH_CELL(c, end) for (int c = LOCAL_ID(0); c < (end); c += ROW_ITEMS)
+#define SHARED , __local long *partial
+#define SHARE , partial
+#define UNITS_OF
+#else
+#define EACH_ROW(b) for (int b = FIRST_UNIT(t, nt); b < FIRST_UNIT(t + 1, nt); b++)
+#define EACH_CELL(c, end) for (int c = 0; c < (end); c++)
+#define SHARED
+#define SHARE
+#define UNITS_OF const int t, const int nt,
+#endif
 #ifndef STEPS_LEVELS_CELLS
 #define STEPS_LEVELS_CELLS
 static inline int shifted_right(int x, int exponent)
@@ -47,18 +62,23 @@ static inline int inverse_root(long value, int *right)
     return shift < 0 ? found << -shift : found;
 }
 static void normalize_levels(__global short *row, __global const short *weights, __global const int *biases,
-    __global const int *numbers, const int cells)
+    __global const int *numbers, const int cells SHARED)
 {
     long sum = 0, squares = 0;
-    for (int c = 0; c < cells; c++) {
+    EACH_CELL(c, cells) {
         sum += row[c];
         squares += row[c] * row[c];
     }
+#if ROW_ITEMS
+    const int lane = LOCAL_ID(0), item = lane;
+    JOIN_ROW(sum, ADDED)
+    JOIN_ROW(squares, ADDED)
+#endif
     const long mean = sum * 1024 / cells;
     const long variance = (squares * ((1 << 20) / cells) - mean * mean) / (1 << 20);
     int right;
     const int multiplier = inverse_root(variance < 1 ? numbers[6] : variance, &right);
-    for (int c = 0; c < cells; c++) {
+    EACH_CELL(c, cells) {
         const long normal = scaled_level((int)(1024 * row[c] - mean), multiplier, 0, right);
         const long weighted = normal * weights[c] + biases[c];
         const int rounded = (int)((weighted > 0 ? weighted + 512 : weighted - 512) / 1024);
@@ -67,24 +87,24 @@ static void normalize_levels(__global short *row, __global const short *weights,
 }
 #endif
 #if COMPLETED
-static void LOCAL_NAME(complete)(__global short *row, const int gate, __global const short *cell,
+static void JOIN(FUNC, complete)(__global short *row, const int gate, __global const short *cell,
     __global const short *peepholes, __global const short *norms, __global const int *biases, __global const int *numbers,
-    const int cells, const int padded, const int batch, const int b)
+    const int cells, const int padded, const int batch, const int b SHARED)
 {
     __global const int *n = numbers + gate * 8;
-    for (int c = 0; c < cells; c++)
+    EACH_CELL(c, cells)
         row[c] = (short)saturated(
             row[c] + scaled_level(cell[c] * peepholes[(gate * batch + b) * padded + c], n[0], n[1], n[2]));
 #if NORMS
-    normalize_levels(row, norms + gate * padded, biases + gate * padded, n, cells);
+    normalize_levels(row, norms + gate * padded, biases + gate * padded, n, cells SHARE);
 #endif
 }
-#define COMPLETE(gate, cell) LOCAL_NAME(complete)(row + (gate) * PADDED, gate, cell, peepholes, norms, biases, numbers, \
-    CELLS, PADDED, BATCH, b)
+#define COMPLETE(gate, cell) JOIN(FUNC, complete)(row + (gate) * PADDED, gate, cell, peepholes, norms, biases, numbers, \
+    CELLS, PADDED, BATCH, b SHARE)
 #else
 #define COMPLETE(gate, cell)
 #endif
-static void FUNC(const int t, const int nt, __global short *restrict sums, __global const short *restrict sigmoid,
+static void FUNC(UNITS_OF __global short *restrict sums, __global const short *restrict sigmoid,
     __global const short *restrict candidate_tanh, __global const short *restrict cell_tanh
 #if COMPLETED
     , __global const short *restrict peepholes, __global const short *restrict norms, __global const int *restrict biases,
@@ -96,14 +116,14 @@ static void FUNC(const int t, const int nt, __global short *restrict sums, __glo
 #endif
     , __global const short *cell, __global short *new_cell PARAMETERS)
 {
-    for (int b = FIRST_UNIT(t, nt); b < FIRST_UNIT(t + 1, nt); b++) {
+    EACH_ROW(b) {
         __global short *row = sums + b * GATES * PADDED;
         __global const short *old = cell + b * CELL_STRIDE;
         __global short *fresh = new_cell + b * NEW_CELL_STRIDE;
         __global OUT *to = out + (OUT_FIRST + b * OUT_STEP) * OUT_STRIDE;
         for (int gate = 0; gate < GATES - 1; gate++)
             COMPLETE(gate, old);
-        for (int c = 0; c < CELLS; c++) {
+        EACH_CELL(c, CELLS) {
             const int candidate = looked_up(candidate_tanh, row[c]);
             const int forget = looked_up(sigmoid, row[(GATES - 2) * PADDED + c]);
             const int given = GATES == 4 ? looked_up(sigmoid, row[PADDED + c]) : 32767 - forget;
@@ -116,7 +136,7 @@ static void FUNC(const int t, const int nt, __global short *restrict sums, __glo
 #endif
         }
         COMPLETE(GATES - 1, fresh);
-        for (int c = 0; c < PADDED; c++) {
+        EACH_CELL(c, PADDED) {
             int level = 0;
             if (c < CELLS) {
                 const int gate = looked_up(sigmoid, row[(GATES - 1) * PADDED + c]), shaped = looked_up(cell_tanh, fresh[c]);
@@ -136,3 +156,8 @@ static void FUNC(const int t, const int nt, __global short *restrict sums, __glo
     }
 }
 #undef COMPLETE
+#undef EACH_ROW
+#undef EACH_CELL
+#undef SHARED
+#undef SHARE
+#undef UNITS_OF

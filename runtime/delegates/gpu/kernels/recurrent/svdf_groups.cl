@@ -10,7 +10,7 @@ static void FUNC(INPUT(x), INPUT(state), INPUT(feature), INPUT(time), INPUT(bias
     const int u = min(wanted, TOTAL - 1);
     const int b = QUOTIENT(u, OUT_UNITS);
     const int unit = u - b * OUT_UNITS;
-    float result = LOAD(biases, unit);
+    float seen = 0.0f;
     for (int r = 0; r < RANK; r++) {
         const int filter = unit * RANK + r;
         const int old = b * STATE_STRIDE + filter * MEMORY + 1;
@@ -22,7 +22,6 @@ static void FUNC(INPUT(x), INPUT(state), INPUT(feature), INPUT(time), INPUT(bias
             }
         }
         JOIN_ROW(newest, ADDED)
-        float seen = 0.0f;
         for (int start = 0; start < MEMORY; start += ROW_ITEMS) {
             const int i = start + lane;
             if (i < MEMORY) {
@@ -33,11 +32,10 @@ static void FUNC(INPUT(x), INPUT(state), INPUT(feature), INPUT(time), INPUT(bias
                 }
             }
         }
-        JOIN_ROW(seen, ADDED)
-        result += seen;
     }
+    JOIN_ROW(seen, ADDED)
     if (lane == 0 && wanted < TOTAL) {
-        const float4 shaped = ACTIVATE(SPLAT4(result));
+        const float4 shaped = ACTIVATE(SPLAT4(LOAD(biases, unit) + seen));
         STORE(out, b * OUT_STRIDE + unit, shaped.x);
         if (unit == OUT_UNITS - 1) {
             for (int c = OUT_UNITS; c < OUT_UNITS + TAIL; c++) {

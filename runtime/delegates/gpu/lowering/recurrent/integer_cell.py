@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
+from runtime.delegates.gpu.graph.work_groups import GROUP_ITEMS, LocalArray, WorkGroup, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.recurrent.steps import Rows
 from runtime.ops.recurrent.fixed_point import sigmoid_table, tanh_table
@@ -15,6 +17,11 @@ from runtime.ops.recurrent.integer_cell import IntegerCell, Scaling
 I8, U8, I16, I32 = ElementType.I8, ElementType.U8, ElementType.I16, ElementType.I32
 _CANDIDATE_BITS = 3
 """Integer bits of the sums of gates (`lstm_eval.cc`)."""
+
+
+def shares_cells(device: Capabilities) -> bool:
+    """Return True for work-groups of OpenCL: kernels of integers are no part of the portable subset."""
+    return suits_groups(device) and device.runs_units
 
 
 def _gates_apart(array: spec.Array, gates: int) -> spec.Array:
@@ -68,6 +75,7 @@ class Product:
     zero: int = 0
     bounds: tuple[int, int] = (-32768, 32767)
     ties_up: bool = False
+    in_groups: bool = False
 
     @property
     def padded(self) -> int:
@@ -105,15 +113,20 @@ class Product:
             "WEIGHT": weight,
             "OUT": made,
             "JOINED": previous is not None,
-            "ADDED": added is not None,
+            "ADDS": added is not None,
             "KEEPS": state is not None,
             "TIES_UP": self.ties_up,
         }
         low, high = self.bounds
+        file, name, group = "steps_levels", "lstm_levels", None
+        if self.in_groups:
+            file, name = f"{file}_groups", f"groups_{name}"
+            group = WorkGroup((LANES, GROUP_ITEMS // LANES), (LocalArray("partial", "int", GROUP_ITEMS),))
         instance = spec.function(
-            "recurrent/steps_levels.cl",
-            "f32_lstm_levels",
+            f"recurrent/{file}.cl",
+            f"f32_{name}",
             form,
+            group,
             **numbers,
             ZERO=self.zero,
             LOW=low,
@@ -121,14 +134,16 @@ class Product:
             **divisor("UNIT_BLOCKS", self.padded // LANES),
         )
         depth = inputs + (0 if previous is None else previous[1])
+        units = batch * self.padded // LANES
         return spec.Launch(
             instance,
             tuple(pointers),
-            units=batch * self.padded // LANES,
+            units=units,
             label=f"{self.node.op.name} {self.name}",
             sources=self.node.sources,
             flops=2 * batch * self.rows * depth,
             bytes=self.weights.bytes,
+            groups=(units, 1) if self.in_groups else (),
         )
 
 
@@ -157,11 +172,14 @@ class Cells:
             "STATE_STRIDE": 0 if state is None else context.layout(state).pixel_stride,
         }
         cell = context.pointer(old)
+        in_groups = shares_cells(context.device)
+        group = WorkGroup((GROUP_ITEMS, 1), (LocalArray("partial", "long", GROUP_ITEMS),))
         return spec.Launch(
             spec.function(
                 "recurrent/steps_levels_cells.cl",
-                "f32_lstm_levels_cells",
+                f"f32_{'groups_' if in_groups else ''}lstm_levels_cells",
                 {
+                    "ROW_ITEMS": GROUP_ITEMS if in_groups else 0,
                     "GATES": self.gates,
                     "COMPLETED": bool(self.completions),
                     "NORMS": self.has_norms,
@@ -169,6 +187,7 @@ class Cells:
                     "OUT": self.element.opencl,
                     "KEEPS": state is not None,
                 },
+                group if in_groups else None,
                 CELLS=self.cells,
                 PADDED=round_up(self.cells),
                 BATCH=self.batch,
@@ -181,6 +200,7 @@ class Cells:
             label=f"{self.node.op.name} cells",
             sources=self.node.sources,
             flops=20 * self.batch * self.cells,
+            groups=(self.batch, 1) if in_groups else (),
         )
 
 

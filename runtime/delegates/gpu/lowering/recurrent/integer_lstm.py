@@ -21,6 +21,7 @@ from runtime.delegates.gpu.lowering.recurrent.integer_cell import (
     Product,
     completions_packed,
     factor,
+    shares_cells,
     stages_packed,
     tables,
     weights_packed,
@@ -153,7 +154,9 @@ class _Steps:
         matrix = np.concatenate([self.context.constant(_of(self.node, i)) for i in slots])
         weights = weights_packed(name, matrix, count, I8)
         stages = stages_packed(f"{name}_stages", scaling, len(matrix), count)
-        return Product(self.node, part, weights, stages, len(matrix), count, (I8, I8, I16))
+        shared = shares_cells(self.context.device)
+        types = (I8, I8, I16)
+        return Product(self.node, part, weights, stages, len(matrix), count, types, in_groups=shared)
 
     def _behind(self, cell: IntegerCell) -> Cells:
         names = ("MULTIPLIER", "LEFT", "RIGHT", "ZERO", "CELL_SHIFT", "CELL_CLIP")
@@ -211,6 +214,7 @@ def _basic_launches(node: Node, context: spec.Context) -> list[spec.Launch]:
         4,
         (U8, I16, I16),
         ties_up=True,
+        in_groups=shares_cells(context.device),
     )
     sums = Rows(spec.Scratch("sums", batch * product.padded, I16), 0, 1, product.padded)
     numbers = {"ZERO": scaling.input_zero, "CELL_SHIFT": STATE_BITS, "CELL_CLIP": 0}

@@ -142,9 +142,9 @@ def vectors_packed(name: str, vectors: Sequence[spec.Array]) -> spec.PackedConst
 
 
 def for_lanes(form: Mapping[str, int | str], device: Capabilities) -> dict[str, int | str]:
-    """Return the defines with the activation for vectors as wide as those of the device's kernels."""
+    """Return the defines with expressions on vectors as wide as those of the device's kernels."""
     lanes = QUAD if suits_groups(device) else LANES
-    return {**form, "ACTIVATE(x)": str(form["ACTIVATE(x)"]).format(lanes=lanes)}
+    return {name: str(text).format(lanes=lanes) if "(" in name else text for name, text in form.items()}
 
 
 def step_function(

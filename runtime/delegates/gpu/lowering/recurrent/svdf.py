@@ -6,12 +6,18 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.element_type import ElementType
-from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
+from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.graph.work_groups import QUAD, LocalArray, WorkGroup, row_group, suits_groups
+from runtime.delegates.gpu.graph.work_groups import LocalArray, WorkGroup, row_group, suits_groups
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.recurrent.steps import ACTIVATIONS, mixed_types, unsupported_cell
+from runtime.delegates.gpu.lowering.recurrent.integer_cell import shares_cells
+from runtime.delegates.gpu.lowering.recurrent.steps import (
+    ACTIVATIONS,
+    for_lanes,
+    mixed_types,
+    unsupported_cell,
+)
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import quantize_multiplier
 
@@ -112,19 +118,20 @@ def _function(
 ) -> tuple[spec.Instance, int | tuple[int, ...]]:
     """Return the function for `total` outputs, and its units or groups."""
     activate, scaling = node.attributes["activate"], node.attributes.get("scaling")
+    name, kind, values, form = "svdf", "float", shape, {"ACTIVATE(x)": activate}
     if scaling is not None:
-        return spec.function("recurrent/svdf_levels.cl", "f32_svdf_levels", {}, **shape, **scaling), total
-    if not suits_groups(context.device):
-        form = {"ACTIVATE(x)": activate.format(lanes=LANES)}
-        return spec.function("recurrent/svdf.cl", "f32_svdf", form, **shape), total
+        name, kind, values, form = "svdf_levels", "int", {**shape, **scaling}, {}
+    form = for_lanes(form, context.device)
+    if not (shares_cells(context.device) if scaling else suits_groups(context.device)):
+        return spec.function(f"recurrent/{name}.cl", f"f32_{name}", form, **values), total
     items, rows = row_group(max(shape["INPUTS"], shape["MEMORY"]))
     instance = spec.function(
-        "recurrent/svdf_groups.cl",
-        spec.instance_name("groups_svdf", f"r{items}"),
-        {"ACTIVATE(x)": activate.format(lanes=QUAD), "ROW_ITEMS": items, "ROWS": rows},
-        WorkGroup((items, rows), (LocalArray("partial", "float", items * rows),)),
+        f"recurrent/{name}_groups.cl",
+        spec.instance_name(f"groups_{name}", f"r{items}"),
+        {**form, "ROW_ITEMS": items, "ROWS": rows},
+        WorkGroup((items, rows), (LocalArray("partial", kind, items * rows),)),
         TOTAL=total,
-        **shape,
+        **values,
     )
     return instance, (ceil_div(total, rows), 1)
 
