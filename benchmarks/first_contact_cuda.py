@@ -30,6 +30,7 @@ from runtime.delegates.gpu.layout.source import Kernel, Source
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.delegates.gpu.caller_models import dense
 from tests.runtime.delegates.gpu.test_integer_path import layer
+from tests.runtime.ops.test_halves import pools
 
 Figures = dict[str, Any]
 
@@ -96,6 +97,11 @@ def _matrices() -> Figures:
     return {precision: _error(precision, 2e-2) for precision in ("fp16", "bf16")}
 
 
+def _halves() -> Figures:
+    """Leave means of windows for others in memory as fp16: they are no further off than a rounding."""
+    return {"error": _error("fp16", 2**-11, pools(1024))}
+
+
 def _bytes() -> Figures:
     """Multiply levels by `dp4a`: the result has the bits of the CPU path."""
     found, expected = _outputs(layer(BuiltinOperator.CONV_2D, (1, 14, 14, 96), (128, 3, 3, 96), 0), "int8")
@@ -103,10 +109,10 @@ def _bytes() -> Figures:
     return {"levels": found.size}
 
 
-def _error(precision: str, most: float) -> float:
-    """Return the largest error of a product, which may be `most` of the largest result."""
+def _error(precision: str, most: float, model: bytes | None = None) -> float:
+    """Return the largest error of a product, or a model, which may be `most` of the largest result."""
     weights = np.random.default_rng(0).normal(0, 0.02, (256, 256)).astype(np.float32)
-    found, expected = _outputs(dense(256, weights, 1), precision)
+    found, expected = _outputs(model or dense(256, weights, 1), precision)
     error = float(np.abs(found - expected).max())
     if not error <= most * float(np.abs(expected).max()):
         raise SystemExit(f"in {precision} the graph's result is {error:g} from the CPU path's")
@@ -139,7 +145,7 @@ def _expect(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None
 
 STAGES: Final[Mapping[str, Callable[[], Figures]]] = {
     "driver": _driver, "context": _context, "ptx": _ptx, "kernel": _kernel, "graph": _graph,
-    "matrices": _matrices, "bytes": _bytes,
+    "matrices": _matrices, "halves": _halves, "bytes": _bytes,
 }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def test_cuda_is_tried_stage_by_stage_where_its_library_loads(monkeypatch: pytes
         contact = Contact(None, 10)
         contact.run(("drivers", "cuda"), ())
         ended.append([(step.name, step.status, step.why) for step in contact.steps[1:]])
-    assert tried == ["driver", "context", "ptx", "kernel", "graph", "matrices", "bytes"]
+    assert tried == ["driver", "context", "ptx", "kernel", "graph", "matrices", "halves", "bytes"]
     assert ended[0][1:4] == [
         ("cuda context", "done", ""),
         ("cuda ptx", "failed", "no clang"),
