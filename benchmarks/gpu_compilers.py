@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,6 +77,11 @@ _GRF_WORDS: Final = 8
 
 TARGETS: Final = (*NVIDIA, *AMD, *INTEL)
 
+INSTALL_OCLOC: Final = (
+    "bash .ci/setup test, or apt-get install intel-opencl-icd; without ocloc: "
+    f"--targets {' '.join((*NVIDIA, *AMD))}"
+)
+
 MATRIX_UNITS: Final = ("sm_80", "sm_90")
 """Targets with matrix units that kernels use: PTX's mma.m16n8k16 of 16 bits is there from sm_80 on."""
 
@@ -110,21 +115,29 @@ class ToolError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The compilers. `folder`: for what they write."""
+    """The compilers by their names, of those targets that are asked for. `folder`: for what they write."""
 
-    clang: str
-    ptxas: str
     folder: Path
+    paths: Mapping[str, str]
 
     @classmethod
-    def found(cls, folder: Path) -> "Tools":
-        """Find the compilers. Raises `ToolError` with the line that installs them."""
-        clang = shutil.which("clang-15") or shutil.which("clang")
-        ptxas = _ptxas()
-        if clang is None or ptxas is None or not (CLC / AMD["gfx90a"]).exists():
-            lacks = "clang" if clang is None else "ptxas" if ptxas is None else f"libclc in {CLC}"
-            raise ToolError(f"kernels cannot be compiled for GPUs here: no {lacks}; {INSTALL}")
-        return cls(clang, ptxas, folder)
+    def found(cls, folder: Path, targets: Collection[str]) -> "Tools":
+        """Find the compilers for targets. Raises `ToolError` with what is missing and what installs it."""
+        paths: dict[str, str | None] = {}
+        if not {*NVIDIA, *AMD}.isdisjoint(targets):
+            paths["clang"] = shutil.which("clang-15") or shutil.which("clang")
+            paths[f"libclc in {CLC}"] = str(CLC) if (CLC / AMD["gfx90a"]).exists() else None
+        if not NVIDIA.keys().isdisjoint(targets):
+            paths["ptxas"] = _ptxas()
+        if not INTEL.keys().isdisjoint(targets):
+            paths["ocloc"] = _ocloc()
+        lacks = [name for name, path in paths.items() if path is None]
+        if lacks:
+            how = dict.fromkeys(INSTALL_OCLOC if name == "ocloc" else INSTALL for name in lacks)
+            raise ToolError(
+                f"kernels cannot be compiled for GPUs here: no {', no '.join(lacks)}; {'; '.join(how)}"
+            )
+        return cls(folder, {name: path for name, path in paths.items() if path is not None})
 
     def compile(self, name: str, text: str, threads: int, targets: tuple[str, ...]) -> dict[str, Compiled]:
         """Compile a kernel with work-groups of so many threads for targets. Raises `ToolError`."""
@@ -145,23 +158,24 @@ class Tools:
         return found
 
     def _for_intel(self, source: Path, name: str, target: str, threads: int) -> Compiled:
-        command, out = _ocloc(), source.with_suffix(f".{target}")
+        out = source.with_suffix(f".{target}")
         # The second option makes a file in the newer form, which says what a kernel takes.
         options = ("-options", "-cl-std=CL1.2", "-internal_options", "-cl-intel-allow-zebin")
         words = ("-file", str(source), "-device", INTEL[target], "-out_dir", str(out), *options)
-        libraries = Path(command).parents[1] / "lib/x86_64-linux-gnu"
-        self._run([command, "compile", "-q", *words], source, LD_LIBRARY_PATH=str(libraries))
+        ocloc = self.paths["ocloc"]
+        libraries = Path(ocloc).parents[1] / "lib/x86_64-linux-gnu"
+        self._run([ocloc, "compile", "-q", *words], source, LD_LIBRARY_PATH=str(libraries))
         (binary,) = out.glob("*.bin")
         return of_intel(binary.read_bytes(), name, threads)
 
     def _assembly(self, source: Path, suffix: str, *options: str) -> Path:
         out = source.with_suffix(f".{suffix}")
-        self._run([self.clang, *_OPTIONS, *options, str(source), "-o", str(out)], source)
+        self._run([self.paths["clang"], *_OPTIONS, *options, str(source), "-o", str(out)], source)
         return out
 
     def _assembled(self, ptx: Path, target: str, threads: int) -> Compiled:
         out = ptx.with_suffix(f".{target}")
-        said = self._run([self.ptxas, f"-arch={target}", "-v", str(ptx), "-o", str(out)], ptx)
+        said = self._run([self.paths["ptxas"], f"-arch={target}", "-v", str(ptx), "-o", str(out)], ptx)
         return of_nvidia(said, ptx.read_text(), NVIDIA[target], threads)
 
     def _run(self, command: list[str], source: Path, **more: str) -> str:
@@ -262,13 +276,7 @@ def _ptxas() -> str | None:
     return next(map(str, packaged), None) or shutil.which("ptxas")
 
 
-def _ocloc() -> str:
-    """Return Intel's compiler, as the set-up unpacks it, or as it is installed. Raises `ToolError`."""
+def _ocloc() -> str | None:
+    """Return Intel's compiler, as the set-up unpacks it, or as it is installed."""
     unpacked = Path(sys.executable).with_name("ocloc.d") / "usr/bin/ocloc"
-    found = str(unpacked) if unpacked.is_file() else shutil.which("ocloc")
-    if found is None:
-        raise ToolError(
-            "kernels cannot be compiled for Intel's GPUs here: no ocloc; bash .ci/setup test, or "
-            "apt-get install intel-opencl-icd; without: --targets " + " ".join((*NVIDIA, *AMD))
-        )
-    return found
+    return str(unpacked) if unpacked.is_file() else shutil.which("ocloc")

@@ -120,7 +120,7 @@ def main() -> int:
 def checked(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Row]:
     """Compile the kernels of these networks of the zoo, None: of all. Raises `ToolError`."""
     with tempfile.TemporaryDirectory(prefix="farm-gpu-") as name:
-        tools = Tools.found(Path(name))
+        tools = Tools.found(Path(name), targets)
         flops = functions_of(models)
         source = assemble_functions(flops, ASSUMED["gpu"])
         kernels = dict(zip(source.names, source.kernels, strict=True))

@@ -13,6 +13,7 @@ from benchmarks import gpu_static
 from benchmarks.gpu_compilers import (
     AMD,
     INSTALL,
+    INSTALL_OCLOC,
     INTEL,
     MATRIX_UNITS,
     NVIDIA,
@@ -84,8 +85,17 @@ OUTSIDE = (
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    return compilers(tmp_path_factory.mktemp("gpu"), (*NVIDIA, *AMD))
+
+
+@pytest.fixture(scope="module")
+def all_tools(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    return compilers(tmp_path_factory.mktemp("gpu"), TARGETS)
+
+
+def compilers(folder: Path, targets: tuple[str, ...]) -> Tools:
     try:
-        return Tools.found(tmp_path_factory.mktemp("gpu"))
+        return Tools.found(folder, targets)
     except ToolError as error:
         needs.absent(str(error))
 
@@ -106,14 +116,11 @@ def test_an_array_in_a_rolled_loop_costs_memory_and_an_unrolled_one_registers(
 
 @pytest.mark.parametrize(("count", "fits"), [("48", True), ("200", False)])
 def test_more_sums_than_an_intel_thread_has_registers_are_spilled(
-    tools: Tools, count: str, *, fits: bool
+    all_tools: Tools, count: str, *, fits: bool
 ) -> None:
     text = KERNEL.replace("48", count) % (('_Pragma("unroll")',) * 3)
     (target,) = INTEL
-    try:
-        found = tools.compile(f"sums_{count}", text, 256, (target,))[target]
-    except ToolError as error:
-        needs.absent(str(error))
+    found = all_tools.compile(f"sums_{count}", text, 256, (target,))[target]
     assert (found.stack_bytes == 0, found.spill_bytes == 0) == (fits, fits)
     assert found.registers in (32, 64, 128)
     assert found.groups in (4, 8, 16)
@@ -131,7 +138,7 @@ def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network:
         assert sum(row.flops.get(precision, 0.0) for row in rows) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(tools: Tools, tmp_path: Path) -> None:
+def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(all_tools: Tools, tmp_path: Path) -> None:
     faults, files = {}, [tmp_path / f"{place}.tflite" for place in range(len(OUTSIDE))]
     for file, model in zip(files, OUTSIDE, strict=True):
         file.write_bytes(model)
@@ -145,10 +152,7 @@ def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(tools: Tools
     )
     for kernel in assemble((one for node in nodes for one in node[0].launches), ASSUMED["gpu"]).kernels:
         threads = prod(kernel.group)
-        try:
-            found = tools.compile(kernel.name, kernel.whole, threads, ("sm_80", "gfx90a", "dg2"))
-        except ToolError as error:
-            needs.absent(str(error))
+        found = all_tools.compile(kernel.name, kernel.whole, threads, ("sm_80", "gfx90a", "dg2"))
         faults[kernel.name] = gpu_static.Row(kernel.name, kernel.name, threads, {}, found).unexcused()
         assert threads > 1
     assert {name: fault for name, fault in faults.items() if fault} == {}
@@ -179,15 +183,29 @@ def test_assembly_that_says_nothing_is_an_error() -> None:
         of_amd("s_endpgm")
 
 
-def test_missing_compilers_are_named_with_the_line_that_installs_them(
+def test_missing_compilers_are_all_named_with_what_installs_them_before_anything_is_planned(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin/python"))
     monkeypatch.setattr("sys.argv", ["gpu_static"])
+    monkeypatch.setattr(gpu_static, "functions_of", lambda _: pytest.fail("it has planned"))
     assert gpu_static.main() == 2
     said = capsys.readouterr().err
     assert "no clang" in said
+    assert "no ocloc" in said
     assert INSTALL in said
+    assert INSTALL_OCLOC in said
+
+
+def test_a_compiler_of_other_targets_is_not_missed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolError) as told:
+        Tools.found(tmp_path, ("gfx90a",))
+    assert "no clang" in str(told.value)
+    assert "ptxas" not in str(told.value).split(";")[0]
+    assert "ocloc" not in str(told.value)
 
 
 def test_the_committed_table_is_of_every_target_and_has_no_unexplained_fault() -> None:
