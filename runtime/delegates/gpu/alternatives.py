@@ -1,6 +1,6 @@
 """The graph of a partition and the ways to run each of its nodes on a device; nothing is chosen here."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from runtime.delegates.base import GraphFacts, Partition, Unsupported
 from runtime.delegates.gpu.builder import build_graph, graph_of_one, is_folded
@@ -11,7 +11,7 @@ from runtime.delegates.gpu.graph.simulation import Quantised
 from runtime.delegates.gpu.layout.halves import stored_in_halves
 from runtime.delegates.gpu.layout.memory import smallest
 from runtime.delegates.gpu.lowering import family_of
-from runtime.delegates.gpu.lowering.spec import Candidate, Context
+from runtime.delegates.gpu.lowering.spec import Candidate, Code, Context
 from runtime.delegates.gpu.passes import LayoutRules, optimise
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.variables import HOST_OPERATORS
@@ -36,6 +36,8 @@ def layout_rules() -> LayoutRules:
 def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
     """Return the ways to run a node, the default first. Raises `DelegateError` where there is none."""
     found = family_of(node, context.graph).lower(node, context)
+    # Where all are refused, the error of the device says why.
+    found = [candidate for candidate in found if not context.refuses(candidate)] or found
     if not context.device.runs_units:
         found = [candidate for candidate in found if candidate.works_in_groups]
     if not found:
@@ -44,23 +46,27 @@ def candidates_of(node: Node, context: Context) -> Sequence[Candidate]:
 
 
 def lowered(
-    partition: Partition, device: Capabilities, options: Options, way: Quantised
+    partition: Partition,
+    device: Capabilities,
+    options: Options,
+    way: Quantised,
+    refused: Set[Code] = frozenset(),
 ) -> tuple[Graph, list[list[Candidate]]]:
     """Return the graph of a partition behind the passes, and the ways to run each of its nodes.
 
-    Raises `DelegateError` where a node has none.
+    `refused`: see `Context`. Raises `DelegateError` where a node has none.
     """
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
     rounded = round_weights(built, str(options.precision))
     graph = optimise(rounded, layout_rules(), options.skipped_passes)
-    return with_candidates(graph, device, options)
+    return with_candidates(graph, device, options, refused)
 
 
 def with_candidates(
-    graph: Graph, device: Capabilities, options: Options
+    graph: Graph, device: Capabilities, options: Options, refused: Set[Code] = frozenset()
 ) -> tuple[Graph, list[list[Candidate]]]:
     """Return a graph behind the passes and the ways to run each of its nodes. Raises as `lowered`."""
-    context = Context(graph, device, options.memory == "least", options.rounding)
+    context = Context(graph, device, options.memory == "least", options.rounding, refused)
     return stored_in_halves(graph, [candidates_of(node, context) for node in graph.nodes], device)
 
 

@@ -236,7 +236,8 @@ class GpuDelegate(Offer):
         """Device, driver and effective settings; once compiled, how the layers are enqueued.
 
         `choices` is what was chosen by timing, as the option of that name takes it; `disturbed` says why
-        rules chose instead, for this start alone; `recording` whether it is that of an earlier start, where
+        rules chose instead, for this start alone; `smaller_tiles` which kernels the device does not run in
+        the work-groups that they are made for; `recording` whether it is that of an earlier start, where
         one can be kept.
         """
         device, ways = self._backend.capabilities, {self._ways[graph] for graph in self._open_graphs()}
@@ -244,6 +245,7 @@ class GpuDelegate(Offer):
         fault = self._backend.cache.fault
         choices = written({key: name for graph in self._open_graphs() for key, name in graph.choices.items()})
         disturbed = dict.fromkeys(graph.disturbance for graph in self._open_graphs() if graph.disturbance)
+        refused = dict.fromkeys(reason for graph in self._open_graphs() for reason in graph.refused)
         origins = dict.fromkeys(graph.origin for graph in self._open_graphs() if graph.origin)
         return {
             "device": device.name,
@@ -268,6 +270,7 @@ class GpuDelegate(Offer):
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"choices": choices} if choices else {}),
             **({"disturbed": "; ".join(disturbed)} if disturbed else {}),
+            **({"smaller_tiles": "; ".join(refused)} if refused else {}),
             "narrow_weights": self._narrow_weights(),
             **({"in_the_way": found} if (found := in_the_way()) else {}),
             **({"cache": f"not used: {fault}"} if fault else {}),

@@ -5,9 +5,10 @@ and the kernel of an entry are the backend's own: the core only hands them back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -23,9 +24,10 @@ from runtime.delegates.gpu.layout.memory import Stage, place_on
 from runtime.delegates.gpu.layout.packed_file import Constants, PackedFiles, PlacedConstants
 from runtime.delegates.gpu.layout.recording_plan import READ_AHEAD, RecordingPlan, planned
 from runtime.delegates.gpu.layout.source import Source
-from runtime.delegates.gpu.lowering.spec import Launch
+from runtime.delegates.gpu.lowering.spec import Code, Launch
 from runtime.delegates.gpu.settings.precision import Findings
 from runtime.delegates.storage import Storage
+from runtime.errors import DelegateError
 
 Program: TypeAlias = Any
 """The compiled kernels of a partition, in the backend's own form."""
@@ -213,11 +215,34 @@ class Backend(Protocol):
     def compile(self, source: Source, progress: Progress = unwatched) -> Program:
         """Make kernels, or take them from where they are kept. One that depends on sizes, `record` makes.
 
-        Raises `DelegateError` with the compiler's first error and its whole log.
+        Raises `DelegateError` with the compiler's first error and its whole log, and `GroupLimitError`.
         """
 
     def record(self, plan: RecordingPlan, program: Program, constants: Constants) -> Recording:
         """Allocate memory for a plan's launches, and bind them to it. Raises `DeviceError`."""
+
+
+class GroupLimitError(DelegateError):
+    """A device runs kernels in smaller work-groups only than they are made for; `refused` has the reasons."""
+
+    def __init__(self, refused: Mapping[Code, str]) -> None:
+        super().__init__(f"gpu delegate: {'; '.join(refused.values())}")
+        self.refused = refused
+
+
+def check_groups(device: str, source: Source, limits: Iterable[int]) -> None:
+    """Raise `GroupLimitError` where groups of a kernel are larger than its limit; in the source's order.
+
+    A kernel that needs many registers has a limit of its own, which is known once it is built.
+    """
+    refused = {
+        function.code: f"{device} runs {kernel.name} in work-groups of at most {most} items, and it is made "
+        f"for {prod(kernel.group)}: it takes too many registers there"
+        for function, kernel, most in zip(source.numbers, source.kernels, limits, strict=True)
+        if prod(kernel.group) > most
+    }
+    if refused:
+        raise GroupLimitError(refused)
 
 
 def recorded(

@@ -19,7 +19,7 @@ from importlib.resources import files
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.parameters import Parameters, type_of
 from runtime.delegates.gpu.graph.work_groups import WorkGroup
-from runtime.delegates.gpu.lowering.spec import Launch, PackedConstant
+from runtime.delegates.gpu.lowering.spec import Code, Launch, PackedConstant
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class Function:
     is_unit: bool
     work_group: WorkGroup | None = field(default=None, repr=False)
     halves: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def code(self) -> Code:
+        """See `Launch.code`."""
+        return self.source, self.name, self.defines, self.expression
 
     @property
     def identity(self) -> str:

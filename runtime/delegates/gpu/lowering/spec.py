@@ -1,6 +1,6 @@
 """The records of a kernel family: what it says of operators, and the launches that it offers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from runtime.delegates.gpu.graph.parameters import Parameters, parameters
 from runtime.delegates.gpu.graph.weights import WeightType
 from runtime.delegates.gpu.graph.work_groups import QUAD, WorkGroup
 from runtime.model.graph import Operator
-from runtime.model.schema import ActivationFunctionType, Padding
+from runtime.model.schema import ActivationFunctionType
 
 Array: TypeAlias = NDArray[Any]
 
@@ -162,6 +162,10 @@ class Instance:
     work_group: WorkGroup | None = None
 
 
+Code: TypeAlias = tuple[str, str, tuple[tuple[str, int | str], ...], str]
+"""The code that a launch runs: file, name and defines of its instance, and its epilogue's expression."""
+
+
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """The fused steps of a launch: the expression over (v, p, c), its operands, and its parameters."""
@@ -195,6 +199,11 @@ class Launch:
         """Return the launch with other arguments in place of values."""
         args = tuple(names.get(arg, arg) if isinstance(arg, int) else arg for arg in self.args)
         return replace(self, args=args)
+
+    @property
+    def code(self) -> Code:
+        """The code that it runs, whatever its parameters and the types of its buffers."""
+        return self.instance.source, self.instance.name, self.instance.defines, self.epilogue.expression
 
     @property
     def local_size(self) -> tuple[int, ...]:
@@ -236,13 +245,32 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Context:
     """The facts that a lowering may use. `spares_memory`: of candidates the smallest are taken, so that each
-    family offers one with little scratch and few constants. `rounding`: that of integer products.
+    family offers one with little scratch and few constants. `rounding`: that of integer products. `refused`:
+    the code that the device runs in smaller work-groups only than it is made for, as its build has shown.
     """
 
     graph: Graph
     device: Capabilities
     spares_memory: bool = False
     rounding: str = "reference"
+    refused: Set[Code] = frozenset()
+
+    def refuses(self, candidate: Candidate) -> bool:
+        """Return True where the device cannot run a candidate, as an earlier try has shown."""
+        return any(launch.code in self.refused for launch in candidate.launches)
+
+    def first_accepted(self, candidates: Iterable[Candidate]) -> Candidate:
+        """Return the first candidate that the device does not refuse; the last where it refuses all.
+
+        Further ones are not lowered. Raises ValueError where there is none.
+        """
+        found: Candidate | None = None
+        for found in candidates:
+            if not self.refuses(found):
+                break
+        if found is None:
+            raise ValueError("no candidate to choose from")
+        return found
 
     def value(self, value_id: int) -> Value:
         """Return the value with this id."""
@@ -453,29 +481,6 @@ def function(
 def activation_of(facts: OperatorFacts) -> str:
     """Return the fused activation's name; NONE clamps to the finite numbers, as LiteRT does."""
     return ActivationFunctionType(facts.options.get("fused_activation_function", 0)).name
-
-
-MOST_REACH = 1 << 30
-"""Pixels over which a window may reach. Kernels count them in 32 bits: with more, the place of a tap would
-overflow and be taken for one inside the image. No image is so large."""
-
-
-def window_attributes(facts: OperatorFacts, filter_h: int, filter_w: int) -> dict[str, int]:
-    """Strides, dilations and explicit padding of a window operator on input 0, [N, H, W, C].
-
-    SAME padding puts the odd pixel behind the image, as LiteRT's `kernels/padding.h` does.
-    """
-    options = facts.options
-    found: dict[str, int] = {}
-    same = Padding(options["padding"]) is Padding.SAME
-    axes = (("h", 1, filter_h, "top", "bottom"), ("w", 2, filter_w, "left", "right"))
-    for letter, axis, extent, before, after in axes:
-        stride, dilation = int(options[f"stride_{letter}"]), int(options.get(f"dilation_{letter}_factor", 1))
-        reach = (extent - 1) * dilation + 1
-        total = (facts.output_shape()[axis] - 1) * stride + reach - facts.shape(0)[axis] if same else 0
-        found |= {f"stride_{letter}": stride, f"dilation_{letter}": dilation}
-        found |= {f"pad_{before}": max(total, 0) // 2, f"pad_{after}": max(total, 0) - max(total, 0) // 2}
-    return found
 
 
 def instance_name(family: str, tile: str = "", weights: WeightType = WeightType.F32) -> str:

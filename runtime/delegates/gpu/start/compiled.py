@@ -48,6 +48,7 @@ class CompiledGraph:
         self.graph, self.recording = ready.graph, ready.recording
         self.narrow_weights, self.choices = ready.narrow_weights, ready.choices
         self.disturbance, self.origin, self._needs = ready.disturbance, ready.origin, ready.needs
+        self.refused = ready.refused
         shares_one_kernel = backend.capabilities.shares_one_kernel
         self.entries = (
             persistent(self.recording)

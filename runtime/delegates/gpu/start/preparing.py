@@ -1,13 +1,13 @@
 """Makes a partition ready to run: by the recording of an earlier start, or by choosing and packing anew."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from runtime.common.stages import stage
 from runtime.delegates.base import Partition
 from runtime.delegates.descriptor import KEPT
 from runtime.delegates.gpu.alternatives import lowered
-from runtime.delegates.gpu.backends.base import Backend, KeepingBackend, Recording, recorded
+from runtime.delegates.gpu.backends.base import Backend, GroupLimitError, KeepingBackend, Recording, recorded
 from runtime.delegates.gpu.choose.contention import disturbance
 from runtime.delegates.gpu.choose.tuning import Budget, Tuner
 from runtime.delegates.gpu.graph.graph import Graph, without_constants
@@ -18,6 +18,7 @@ from runtime.delegates.gpu.layout.constants import narrow_weights
 from runtime.delegates.gpu.layout.memory import Stage, demand, place, shortage
 from runtime.delegates.gpu.layout.packed_file import PackedFiles, packed_files
 from runtime.delegates.gpu.layout.source import assemble
+from runtime.delegates.gpu.lowering.spec import Code
 from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.start.recordings import KeptRecording, Recordings, recordings_of
 from runtime.errors import DelegateError
@@ -30,7 +31,8 @@ class Prepared:
     `choices` are names of candidates by keys. `disturbance` says why rules chose for this start alone,
     `origin` where the recording comes from, empty where none can be kept, `needs` how much memory it takes,
     for a message of the driver's.
-    `kernels` are the keys of its functions by their names, where the backend keeps them.
+    `kernels` are the keys of its functions by their names, where the backend keeps them. `refused` are the
+    reasons why smaller tiles stand in for kernels that the device does not run.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Prepared:
     needs: str
     kernels: Mapping[str, str]
     origin: str = ""
+    refused: tuple[str, ...] = ()
 
 
 def prepared(
@@ -100,6 +103,7 @@ def _replayed(recordings: Recordings, backend: KeepingBackend) -> Prepared | str
         kept.plan.needs,
         kept.kernels,
         origin=KEPT,
+        refused=kept.refused,
     )
 
 
@@ -112,6 +116,7 @@ def _keep(recordings: Recordings, made: Prepared) -> None:
             dict(made.narrow_weights),
             dict(made.choices),
             is_settled=not made.disturbance,
+            refused=made.refused,
         )
     )
 
@@ -124,9 +129,30 @@ def _made(
     budget: Budget | None,
     files: PackedFiles | None,
 ) -> Prepared:
+    """Make it, anew with smaller tiles where the device does not run the work-groups of what was compiled."""
+    refused: dict[Code, str] = {}
+    while True:
+        try:
+            made = _made_without(refused.keys(), partition, backend, options, way, budget, files)
+            return replace(made, refused=tuple(refused.values()))
+        except GroupLimitError as error:
+            if error.refused.keys() <= refused.keys():
+                raise
+            refused |= error.refused
+
+
+def _made_without(
+    refused: Set[Code],
+    partition: Partition,
+    backend: Backend,
+    options: Options,
+    way: Quantised,
+    budget: Budget | None,
+    files: PackedFiles | None,
+) -> Prepared:
     """Lower, choose, compile, pack and record."""
     device = backend.capabilities
-    graph, alternatives = lowered(partition, device, options, way)
+    graph, alternatives = lowered(partition, device, options, way, refused)
     tuner = Tuner(backend, options, budget)
     # The candidates of all nodes at once: what is missing is compiled in parallel.
     with stage("tune"):

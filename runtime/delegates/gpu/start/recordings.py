@@ -39,7 +39,7 @@ class KeptRecording:
 
     `kernels` are the keys of the functions by their names, in the order of their numbers; `files` the key and
     the size of the packed constants of each buffer that has any. `is_settled`: false where rules chose for a
-    disturbed device.
+    disturbed device. `refused`: see `preparing.Prepared`.
     """
 
     plan: RecordingPlan
@@ -48,6 +48,7 @@ class KeptRecording:
     narrow_weights: Mapping[WeightType, int]
     choices: Mapping[str, str]
     is_settled: bool
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

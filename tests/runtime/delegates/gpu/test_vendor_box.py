@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,6 +43,7 @@ def test_a_driver_that_refuses_what_it_may_runs_the_model_all_the_same(tmp_path:
     found = strict.ran(tmp_path)
     assert found.get("device") == "NVIDIA H200", found
     assert found["error"] < CLOSE
+    assert not found["smaller_tiles"]
 
 
 @pytest.mark.exhaustive
@@ -63,6 +65,19 @@ def test_a_kernel_that_runs_in_smaller_groups_only_is_left_to_the_cpu_with_that_
 ) -> None:
     fault = Box(largest_group=64).ran(tmp_path)["fault"]
     assert "in work-groups of at most 64 items, and it is made for 256" in fault
+
+
+def test_smaller_tiles_stand_in_for_kernels_that_run_in_smaller_groups_only_and_the_settings_say_why(
+    tmp_path: Path,
+) -> None:
+    """The next smaller ones, as long as these are refused, too; a start from the cache says the same."""
+    box = Box(largest_group=128, limited=("__m64n64", "__m32n64"))
+    for _ in range(2):
+        found = box.ran(tmp_path, rows=16384)
+        assert found.get("error", 1.0) < CLOSE, found
+        said = found["smaller_tiles"].split("; ")
+        assert [re.findall(r"__(m\d+n64)_", one) for one in said] == [["m64n64"], ["m32n64"]]
+        assert all("in work-groups of at most 128 items, and it is made for 256" in one for one in said)
 
 
 @pytest.mark.exhaustive

@@ -1,7 +1,7 @@
 """PoCL behind a layer of the OpenCL loader, as GPUs of a vendor: what its driver does is a scenario.
 
-`python -m tests.runtime.delegates.gpu.vendor_box CACHE DEVICE SIDE` runs a model there, products with SIDE x
-SIDE weights, and prints as JSON what it found.
+`python -m tests.runtime.delegates.gpu.vendor_box CACHE DEVICE ROWS SIDE` runs a model there, products of ROWS
+rows with SIDE x SIDE weights, and prints as JSON what it found.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SOURCE = Path(__file__).with_name("vendor_layer.c")
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A driver. `exclusive`: one process at a time has contexts; `largest_group`: of every kernel once it is
-    built; `lost_at`: the launch with which the device is lost, which is told with it or, `later`, behind it;
-    `hangs_at`: the launch behind which nothing ends. Both are faults of the device `faulty`, which last, or
-    `fault` is the file with which they go. `memory_mib`: of each device, of which a buffer may have a
-    quarter; 0 stands for the machine's.
+    """A driver. `exclusive`: one process at a time has contexts; `largest_group`: of kernels once they are
+    built whose names have one of the parts `limited`, all by default; `lost_at`: the launch with which the
+    device is lost, which is told with it or, `later`, behind it; `hangs_at`: the launch behind which nothing
+    ends. Both are faults of the device `faulty`, which last, or `fault` is the file with which they go.
+    `memory_mib`: of each device, of which a buffer may have a quarter; 0 stands for the machine's.
     """
 
     devices: int = 1
@@ -39,6 +39,7 @@ class Box:
     refuses_binaries: bool = False
     refuses_null: bool = False
     largest_group: int = 1024
+    limited: tuple[str, ...] = ("",)
     event_us: int = 0
     lost_at: int = 0
     later: bool = False
@@ -54,6 +55,7 @@ class Box:
             "REFUSES_BINARIES": int(self.refuses_binaries),
             "REFUSES_NULL": int(self.refuses_null),
             "LARGEST_GROUP": self.largest_group,
+            "LIMITED": f'",{",".join(self.limited)},"',
             "EVENT_US": self.event_us,
             "LOST_AT": self.lost_at,
             "FAILS_LATER": int(self.later),
@@ -68,11 +70,11 @@ class Box:
         subprocess.run([*command, str(SOURCE)], check=True)
         return {"OPENCL_LAYERS": str(library), "POCL_DEVICES": " ".join(["pthread"] * self.devices)}
 
-    def ran(self, folder: Path, device: int = 0, side: int = 48) -> dict[str, Any]:
+    def ran(self, folder: Path, device: int = 0, rows: int = 8, side: int = 48) -> dict[str, Any]:
         """Run the model in a process on this driver, with a cache in the folder."""
         module = "tests.runtime.delegates.gpu.vendor_box"
         done = subprocess.run(
-            [sys.executable, "-m", module, str(folder / "cache"), str(device), str(side)],
+            [sys.executable, "-m", module, str(folder / "cache"), str(device), str(rows), str(side)],
             env={**os.environ, **self.environment(folder)},
             cwd=needs.REPOSITORY,
             capture_output=True,
@@ -84,33 +86,38 @@ class Box:
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def products(side: int, weights: list[np.ndarray]) -> bytes:
-    """Build a chain of products of 8 rows, each with weights of its own."""
+def products(rows: int, side: int, weights: list[np.ndarray]) -> bytes:
+    """Build a chain of products, each with weights of its own."""
     b = Builder()
-    value = b.input(np.float32, (8, side))
+    value = b.input(np.float32, (rows, side))
     for one in weights:
-        x, value = value, b.tensor(np.float32, (8, side))
+        x, value = value, b.tensor(np.float32, (rows, side))
         b.operator(Op.FULLY_CONNECTED, [x, b.constant(one), -1], [value])
     return b.write([value])
 
 
 def main() -> None:
     """Run the model four times on one device, and say what came of it."""
-    cache, device, side = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    cache, device, rows, side = sys.argv[1], *map(int, sys.argv[2:])
     random = np.random.default_rng(7)
     weights = [random.normal(0, side**-0.5, (side, side)).astype(np.float32) for _ in range(2)]
-    x = random.normal(size=(8, side)).astype(np.float32)
+    x = random.normal(size=(rows, side)).astype(np.float32)
     expected = x @ weights[0].T @ weights[1].T
     said: dict[str, Any] = {}
     try:
-        with on_gpu(products(side, weights), cache_dir=cache, device=device) as compiled:
+        with on_gpu(products(rows, side, weights), cache_dir=cache, device=device) as compiled:
             inputs, outputs = compiled.create_input_buffers(0), compiled.create_output_buffers(0)
             inputs[0].write(x)
             for _ in range(4):
                 compiled.run_by_index(0, inputs, outputs)
             found = outputs[0].read(x.size, np.float32).reshape(x.shape)
             error = float(np.abs(found - expected).max())
-            said = {"error": error, "device": compiled.opencl_context.devices[0].name}
+            (gpu,) = compiled._delegates
+            said = {
+                "error": error,
+                "device": compiled.opencl_context.devices[0].name,
+                "smaller_tiles": gpu.describe().get("smaller_tiles", ""),
+            }
     except FarmRuntimeError as error:
         said = {"fault": f"{type(error).__name__}: {error}"}
     sys.stdout.write(json.dumps(said) + "\n")

@@ -14,7 +14,7 @@
 enum {
     GET_PLATFORM_INFO = 1, GET_DEVICE_IDS = 2, GET_DEVICE_INFO = 3, CREATE_CONTEXT = 4, GET_QUEUE_INFO = 12,
     CREATE_BUFFER = 14, CREATE_WITH_BINARY = 27, GET_PROGRAM_INFO = 32, SET_KERNEL_ARG = 38,
-    GET_WORK_GROUP_INFO = 40, WAIT_FOR_EVENTS = 41, FINISH = 47, READ_BUFFER = 48, ND_RANGE = 59,
+    GET_KERNEL_INFO = 39, GET_WORK_GROUP_INFO = 40, WAIT_FOR_EVENTS = 41, FINISH = 47, READ_BUFFER = 48, ND_RANGE = 59,
     FILL_BUFFER = 102, MOST_ENTRIES = 512
 };
 
@@ -203,9 +203,23 @@ static error set_kernel_arg(any kernel, uint32_t index, size_t size, const void 
     return ((error (*)(any, uint32_t, size_t, const void *))driver[SET_KERNEL_ARG])(kernel, index, size, value);
 }
 
+/* The largest group of a kernel: LIMITED are parts of names, with commas around each. */
+static size_t largest_group(any kernel)
+{
+    char name[256] = "", part[64];
+    const char *from = LIMITED, *to;
+    ((error (*)(any, uint32_t, size_t, any, size_t *))driver[GET_KERNEL_INFO])(
+        kernel, 0x1190, sizeof name, name, 0);
+    for (; *from && (to = strchr(from + 1, ',')); from = to) {
+        snprintf(part, sizeof part, "%.*s", (int)(to - from - 1), from + 1);
+        if (strstr(name, part)) return LARGEST_GROUP;
+    }
+    return 1024;
+}
+
 static error work_group_info(any kernel, any device, uint32_t name, size_t size, any value, size_t *needed)
 {
-    const size_t most = LARGEST_GROUP;
+    const size_t most = largest_group(kernel);
     if (name == 0x11B0) return bytes(&most, sizeof most, size, value, needed);
     return ((error (*)(any, any, uint32_t, size_t, any, size_t *))driver[GET_WORK_GROUP_INFO])(
         kernel, device, name, size, value, needed);
@@ -216,7 +230,7 @@ static error nd_range(any queue, any kernel, uint32_t dimensions, const size_t *
 {
     size_t items = 1;
     for (uint32_t i = 0; local && i < dimensions; i++) items *= local[i];
-    if (items > LARGEST_GROUP) return -54;
+    if (items > largest_group(kernel)) return -54;
     launches += is_faulty(queue);
     if (is_lost() && !(FAILS_LATER && launches == LOST_AT)) return -5;
     if (event && EVENT_US) usleep(EVENT_US);

@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
-from runtime.delegates.gpu.backends.base import Progress, unwatched
+from runtime.delegates.gpu.backends.base import Progress, check_groups, unwatched
 from runtime.delegates.gpu.backends.cuda.device import OpenedDevice
 from runtime.delegates.gpu.backends.cuda.driver import CONSTANTS, CudaError, driver
 from runtime.delegates.gpu.backends.cuda.ptx import STATIC_BYTES, Compiler, Ptx, options
@@ -58,7 +57,8 @@ class KernelLibrary:
     def load(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
         """Load the kernels of a program; what is not kept is compiled and kept.
 
-        Raises `DelegateError`: no compiler, or an error of the compiler's or the assembler's; `CudaError`.
+        Raises `DelegateError`: no compiler, or an error of the compiler's or the assembler's; `CudaError`;
+        `GroupLimitError`.
         """
         keys = self.keys(source)
         missing = [kernel for kernel in source.kernels if self._kept(kernel.name, keys[kernel.name]) is None]
@@ -75,8 +75,7 @@ class KernelLibrary:
                     progress(number, len(missing))
         found = [self._kept(kernel.name, keys[kernel.name]) for kernel in source.kernels]
         loaded = [one for one in found if one is not None]
-        for kernel, one in zip(source.kernels, loaded, strict=True):
-            _check_group(kernel, one, self.opened.device.name)
+        check_groups(self.opened.device.name, source, map(_largest_group, loaded))
         return LoadedKernels(loaded)
 
     def known(self, kernels: Mapping[str, str]) -> LoadedKernels | None:
@@ -133,12 +132,7 @@ def assembled(name: str, ptx: Ptx) -> bytes:
         cuda.call("cuLinkDestroy", state)
 
 
-def _check_group(kernel: Kernel, loaded: LoadedKernel, device: str) -> None:
-    """Raise `DelegateError` where the device runs a kernel in smaller groups only than it is made for."""
+def _largest_group(loaded: LoadedKernel) -> int:
+    """Return how many work-items the device lets a group of a kernel have."""
     attribute = CONSTANTS["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"]
-    most, wanted = driver().handle("cuFuncGetAttribute", attribute, loaded.function), prod(kernel.group)
-    if wanted > most:
-        raise DelegateError(
-            f"gpu delegate: {device} runs {kernel.name} in work-groups of at most {most} items, and it is "
-            f"made for {wanted}: it takes too many registers there"
-        )
+    return driver().handle("cuFuncGetAttribute", attribute, loaded.function)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from runtime.delegates.gpu.backends.base import Progress, unwatched
+from runtime.delegates.gpu.backends.base import Progress, check_groups, unwatched
 from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.by_address import load_function, may_call_addresses
 from runtime.delegates.gpu.backends.opencl.compilers import (
@@ -27,8 +27,8 @@ from runtime.delegates.gpu.backends.opencl.program import (
     BUILD_OPTIONS,
     binary_of,
     built,
-    check_group,
     from_binary,
+    largest_group,
 )
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache
@@ -95,7 +95,7 @@ class KernelLibrary:
     def load(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:
         """Load the kernels of a program; what the library lacks is compiled and kept.
 
-        Raises `DelegateError` with the compiler's first error and its whole log.
+        Raises `DelegateError` with the compiler's first error and its whole log, and `GroupLimitError`.
         """
         names = [kernel.name for kernel in source.kernels]
         keys = self.keys(source)
@@ -172,7 +172,8 @@ class KernelLibrary:
             if kernel.name not in programs:
                 programs[kernel.name] = built(self._context, kernel.whole)
                 self._cache.write("kernels", keys[kernel.name], binary_of(programs[kernel.name]))
-            check_group(programs[kernel.name], kernel)
+        limits = (largest_group(programs[kernel.name], kernel.name) for kernel in source.kernels)
+        check_groups(self._device.name, source, limits)
         return programs
 
     def _compile(

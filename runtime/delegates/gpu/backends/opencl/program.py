@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from time import perf_counter
 
 from runtime.delegates.gpu.backends.opencl import cl
 from runtime.delegates.gpu.backends.opencl.device import mapped_errors, open_context
 from runtime.delegates.gpu.graph.graph import LANES
-from runtime.delegates.gpu.layout.source import Kernel, kernel_source
+from runtime.delegates.gpu.layout.source import kernel_source
 from runtime.errors import DelegateError, DeviceError
 
 BUILD_OPTIONS = ("-cl-std=CL1.2",)
@@ -33,21 +32,12 @@ def from_binary(context: cl.Context, binary: bytes) -> cl.Program | None:
     return program
 
 
-def check_group(program: cl.Program, kernel: Kernel) -> None:
-    """Raise `DelegateError` where the driver runs a kernel in smaller work-groups only than it is made for.
-
-    A kernel that needs many registers has a limit of its own, which is known once it is built.
-    """
-    device, wanted = program.get_info(cl.program_info.DEVICES)[0], prod(kernel.group)  # type: ignore[index]  # typed as object
-    with mapped_errors(f"asking for the limits of {kernel.name}"):
-        most = cl.Kernel(program, kernel.name).get_work_group_info(
-            cl.kernel_work_group_info.WORK_GROUP_SIZE, device
-        )
-    if wanted > int(most):
-        raise DelegateError(
-            f"gpu delegate: {device.name.strip()} runs {kernel.name} in work-groups of at most {most} items, "
-            f"and it is made for {wanted}: it takes too many registers there"
-        )
+def largest_group(program: cl.Program, name: str) -> int:
+    """Return how many work-items the driver lets a group of a kernel have."""
+    device = program.get_info(cl.program_info.DEVICES)[0]  # type: ignore[index]  # typed as object
+    with mapped_errors(f"asking for the limits of {name}"):
+        most = cl.Kernel(program, name).get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
+    return int(most)
 
 
 def built(context: cl.Context, text: str) -> cl.Program:

@@ -8,6 +8,7 @@ from runtime.delegates.gpu.graph.graph import Kind, Node, round_up
 from runtime.delegates.gpu.graph.simulation import levels_of
 from runtime.delegates.gpu.graph.work_groups import image_places, strided_vectors, suits_groups
 from runtime.delegates.gpu.lowering import spec
+from runtime.delegates.gpu.lowering.windows import MOST_REACH, window_attributes
 from runtime.model.schema import ActivationFunctionType
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.support.quantization import activation_range
@@ -24,7 +25,7 @@ _WINDOW = ("filter_h", "filter_w", "stride_h", "stride_w", "pad_top", "pad_left"
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
     if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
-    if max(int(facts.options[f"filter_{side}"]) for side in ("height", "width")) > spec.MOST_REACH:
+    if max(int(facts.options[f"filter_{side}"]) for side in ("height", "width")) > MOST_REACH:
         return Unsupported("so large a window has no kernel")
     if _is_of_levels(facts):
         tensors = facts.graph.subgraph.tensors
@@ -53,7 +54,7 @@ def _bounds(facts: spec.OperatorFacts) -> dict[str, int]:
 
 def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     height, width = int(facts.options["filter_height"]), int(facts.options["filter_width"])
-    attributes = {"filter_h": height, "filter_w": width, **spec.window_attributes(facts, height, width)}
+    attributes = {"filter_h": height, "filter_w": width, **window_attributes(facts, height, width)}
     if _is_of_levels(facts):
         return spec.NodeSpec(facts.operator.inputs, {**attributes, **_bounds(facts)})
     return spec.NodeSpec(facts.operator.inputs, attributes, spec.activation_of(facts))

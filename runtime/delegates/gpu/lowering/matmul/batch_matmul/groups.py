@@ -4,7 +4,7 @@ from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.work_groups import QUAD
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product
-from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
+from runtime.delegates.gpu.lowering.matmul.conv.groups import GroupTile, choose_tile
 
 
 def product_in_groups(node: Node, context: spec.Context, product: Product) -> spec.Candidate | None:
@@ -14,48 +14,52 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
         return None
     if not right.adjoint and any(number % QUAD for number in (right.stride, right.start, *right.batches)):
         return None
-    tile = choose_tile(product.rows, product.columns, product.batch)
     starts, steps = product.starts(right.batches, right.start)
     places = (left.row, left.start, *left.batches)
     aligned = left.step == 1 and left.row >= product.depth and not any(number % QUAD for number in places)
-    launch = context.launch(
-        node,
-        spec.function(
-            "matmul/conv/gemm_groups.cl",
-            spec.instance_name("groups_batch_matmul", tile.name),
-            spec.joined(
-                {name.replace("(", "_START("): text for name, text in starts.items()},
-                {
-                    "LEFT_ROWS": 1,
-                    "LEFT_WINDOW": 0,
-                    "MEMBERS": 0,
-                    "PHASES": 0,
-                    "MATRIX": 0,
-                    "LEFT_SCALED": 0,
-                    "VECTOR_LOADS": aligned,
-                    "RIGHT_PACKED": 0,
-                    "RIGHT_COLUMNS": right.adjoint,
-                    "ROWS": tile.rows,
-                    "VECTORS": tile.vectors,
-                    "TILE_K": tile.depth,
-                    "SPLIT": 0,
-                },
+
+    def lower(tile: GroupTile) -> spec.Candidate:
+        launch = context.launch(
+            node,
+            spec.function(
+                "matmul/conv/gemm_groups.cl",
+                spec.instance_name("groups_batch_matmul", tile.name),
+                spec.joined(
+                    {name.replace("(", "_START("): text for name, text in starts.items()},
+                    {
+                        "LEFT_ROWS": 1,
+                        "LEFT_WINDOW": 0,
+                        "MEMBERS": 0,
+                        "PHASES": 0,
+                        "MATRIX": 0,
+                        "LEFT_SCALED": 0,
+                        "VECTOR_LOADS": aligned,
+                        "RIGHT_PACKED": 0,
+                        "RIGHT_COLUMNS": right.adjoint,
+                        "ROWS": tile.rows,
+                        "VECTORS": tile.vectors,
+                        "TILE_K": tile.depth,
+                        "SPLIT": 0,
+                    },
+                ),
+                tile.work_group,
+                **steps,
+                M=product.rows,
+                N=product.columns,
+                K=product.depth,
+                CHANNELS=product.channels,
+                LEFT_ROW=left.row,
+                LEFT_STEP=left.step,
+                RIGHT_ROW=right.stride,
+                OUT_STRIDE=context.layout(target).pixel_stride,
             ),
-            tile.work_group,
-            **steps,
-            M=product.rows,
-            N=product.columns,
-            K=product.depth,
-            CHANNELS=product.channels,
-            LEFT_ROW=left.row,
-            LEFT_STEP=left.step,
-            RIGHT_ROW=right.stride,
-            OUT_STRIDE=context.layout(target).pixel_stride,
-        ),
-        (left.source, context.pointer(right.source), target),
-        (*tile.groups(product.rows, product.columns), product.batch),
-        note=product.sizes,
-        flops=product.flops,
-        moved=product.bytes,
-    )
-    return spec.Candidate(f"groups_{tile.name}", (launch,))
+            (left.source, context.pointer(right.source), target),
+            (*tile.groups(product.rows, product.columns), product.batch),
+            note=product.sizes,
+            flops=product.flops,
+            moved=product.bytes,
+        )
+        return spec.Candidate(f"groups_{tile.name}", (launch,))
+
+    tile = choose_tile(product.rows, product.columns, product.batch)
+    return context.first_accepted(map(lower, tile.and_smaller()))

@@ -17,6 +17,7 @@ from runtime.delegates.gpu.lowering.matmul.conv.stem import stem_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix
 from runtime.delegates.gpu.lowering.matmul.conv.winograd import is_small_map, winograd_candidates
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.dynamic_range import convolution, is_quantised
+from runtime.delegates.gpu.lowering.windows import MOST_REACH, window_attributes
 from runtime.model.schema import BuiltinOperator as Op
 
 _SCALE = 3
@@ -33,7 +34,7 @@ def constants_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
     if spec.activation_of(facts) == "SIGN_BIT":
         return Unsupported("the fused activation SIGN_BIT has no kernel")
     dilation = max(int(facts.options.get(f"dilation_{axis}_factor", 1)) for axis in "dhw")
-    if dilation * max(facts.shape(1)) > spec.MOST_REACH:
+    if dilation * max(facts.shape(1)) > MOST_REACH:
         return Unsupported(f"a window with a dilation of {dilation} has no kernel")
     return None
 
@@ -41,7 +42,7 @@ def constants_refusal(facts: spec.OperatorFacts) -> Unsupported | None:
 def read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Read input, filter [_, h, w, _] and bias, the window's attributes and the fused activation."""
     _, filter_h, filter_w, _ = facts.shape(1)
-    attributes = spec.window_attributes(facts, filter_h, filter_w)
+    attributes = window_attributes(facts, filter_h, filter_w)
     return spec.NodeSpec(facts.operator.inputs[:3], attributes, spec.activation_of(facts))
 
 

@@ -1,5 +1,6 @@
 """Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -76,6 +77,14 @@ class GroupTile:
     def groups(self, rows: int, columns: int) -> tuple[int, int]:
         """Tiles along columns and rows."""
         return ceil_div(columns, self.width), ceil_div(rows, self.height)
+
+    def and_smaller(self) -> Iterator["GroupTile"]:
+        """Yield the tile, then smaller ones: their groups are as large, and need fewer registers."""
+        yield self
+        for tile in TILES:
+            fits = tile.rows >= _FEWEST_MATRIX_ROWS or not self.in_matrices
+            if fits and tile.rows * tile.vectors < self.rows * self.vectors:
+                yield replace(tile, in_matrices=self.in_matrices)
 
     @property
     def work_group(self) -> WorkGroup:
@@ -190,7 +199,10 @@ def tiled_product(node: Node, context: spec.Context, product: GroupProduct) -> l
     has_units = product.weights.type.value == context.device.matrix_type and left.kind != "phases"
     has_units = has_units and tile.rows >= _FEWEST_MATRIX_ROWS
     tiles = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
-    return [_tiled(node, context, product, one) for one in tiles]
+    return [
+        context.first_accepted(_tiled(node, context, product, smaller) for smaller in one.and_smaller())
+        for one in tiles
+    ]
 
 
 def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: GroupTile) -> spec.Candidate:

@@ -9,6 +9,7 @@ from runtime.delegates.gpu.lowering.matmul.integer_gemm.depthwise import depthwi
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.groups import product_in_groups
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.product import product
 from runtime.delegates.gpu.lowering.matmul.integer_gemm.stage import stage_attributes, stage_refusal
+from runtime.delegates.gpu.lowering.windows import window_attributes
 from runtime.model.schema import BuiltinOperator as Op
 
 _BYTES = (ElementType.I8, ElementType.U8)
@@ -39,7 +40,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = dict(stage_attributes(facts, _channels(facts)))
     if facts.operator.opcode != Op.FULLY_CONNECTED:
         _, filter_h, filter_w, _ = facts.shape(1)
-        attributes |= spec.window_attributes(facts, filter_h, filter_w)
+        attributes |= window_attributes(facts, filter_h, filter_w)
     return spec.NodeSpec(facts.operator.inputs[:3], attributes)
 
 
