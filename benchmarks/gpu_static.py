@@ -10,18 +10,21 @@ registers than leave room for two work-groups of 256, fails the check, unless `E
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 from benchmarks.gpu_compilers import AMD, INTEL, MATRIX_UNITS, NVIDIA, TARGETS, Compiled, ToolError, Tools
-from runtime.delegates.gpu.alternatives import lowered
+from runtime.common.system import usable_cpus
+from runtime.delegates.gpu.alternatives import behind_passes, with_candidates
+from runtime.delegates.gpu.builder import build_graph
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.layout.source import Function, Kernel, assemble_functions, function_of
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.planning.planner import GpuPlanner
@@ -137,13 +140,15 @@ def checked(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Row]
             return Row(kernel.name, function.name, threads, flops[function], found)
 
         # The compilers are processes of their own: threads are enough to keep all CPUs busy.
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(len(usable_cpus())) as pool:
             rows = list(pool.map(row, flops))
     compiled = [row for row in rows if row.targets]
     return sorted(compiled, key=lambda row: (-max(row.flops.values()), row.name))
 
 
-def functions_of(models: Sequence[str] | None) -> dict[Function, dict[str, float]]:
+def functions_of(
+    models: Sequence[str] | None, precisions: tuple[str, ...] = PRECISIONS
+) -> dict[Function, dict[str, float]]:
     """Return the functions that a GPU runs of the zoo's networks, and their shares of the work.
 
     By precision, and as `fp16, matrices` with its matrix units.
@@ -152,24 +157,43 @@ def functions_of(models: Sequence[str] | None) -> dict[Function, dict[str, float
     files = [file for file in networks() if models is None or file.stem in models]
     if models is not None and len(files) < len(models):
         raise SystemExit(f"the zoo has no {', '.join(set(models) - {file.stem for file in files})}")
-    for precision in PRECISIONS:
-        options = parse_options({"precision": precision})
-        planner = GpuPlanner({"precision": precision}, "gpu")
-        device = knowing_products(ASSUMED["gpu"], precision, lambda: STORED)
-        devices = {precision: device}
-        if precision in MATRICES:
-            devices[f"{precision}, matrices"] = replace(device, matrix_type=MATRICES[precision])
-        work |= {name: Counter() for name in devices}
-        for partition in partitions_of(planner, files):
-            way = planner.way_of_partition(partition)
-            for name, device in devices.items():
-                _, alternatives = lowered(partition, device, options, way)
-                for candidates in alternatives:
-                    for launch in candidates[0].launches:
-                        work[name][function_of(launch)] += max(launch.flops, 1)
+    # The largest first, so that no process ends long behind the others.
+    with ProcessPoolExecutor(min(len(usable_cpus()), len(files))) as pool:
+        for found in pool.map(_work_of, reversed(files), repeat(precisions)):
+            for name, counted in found.items():
+                work.setdefault(name, Counter()).update(counted)
     totals = {precision: counted.total() or 1 for precision, counted in work.items()}
     functions = dict.fromkeys(function for counted in work.values() for function in counted)
     return {one: {p: round(work[p][one] / totals[p], 6) for p in work if work[p][one]} for one in functions}
+
+
+def _work_of(file: Path, precisions: tuple[str, ...]) -> dict[str, Counter[Function]]:
+    """Return the functions of a network and their work, as `functions_of` has them.
+
+    A precision changes how weights are stored and which kernels are chosen; which operators the delegate
+    takes, and their graph, are asked for once.
+    """
+    work: dict[str, Counter[Function]] = {}
+    planner = GpuPlanner({"precision": precisions[0]}, "gpu")
+    for partition in partitions_of(planner, (file,)):
+        built = build_graph(partition, way=planner.way_of_partition(partition))
+        for precision in precisions:
+            options = parse_options({"precision": precision})
+            graph = behind_passes(built, options)
+            for name, device in _devices(precision).items():
+                counted = work.setdefault(name, Counter())
+                for candidates in with_candidates(graph, device, options)[1]:
+                    for launch in candidates[0].launches:
+                        counted[function_of(launch)] += max(launch.flops, 1)
+    return work
+
+
+def _devices(precision: str) -> dict[str, Capabilities]:
+    """Return the devices for which a precision is planned, by the names of the work."""
+    device = knowing_products(ASSUMED["gpu"], precision, lambda: STORED)
+    if precision not in MATRICES:
+        return {precision: device}
+    return {precision: device, f"{precision}, matrices": replace(device, matrix_type=MATRICES[precision])}
 
 
 _HEAD: Final = """\

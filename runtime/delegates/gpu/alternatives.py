@@ -57,9 +57,13 @@ def lowered(
     `refused`: see `Context`. Raises `DelegateError` where a node has none.
     """
     built = build_graph(partition, is_narrow=options.weights == "stored", way=way)
+    return with_candidates(behind_passes(built, options), device, options, refused)
+
+
+def behind_passes(built: Graph, options: Options) -> Graph:
+    """Return a graph as the builder makes it, with its weights rounded, behind the passes."""
     rounded = round_weights(built, str(options.precision))
-    graph = optimise(rounded, layout_rules(), options.skipped_passes)
-    return with_candidates(graph, device, options, refused)
+    return optimise(rounded, layout_rules(), options.skipped_passes)
 
 
 def with_candidates(

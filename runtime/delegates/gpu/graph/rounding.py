@@ -18,6 +18,12 @@ _MATRIX_RANK = 2
 _KEPT_BITS = 16
 """Bits of a float32 that a bfloat16 keeps."""
 
+_FP16_LIMIT = np.float32(65520)
+"""The least number that becomes infinite as fp16: halfway between its largest and the next power of two."""
+
+_BFLOAT16_LIMIT = np.uint32(0x7F7F8000).view(np.float32)
+"""The same of bfloat16."""
+
 _QUIET = 0x40
 """The bit by which a NaN of bfloat16 is quiet; without it, one whose other bits are cut off would become
 infinite."""
@@ -42,12 +48,17 @@ def _rounded(value: Value, kind: WeightType) -> Value:
 
 
 def rounded(real: NDArray[np.float32], kind: WeightType) -> Stored | None:
-    """Numbers rounded to the nearest fp16 or bfloat16, ties to even.
+    """Numbers rounded to the nearest fp16 or bfloat16, ties to even, once their codes are asked for.
 
     None where a finite number would become infinite: such a constant stays float32.
     """
-    found = Stored(kind, _fp16(real) if kind is WeightType.F16 else _bfloat16(real))
-    return found if np.array_equal(np.isfinite(found.widened()), np.isfinite(real)) else None
+    limit, round_ = (_FP16_LIMIT, _fp16) if kind is WeightType.F16 else (_BFLOAT16_LIMIT, _bfloat16)
+    # Almost all weights pass this, which makes no copy; a NaN does not.
+    if not -limit < real.min(initial=0) <= real.max(initial=0) < limit:
+        size = np.abs(real)
+        if np.any((size >= limit) & (size < np.inf)):
+            return None
+    return Stored(kind, real, rounding=round_)
 
 
 def _fp16(real: NDArray[np.float32]) -> NDArray[np.float16]:
@@ -57,7 +68,12 @@ def _fp16(real: NDArray[np.float32]) -> NDArray[np.float16]:
 
 def _bfloat16(real: NDArray[np.float32]) -> NDArray[np.uint16]:
     bits = np.ascontiguousarray(real).view(np.uint32)
-    half = np.uint32((1 << _KEPT_BITS - 1) - 1)
     # Half of the last place that stays, or a little less where that place is even already.
-    nearest = (bits + (half + (bits >> _KEPT_BITS & 1))) >> _KEPT_BITS
-    return np.where(np.isnan(real), bits >> _KEPT_BITS | _QUIET, nearest).astype(np.uint16)
+    nearest = bits >> _KEPT_BITS
+    nearest &= 1
+    nearest += np.uint32((1 << _KEPT_BITS - 1) - 1)
+    nearest += bits
+    nearest >>= _KEPT_BITS
+    if np.isnan(real).any():
+        nearest = np.where(np.isnan(real), bits >> _KEPT_BITS | _QUIET, nearest)
+    return nearest.astype(np.uint16)

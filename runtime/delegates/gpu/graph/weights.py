@@ -4,6 +4,7 @@ Kernels read weights as they are stored and widen them in registers, so that a f
 takes half or a quarter of the memory, and gives the bits that its dequantised weights would give.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -73,21 +74,28 @@ class Stored:
 
     `codes` has the logical shape. Of integers a number is (code - zero) * scale, rounded once to float32; it
     has one scale and zero point, or one for each slice along `axis`, or of a matrix a scale [rows, blocks]
-    for every `block` columns.
+    for every `block` columns. `rounding` makes the codes of real numbers whenever they are asked for: many
+    are packed once or, where they lie in a file already, never.
     """
 
     type: WeightType
-    codes: NDArray[Any]
+    numbers: NDArray[Any]
     scales: NDArray[np.float32] | None = None
     zeros: NDArray[np.float32] | None = None
     axis: int = 0
     block: int | None = None
+    rounding: Callable[[NDArray[np.float32]], NDArray[Any]] | None = None
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """Return the numbers of `type`."""
+        return self.numbers if self.rounding is None else self.rounding(self.numbers)
 
     def by_slice(self, numbers: NDArray[np.float32], axis: int) -> NDArray[np.float32] | None:
         """Scales or zero points, one for each slice along `axis`; None where they follow something else."""
-        if self.block is not None or (numbers.size > 1 and axis % self.codes.ndim != self.axis):
+        if self.block is not None or (numbers.size > 1 and axis % self.numbers.ndim != self.axis):
             return None
-        return np.broadcast_to(numbers, (self.codes.shape[axis],))
+        return np.broadcast_to(numbers, (self.numbers.shape[axis],))
 
     def widened(self) -> NDArray[np.float32]:
         """Return the real numbers."""

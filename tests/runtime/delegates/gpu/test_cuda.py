@@ -72,10 +72,9 @@ def assembles(text: str, folder: Path, target: str) -> str:
 
 
 def test_every_kernel_of_two_networks_becomes_code_with_the_parameters_that_are_passed(
-    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compiler: Compiler, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(gpu_static, "PRECISIONS", ("fp32",))
-    kernels = assemble_functions(gpu_static.functions_of(NETWORKS), ASSUMED["gpu"]).kernels
+    kernels = assemble_functions(gpu_static.functions_of(NETWORKS, ("fp32",)), ASSUMED["gpu"]).kernels
     with ThreadPoolExecutor(2) as pool:
         texts = list(pool.map(lambda kernel: compiler.ptx(kernel, (8, 0)).text, kernels))
     assert len(texts) > 30

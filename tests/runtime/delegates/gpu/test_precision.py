@@ -130,9 +130,18 @@ def test_numbers_are_rounded_to_the_nearest():
     np.testing.assert_array_equal(rounded(ties, WeightType.BF16).widened(), even)
 
 
-def test_what_would_become_infinite_stays_as_it_is():
-    assert rounded(np.float32([1.0, 70000]), WeightType.F16) is None
-    assert rounded(np.float32([1.0, 3.4e38]), WeightType.BF16) is None
+@pytest.mark.parametrize(
+    ("kind", "largest"),
+    [(WeightType.F16, 65504), (WeightType.BF16, np.uint32(0x7F7F0000).view(np.float32))],
+)
+@pytest.mark.parametrize("others", [[1], [np.inf], [np.nan, -np.inf]])
+def test_what_would_become_infinite_stays_as_it_is(kind, largest, others):
+    """The next number behind the last that becomes the largest, be it beside some that are not finite."""
+    limit = {WeightType.F16: np.float32(65520), WeightType.BF16: np.uint32(0x7F7F8000).view(np.float32)}[kind]
+    below = np.nextafter(limit, np.float32(0))
+    for sign in (1, -1):
+        assert rounded(np.float32([*others, sign * limit]), kind) is None
+        assert rounded(np.float32([*others, sign * below]), kind).widened()[-1] == sign * np.float32(largest)
 
 
 def network():

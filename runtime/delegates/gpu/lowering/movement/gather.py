@@ -171,10 +171,10 @@ def narrow_table(value: Value) -> spec.PackedConstant | None:
         if scales is None or zeros is None:
             return None
         head = np.stack([scales, zeros], axis=1).view(np.uint8)
-    kind, codes = stored.type, stored.codes
+    kind = stored.type
 
     def make() -> spec.Array:
-        padded = np.pad(codes, ((0, 0), (0, width - value.channels)))
+        padded = np.pad(stored.codes, ((0, 0), (0, width - value.channels)))
         if kind is WeightType.I4:
             return np.concatenate([head, pairs_of_levels(padded, LANES)], axis=1)
         return np.concatenate([head, np.ascontiguousarray(padded).view(np.uint8)], axis=1)
