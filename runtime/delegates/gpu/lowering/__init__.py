@@ -75,6 +75,8 @@ Where `context.device.works_in_groups`, a family may offer launches of work-grou
 - `Instance.work_group` states the size of a work-group and its arrays in local memory, which the frame
   declares and the function uses by name; `Launch.groups` how many groups there are in each dimension.
 - The epilogue is one of vectors of four.
+- In a buffer that LOAD, LOAD4 and STORE4 alone reach, the kernel may find fp16 (`layout/halves.py`). Their
+  first argument is the buffer's name and nothing else; pointers that a function may lack come last.
 - A family without such a kernel offers its unit functions; each unit is then a work-item.
 """
 
