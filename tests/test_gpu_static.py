@@ -134,7 +134,7 @@ def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network:
         needs.absent(str(error))
     assert len(rows) > 10
     assert {name: faults for row in rows if (faults := row.unexcused()) for name in [row.name]} == {}
-    for precision in gpu_static.PRECISIONS:
+    for precision in (*gpu_static.PRECISIONS, gpu_static.FOR_INTEL):
         assert sum(row.flops.get(precision, 0.0) for row in rows) == pytest.approx(1.0, abs=1e-3)
 
 
@@ -214,7 +214,8 @@ def test_the_committed_table_is_of_every_target_and_has_no_unexplained_fault() -
     in_matrices = [row for row in rows if "_matrix_" in row["name"]]
     assert in_matrices
     for row in rows:
-        plain = set(TARGETS) - (set() if "fp32" in row["flops"] else set(INTEL))
+        plain = set(INTEL) if gpu_static.FOR_INTEL in row["flops"] else set()
+        plain |= {*NVIDIA, *AMD} if set(row["flops"]) != {gpu_static.FOR_INTEL} else set()
         assert set(row["targets"]) == (set(MATRIX_UNITS) if row in in_matrices else plain)
     assert set(AMD) < set(TARGETS)
     for row in rows:

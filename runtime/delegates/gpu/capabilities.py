@@ -74,6 +74,14 @@ class Capabilities:
         return self.device_class is DeviceClass.LANES
 
     @property
+    def has_few_registers(self) -> bool:
+        """True on Intel's GPUs: at least 8 work-items share the 4 KiB of registers of a thread.
+
+        That is 128 floats each (oneAPI GPU Optimization Guide); elsewhere an instruction names twice as many.
+        """
+        return self.is_gpu and "intel" in self.vendor.lower()
+
+    @property
     def is_pocl(self) -> bool:
         """True on PoCL, whose CPU devices run work-groups on a fixed pool of threads."""
         return "portable computing language" in self.platform.lower()

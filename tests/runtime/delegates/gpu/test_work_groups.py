@@ -14,9 +14,11 @@ from runtime.delegates.gpu.alternatives import candidates_of, layout_rules
 from runtime.delegates.gpu.builder import build_graph
 from runtime.delegates.gpu.capabilities import DeviceClass
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile
+from runtime.delegates.gpu.graph.graph import Node, Step
+from runtime.delegates.gpu.lowering.matmul.conv.groups import choose_tile, tiles_for
 from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.passes import optimise
+from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
@@ -164,6 +166,20 @@ def test_the_class_decides_which_kernels_there_are():
 )
 def test_tiles_are_as_large_as_the_work_items_allow(rows, columns, parts, expected):
     assert choose_tile(rows, columns, parts=parts).name == expected
+
+
+@pytest.mark.parametrize(
+    ("vendor", "step", "expected"),
+    [
+        ("NVIDIA Corporation", "GELU", "m128n128"),
+        ("Intel(R) Corporation", "SATURATE", "m128n64"),
+        ("Intel(R) Corporation", "GELU", "m64n64"),
+    ],
+)
+def test_tiles_leave_registers_for_their_sums_and_the_epilogue(vendor, step, expected):
+    node = Node(0, Op.FULLY_CONNECTED, (0,), (1,), epilogue=(Step(step),))
+    tiles = tiles_for(node, replace(ASSUMED["gpu"], vendor=vendor))
+    assert choose_tile(12544, 512, tiles=tiles).name == expected
 
 
 @pytest.mark.exhaustive

@@ -4,7 +4,7 @@ from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.work_groups import QUAD
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.batch_matmul.product import Product
-from runtime.delegates.gpu.lowering.matmul.conv.groups import GroupTile, choose_tile
+from runtime.delegates.gpu.lowering.matmul.conv.groups import GroupTile, choose_tile, tiles_for
 
 
 def product_in_groups(node: Node, context: spec.Context, product: Product) -> spec.Candidate | None:
@@ -61,5 +61,5 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
         )
         return spec.Candidate(f"groups_{tile.name}", (launch,))
 
-    tile = choose_tile(product.rows, product.columns, product.batch)
+    tile = choose_tile(product.rows, product.columns, product.batch, tiles=tiles_for(node, context.device))
     return context.first_accepted(map(lower, tile.and_smaller()))

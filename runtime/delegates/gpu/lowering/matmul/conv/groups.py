@@ -1,9 +1,10 @@
 """Products and convolutions by kernels of work-groups: the left side's pixels by constant weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.graph.work_groups import FEWEST_ITEMS, GROUP_ITEMS, QUAD, LocalArray, WorkGroup
@@ -109,13 +110,35 @@ TILES = (
 result. The first fills 16 KiB of local memory."""
 
 
-def choose_tile(rows: int, columns: int, batch: int = 1, parts: int = 1) -> GroupTile:
-    """Return the largest tile that gives enough work-items and is not half empty.
+_FEW_SUMS = 32
+"""Most sums of a work-item with few registers: beside 64 and their operands, Intel's compiler for dg2 puts
+272 to 416 bytes of each thread into memory, beside 32 none."""
+
+_SUMS_BESIDE_FUNCTIONS = 16
+"""The same where the epilogue has one of `_FUNCTIONS`: beside 32 sums GELU's takes 128 bytes of memory."""
+
+_FUNCTIONS = frozenset({"GELU"})
+"""Steps whose polynomials hold more numbers at a time than others: erf."""
+
+
+def tiles_for(node: Node, device: Capabilities) -> tuple[GroupTile, ...]:
+    """Return the tiles for whose sums a work-item of the device has registers."""
+    if not device.has_few_registers:
+        return TILES
+    has_functions = not _FUNCTIONS.isdisjoint(step.op for step in node.epilogue)
+    most = _SUMS_BESIDE_FUNCTIONS if has_functions else _FEW_SUMS
+    return tuple(tile for tile in TILES if QUAD * tile.rows * tile.vectors <= most)
+
+
+def choose_tile(
+    rows: int, columns: int, batch: int = 1, parts: int = 1, tiles: Sequence[GroupTile] = TILES
+) -> GroupTile:
+    """Return the largest of the tiles that gives enough work-items and is not half empty.
 
     Where none does, the product may be split into so many `parts`: then the largest tile of those of which
     that makes enough, and are no larger than 64 x 64.
     """
-    fitting = [tile for tile in TILES if tile.height < 2 * rows or tile.rows == 1]
+    fitting = [tile for tile in tiles if tile.height < 2 * rows or tile.rows == 1]
     fitting = [tile for tile in fitting if tile.width < 2 * columns or tile.vectors == 1]
     for tile in fitting:
         if prod(tile.groups(rows, columns)) * batch * GROUP_ITEMS >= ENOUGH_ITEMS:
@@ -194,14 +217,15 @@ def tiled_product(node: Node, context: spec.Context, product: GroupProduct) -> l
     if context.device.works_in_lanes and suits_lanes(left):
         return [in_lanes(node, context, product)]
     width, count = product.columns // left.members, left.members * left.phases
-    tile = choose_tile(product.rows, width, count, max(1, product.depth // SPLIT_DEPTH))
+    parts, tiles = max(1, product.depth // SPLIT_DEPTH), tiles_for(node, context.device)
+    tile = choose_tile(product.rows, width, count, parts, tiles)
     # Phases of transposed convolutions differ from LiteRT by matrix units; why is not known yet.
     has_units = product.weights.type.value == context.device.matrix_type and left.kind != "phases"
     has_units = has_units and tile.rows >= _FEWEST_MATRIX_ROWS
-    tiles = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
+    kinds = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
     return [
         context.first_accepted(_tiled(node, context, product, smaller) for smaller in one.and_smaller())
-        for one in tiles
+        for one in kinds
     ]
 
 
