@@ -154,7 +154,8 @@ def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(all_tools: T
         threads = prod(kernel.group)
         found = all_tools.compile(kernel.name, kernel.whole, threads, ("sm_80", "gfx90a", "dg2"))
         faults[kernel.name] = gpu_static.Row(kernel.name, kernel.name, threads, {}, found).unexcused()
-        assert threads > 1
+        # Copies of bytes between layouts have no kernel of work-groups.
+        assert threads > 1 or kernel.name.startswith("run_f32_reshape_copy_")
     assert {name: fault for name, fault in faults.items() if fault} == {}
 
 
