@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from agent.wire.measurement import (
     Accuracy,
@@ -362,6 +363,7 @@ def attempt(record: CellRecord, number: int, reason: Reason | None = None, log: 
     )
 
 
+@cache
 def demo_farm() -> HandMadeFarm:
     """Build the demo's campaign as the newest, `regressions` before it."""
     cells: list[CellRecord] = []

@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from shutil import copytree
 from xml.etree import ElementTree
@@ -51,6 +52,7 @@ MODEL = "face_landmark"
 RAW = processes("nightly", 3.0, samples=40)
 
 
+@cache
 def nightly_farm() -> HandMadeFarm:
     """Build the demo's farm, and after it a campaign of one model for each of some nights."""
     farm = demo_farm()
