@@ -315,9 +315,9 @@ def test_operators_on_the_cpu_that_an_option_forbids_are_named_in_one_line(agent
 
 
 def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(
-    start_agent, stored, monkeypatch
+    start_agent, stored, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv(known.VARIABLE, "")
+    monkeypatch.setenv(known.VARIABLE, str(tmp_path / "known"))  # nobody else has made its references
     agent = start_agent()
     first = measured(agent, job(stored))
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
@@ -327,6 +327,7 @@ def test_a_second_agent_judges_by_the_references_of_the_first_and_makes_none(
         assert hashlib.sha256(made[record.key]).hexdigest() == record.sha256
         assert artifact_path(agent.store, record.sha256).stat().st_size == record.size_bytes
 
+    monkeypatch.setenv(known.VARIABLE, str(tmp_path / "known to the other"))
     other = start_agent(state="other")
     second = measured(other, job(stored, references=first.references))
     assert second.references == ()
