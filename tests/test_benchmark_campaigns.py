@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -16,6 +15,7 @@ from benchmarks.interleaved import measure, ratio, slices
 from orchestrator.manifest import load_manifest, parse_manifest
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
+from tests.services.forks import run
 from tests.services.known import CPU_ALONE
 
 FILES = sorted((REPOSITORY / "benchmarks").glob("*.yaml"), key=lambda path: path.stem)
@@ -51,20 +51,20 @@ baseline: {delegate: litert}
 """
 
 
-def test_a_campaign_is_submitted_and_its_report_says_what_the_farm_says(tmp_path):
+def test_a_campaign_is_submitted_and_its_report_says_what_the_farm_says(tmp_path, monkeypatch):
+    def forked(command, *, env, **_):
+        assert tuple(command[: len(campaign._FARM)]) == campaign._FARM
+        return run("farm", *command[len(campaign._FARM) :], cwd=REPOSITORY, env=env)
+
     (tmp_path / "small.yaml").write_text(SMALL)
     (tmp_path / "wave.tflite").write_bytes(unary_model(size=64))
     out = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "benchmarks.campaign", str(tmp_path / "small.yaml")]
-    ran = subprocess.run(
-        [*command, "--threads", "1", "--out", str(out)],
-        env=os.environ | CPU_ALONE | {"FARM_HOME": str(tmp_path / "home")},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    for name, value in {**CPU_ALONE, "FARM_HOME": str(tmp_path / "home")}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(campaign, "subprocess", SimpleNamespace(run=forked))
+    command = ["campaign", str(tmp_path / "small.yaml"), "--threads", "1", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", command)
+    assert campaign.main() == 0
     base, own = json.loads(out.read_text())["rows"]
     assert (base["delegate"], base["threads"], base["ratio"]) == ("litert", 1, None)
     assert (own["delegate"], own["status"]) == ("cpu", "done")
