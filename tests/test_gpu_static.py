@@ -41,6 +41,7 @@ from tests.runtime.ops.recurrent.test_rnn import float_rnns
 from tests.runtime.ops.recurrent.test_svdf import float_filters
 from tests.runtime.ops.recurrent.test_svdf import integer as integer_filters
 from tests.runtime.ops.reduction.test_arg_extreme import between, extreme
+from tests.services.kept_gpu_code import compile_once
 
 KERNEL = """
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -81,6 +82,12 @@ OUTSIDE = (
     integer_filters(1)[0],
 )
 """Models of operators that have kernels of work-groups, but are in no network of the zoo."""
+
+
+@pytest.fixture
+def kept_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile what no earlier run of the suite has kept."""
+    monkeypatch.setattr(Tools, "compile", compile_once)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +133,7 @@ def test_more_sums_than_an_intel_thread_has_registers_are_spilled(
     assert found.groups in (4, 8, 16)
 
 
+@pytest.mark.usefixtures("kept_code")
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network: str) -> None:
     try:
@@ -138,6 +146,7 @@ def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network:
         assert sum(row.flops.get(precision, 0.0) for row in rows) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.usefixtures("kept_code")
 def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(all_tools: Tools, tmp_path: Path) -> None:
     faults, files = {}, [tmp_path / f"{place}.tflite" for place in range(len(OUTSIDE))]
     for file, model in zip(files, OUTSIDE, strict=True):
