@@ -14,9 +14,7 @@ static inline int16 LOCAL_NAME(dot)(int16 sum, int16 bytes, int16 levels)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(levels));
     return sum;
 #else
-    const int16 a = (bytes & 255) * (levels << 24 >> 24), b = (bytes >> 8 & 255) * (levels << 16 >> 24);
-    const int16 c = (bytes >> 16 & 255) * (levels << 8 >> 24), d = (bytes >> 24 & 255) * (levels >> 24);
-    return sum + ((a + b) + (c + d));
+    return ADD_BYTES16(sum, bytes, levels);
 #endif
 }
 // The sum of `count` levels.

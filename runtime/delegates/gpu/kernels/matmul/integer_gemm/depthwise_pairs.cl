@@ -24,7 +24,7 @@ static inline int16 LOCAL_NAME(dot)(int16 sum, int16 pixels, int16 weights)
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(pixels), "v"(weights));
     return sum;
 #else
-    return sum + (pixels << 16 >> 16) * (weights << 16 >> 16) + (pixels >> 16) * (weights >> 16);
+    return add_pairs16(sum, pixels, weights);
 #endif
 }
 

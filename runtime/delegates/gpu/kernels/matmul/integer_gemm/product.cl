@@ -43,15 +43,13 @@
 // Ints of a pixel whose bytes lose their sign at a time, a multiple of 16.
 #define PART 64
 
-static inline int16 LOCAL_NAME(dot)(int16 sum, int16 bytes, int16 weights)
+static inline int16 LOCAL_NAME(dot)(int16 sum, int bytes, int16 weights)
 {
 #if INSTRUCTION
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(weights));
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"((int16)(bytes)), "v"(weights));
     return sum;
 #else
-    const int16 a = (bytes & 255) * (weights << 24 >> 24), b = (bytes >> 8 & 255) * (weights << 16 >> 24);
-    const int16 c = (bytes >> 16 & 255) * (weights << 8 >> 24), d = (bytes >> 24 & 255) * (weights >> 24);
-    return sum + ((a + b) + (c + d));
+    return ADD_BYTES16(sum, bytes, weights);
 #endif
 }
 
@@ -220,17 +218,17 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                             b[j] = (part ? b[j] : b[j] << 4) & (int)0xf0f0f0f0;
 #endif
 #if BLOCKED
-                            weight_sum[j] = LOCAL_NAME(dot)(weight_sum[j], (int16)0x01010101, b[j]);
+                            weight_sum[j] = LOCAL_NAME(dot)(weight_sum[j], 0x01010101, b[j]);
 #endif
                         }
                         #pragma unroll
                         for (int i = 0; i < TILE_M; i++) {
 #if STAGE == REALS || SIGN
-                            const int16 bytes = (int16)(a[i][k + part]);
+                            const int bytes = a[i][k + part];
 #elif DIRECT
-                            const int16 bytes = (int16)(a[i][k] ^ (int)0x80808080);
+                            const int bytes = a[i][k] ^ (int)0x80808080;
 #else
-                            const int16 bytes = (int16)(input[i][k - first]);
+                            const int bytes = input[i][k - first];
 #endif
                             #pragma unroll
                             for (int j = 0; j < VECTORS; j++)

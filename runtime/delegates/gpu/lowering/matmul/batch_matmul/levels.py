@@ -71,7 +71,7 @@ class _Packed:
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Two launches: the right side is packed in every run, as weights are on the host."""
     product = product_of(node, context)
-    packed = _Packed(product, Panels.of(product.columns, product.rows, product.depth))
+    packed = _Packed(product, Panels.of(context.device, product.columns, product.rows, product.depth))
     return [spec.Candidate("panels", (_pack(node, context, packed), _gemm(node, context, packed)))]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, LINE, Layout, Node, Value, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
@@ -124,7 +125,9 @@ def convolution(
     shape = Shape.of(node, context, source, filters.id)
     if context.value(source).channels != shape.channels or shape.channels < _FEWEST_CHANNELS:
         return None
-    rows = Rows.of_images(source, context.layout(source), shape, _panels(filters, shape).fours)
+    rows = Rows.of_images(
+        source, context.layout(source), shape, _panels(context.device, filters, shape).fours
+    )
     return _candidate(node, context, filters, shape, rows, bias)
 
 
@@ -133,11 +136,11 @@ def is_quantised(node: Node, context: spec.Context) -> bool:
     return "quantises" in node.attributes and not context.device.works_in_groups
 
 
-def _panels(weights: Value, shape: Shape) -> Panels:
+def _panels(device: Capabilities, weights: Value, shape: Shape) -> Panels:
     stored = weights.stored
     assert stored is not None
     blocks = 0 if stored.block is None else stored.codes.shape[1] // stored.block
-    return Panels.of(shape.outputs, shape.pixels, shape.channels, stored.type.bits, blocks)
+    return Panels.of(device, shape.outputs, shape.pixels, shape.channels, stored.type.bits, blocks)
 
 
 def _candidate(
@@ -151,7 +154,7 @@ def _candidate(
     stored = weights.stored
     if stored is None or shape.taps * shape.channels > _MOST_DEPTH:
         return None
-    panels = _panels(weights, shape)
+    panels = _panels(context.device, weights, shape)
     # A kernel reads whole ints, and of levels of four bits an even number of them.
     levels = spec.Scratch("levels", rows.count * rows.row_bytes + LINE, ElementType.U8)
     scales = spec.Scratch("scales", 2 * rows.count)

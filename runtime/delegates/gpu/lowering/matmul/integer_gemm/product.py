@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.weights import WeightType
@@ -27,8 +28,12 @@ _TILES = {1: (14, 12, 8, 4, 2, 1), 2: (12, 10, 7, 4, 2, 1), 3: (8, 7, 4, 2, 1), 
 """Vectors of 16 outputs in a panel → heights of a tile in pixels, the best first where all else is equal.
 Chosen: up to 24 sums leave registers of AVX-512 for weights and input; more are kept in memory."""
 
+_TILES_NARROW = {1: (4, 2, 1)}
+"""The same where a register holds 8 ints: of 16, sums take eight, both halves of the weights four."""
+
 _BLOCK_TILES = {1: (8, 6, 4, 2, 1), 2: (4, 3, 2, 1)}
-"""The same where blocks of the depth have scales: their sums and those of all blocks share the registers."""
+"""The same with registers of AVX-512 where blocks of the depth have scales: their sums and those of all
+blocks share the registers."""
 
 _BITS = 8
 """Bits of a weight that is not narrower than a byte."""
@@ -148,10 +153,13 @@ class Panels:
     blocks: int = 0
 
     @classmethod
-    def of(cls, outputs: int, pixels: int, channels: int, bits: int = 8, blocks: int = 0) -> "Panels":
+    def of(
+        cls, device: Capabilities, outputs: int, pixels: int, channels: int, bits: int = 8, blocks: int = 0
+    ) -> "Panels":
         """Choose the panels and the tiles that cost least."""
         width, fours = round_up(outputs), ceil_div(channels, BYTES_OF_INT)
-        tiles = _BLOCK_TILES if blocks else _TILES
+        wide = _BLOCK_TILES if blocks else _TILES
+        tiles = wide if device.vector_floats >= LANES else _TILES_NARROW
         counts = [count for count in tiles if count <= width // LANES]
         vectors = min(counts, key=lambda n: (ceil_div(width // LANES, n) * (n + _PANEL), -n))
         heights = [rows for rows in tiles[vectors] if rows <= pixels]
@@ -265,7 +273,7 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
     if source is None or weights is None:
         raise ValueError("a product has an input and weights")
     s = Shape.of(node, context, source, weights)
-    panels = Panels.of(s.outputs, s.pixels, s.channels)
+    panels = Panels.of(context.device, s.outputs, s.pixels, s.channels)
     weight_zero = a["filter_zero_point"] - a["sign"]
     rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)
     size = round_up(panels.fours * BYTES_OF_INT)
