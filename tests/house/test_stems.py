@@ -17,7 +17,10 @@ TESTS_WITHOUT_A_MODULE = {
     "properties/properties": "the rows of all families",
     "properties/computed_operands": "the rows of all families",
 }
-LOWERINGS_WITHOUT_OPERATORS = {"spec": "what a lowering is"}
+LOWERINGS_WITHOUT_OPERATORS = {
+    "spec": "what a lowering is",
+    "windows": "the attributes of windows over images",
+}
 KERNELS_WITHOUT_OPERATORS = {
     "common": "in front of every kernel",
     "layers": "runs layers by their functions' addresses",
