@@ -61,5 +61,5 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
         )
         return spec.Candidate(f"groups_{tile.name}", (launch,))
 
-    tile = choose_tile(product.rows, product.columns, product.batch, tiles=tiles_for(node, context.device))
+    tile = choose_tile(product.rows, product.columns, product.batch, 1, tiles_for(node, context.device))
     return context.first_accepted(map(lower, tile.and_smaller()))
