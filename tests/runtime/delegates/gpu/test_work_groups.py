@@ -35,7 +35,9 @@ from tests.runtime.ops.matmul.test_conv_3d import conv as conv_3d
 from tests.runtime.ops.matmul.test_depthwise_conv import depthwise
 from tests.runtime.ops.matmul.test_transpose_conv import transpose_conv
 from tests.runtime.ops.movement.test_pad import padded
+from tests.runtime.ops.movement.test_sequence import top
 from tests.runtime.ops.movement.test_transpose import moved
+from tests.runtime.ops.reduction.test_arg_extreme import extreme
 from tests.runtime.ops.test_special_values import CASES as SPECIAL_VALUES
 
 OPTIONS = {"device_class": "gpu", "tuning": "none", "cache_dir": "", "cost_aware_partitioning": False}
@@ -210,6 +212,8 @@ DIVIDED = (
     case("mean_of_an_image", Op.MEAN, [random(1, 112, 112, 32), const([1, 2], np.int32)], options=DROPPED),
     case("sum_of_everything", Op.SUM, [random(1, 112, 112, 32), const([0, 1, 2, 3], np.int32)]),
     padded(0, (1, 56, 56, 32), (0, 0), (1, 1), (1, 1), (0, 0)),
+    extreme("classes_of_pixels", Op.ARG_MAX, random(1, 112, 112, 21), 3),
+    top("few_of_many_rows", random(112, 300), 5),
 )
 
 
