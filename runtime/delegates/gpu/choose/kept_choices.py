@@ -79,7 +79,8 @@ class KeptChoices:
     def key(self, node: Sequence[Candidate]) -> str:
         """Hash device, threads, the option `tuning`, and the candidates' functions and parameters."""
         functions = [
-            (c.name, [(function_of(launch), parameters_of(launch)) for launch in c.launches]) for c in node
+            (c.name, [(function_of(launch).identity, parameters_of(launch)) for launch in c.launches])
+            for c in node
         ]
         files = tuple(sorted({launch.instance.source for c in node for launch in c.launches}))
         content = repr(
@@ -116,9 +117,13 @@ class KeptChoices:
         self.cache.write("tuning", key, winner.encode())
 
 
+_IN_FRONT = ("common.cl", "portable.cl", "portable_opencl.cl", "halves.cl")
+"""Files of `kernels/` of which kernels have a part, beside their own."""
+
+
 @cache
 def _digest_of(files: tuple[str, ...]) -> str:
-    text = "".join(kernel_source(name) for name in ("common.cl", *files))
+    text = "".join(kernel_source(name) for name in (*_IN_FRONT, *files))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -199,7 +199,7 @@ class Graph:
     """Nodes in execution order. `layouts` is filled by the last pass, `assign_layouts`.
 
     `states` are inputs that are variables: the last outputs are their new contents, in the same order.
-    `halves` are the roots of the buffers that hold fp16 in place of float32 (`lowering/halves.py`).
+    `halves` are the roots of the buffers that hold fp16 in place of float32 (`layout/halves.py`).
     """
 
     values: Mapping[int, Value]

@@ -79,5 +79,7 @@ def _with_halves(launch: Launch, graph: Graph) -> Launch:
         for place, pointer in enumerate(_pointers(launch))
         if isinstance(pointer, int) and graph.is_half(pointer)
     }
-    saved = sum(graph.values[value].elements * HALF_BYTES for value in {*halves.values()})
+    # The bytes of a launch count what it computes from and to, and no operand of its epilogue.
+    counted = {value for place, value in halves.items() if place < len(launch.args)}
+    saved = sum(graph.values[value].elements * HALF_BYTES for value in counted)
     return replace(launch, halves=tuple(halves), bytes=max(launch.bytes - saved, 0))

@@ -167,6 +167,8 @@ def _kinds_of_pointers(function: Function) -> dict[str, str]:
     always = next(iter(_SIGNATURE.findall(text)), "")
     named = tuple(dict.fromkeys(_POINTER.findall(f"{always}\n{text}")))
     given = len(function.spaces) - function.operand_count
+    if len(named) < given:
+        raise ValueError(f"{function.source} names {len(named)} of its {given} buffers")
     names = (*named[:given], *(f"e{i}" for i in range(function.operand_count)))
     return {f"{name}_IS": "F16" if place in function.halves else "F32" for place, name in enumerate(names)}
 

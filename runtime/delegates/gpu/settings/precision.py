@@ -88,8 +88,8 @@ class Findings:
 
 
 STORED: Final = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""})
-"""What is known of a device that was not probed: kernels of work-groups widen what they store by arithmetic
-on its bits, which every device has."""
+"""What is known of a device that was not probed: kernels of work-groups widen weights by arithmetic on their
+bits, which every device has, and fp16 of activations by a conversion that their languages demand of it."""
 
 
 def untried(backend: str) -> Findings:
