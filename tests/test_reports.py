@@ -28,6 +28,7 @@ WRITERS = {
     "kernels": "benchmarks/kernels.py",
     "model_kinds": "benchmarks/campaign.py",
     "precisions": "benchmarks/campaign.py",
+    "precisions_avx2": "benchmarks/campaign.py",
     "mutants": "tests/mutants/__main__.py",
     "plain_loop": "benchmarks/plain_loop.py",
     "release_history": "benchmarks/release_history.py",

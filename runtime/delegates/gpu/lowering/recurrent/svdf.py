@@ -128,7 +128,7 @@ def _function(
     instance = spec.function(
         f"recurrent/{name}_groups.cl",
         spec.instance_name(f"groups_{name}", f"r{items}"),
-        {**form, "ROW_ITEMS": items, "ROWS": rows},
+        spec.joined(form, {"ROW_ITEMS": items, "ROWS": rows}),
         WorkGroup((items, rows), (LocalArray("partial", kind, items * rows),)),
         TOTAL=total,
         **values,
