@@ -15,7 +15,7 @@ help:
 	@echo "make test-site        the site in a real browser: pages, five questions in five clicks, axe on every kind of page"
 	@echo "make test-kernels     every operator's kernels under Oclgrind, a case in six: races, accesses outside buffers (needs oclgrind); writes benchmarks/results/kernel_checks.md"
 	@echo "make test-kernels-all the same in every case"
-	@echo "make check-gpu-static every kernel for GPUs, compiled for NVIDIA, AMD and Intel without one (2 minutes); writes benchmarks/results/gpu_static.md"
+	@echo "make check-gpu-static every kernel for GPUs, compiled for NVIDIA, AMD and Intel without one (7 minutes); writes benchmarks/results/gpu_static.md"
 	@echo "make first-contact    what a machine with a GPU can do, in 10 minutes; writes benchmarks/results/first_contact.md"
 	@echo "make test-conformance every promise on embedded and Celery, SQLite and PostgreSQL; the longer labs"
 	@echo "make test-deploy      the playbook against three machines booted on this host, as root"
