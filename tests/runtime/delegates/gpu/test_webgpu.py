@@ -36,6 +36,7 @@ from tests.runtime.ops.recurrent.runs import check_on_gpu
 from tests.runtime.ops.recurrent.test_lstm import float_sequences
 from tests.runtime.ops.recurrent.test_rnn import float_rnns
 from tests.runtime.ops.recurrent.test_svdf import float_filters
+from tests.runtime.ops.test_halves import TOLERANCE
 
 OPTIONS = {"backend": "webgpu", "tuning": "none", "cache_dir": "", "cost_aware_partitioning": False}
 
@@ -64,7 +65,7 @@ def any_adapter() -> GpuDelegate:
 
 def close(ours: np.ndarray, theirs: np.ndarray) -> None:
     """Compare results behind activations that lie in memory as fp16."""
-    assert np.linalg.norm(ours - theirs) <= 1e-3 * np.linalg.norm(theirs)
+    assert np.linalg.norm(ours - theirs) <= TOLERANCE * np.linalg.norm(theirs)
 
 
 def check(
