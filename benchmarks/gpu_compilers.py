@@ -81,6 +81,7 @@ INSTALL_OCLOC: Final = (
     "bash .ci/setup test, or apt-get install intel-opencl-icd; without ocloc: "
     f"--targets {' '.join((*NVIDIA, *AMD))}"
 )
+"""How to come by Intel's compiler, or do without: the end of a message where it is missing."""
 
 MATRIX_UNITS: Final = ("sm_80", "sm_90")
 """Targets with matrix units that kernels use: PTX's mma.m16n8k16 of 16 bits is there from sm_80 on."""

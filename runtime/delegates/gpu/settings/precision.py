@@ -127,7 +127,7 @@ def meaning(precision: str, device: Capabilities) -> str:
     if precision == "fp32":
         return "float32"
     if device.stores_halves:
-        rounds = ", the inputs of products are rounded to it" if device.matrix_type else ""
+        rounds = ", and the inputs of products are rounded to it" if device.matrix_type else ""
         return f"float32; weights and activations are stored in fp16{rounds}"
     rounds_inputs = device.matrix_type or (device.multiplies_bf16 and not device.works_in_groups)
     rounded = "weights and the inputs of products" if rounds_inputs else "weights alone"
