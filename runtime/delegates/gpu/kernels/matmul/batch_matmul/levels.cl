@@ -1,7 +1,7 @@
 // Matrix products of int8: exact sums in int32, requantised as LiteRT's reference kernel does. out[b][i][:] is the sum over k
 // of (left[b][i][k] - LEFT_ZERO) * (right[b][k][:] - the other zero point), either side broadcast over batches.
 // A unit is TILE_M rows by 16 * VECTORS columns of one product; the last tile of rows or columns overlaps its neighbour. An
-// instruction, or the same in plain integers, multiplies four bytes of a row by the panels of levels_pack.cl.
+// instruction, or two of pairs of shorts, multiplies four bytes of a row by the panels of levels_pack.cl.
 // stage: for 16 lanes, which are alike, the rows of stage.py.
 // Defines: TILE_M, VECTORS, DENSE (1: LEFT_STEP is 1), INSTRUCTION, STAGE (its number in stage.py), and LEFT(b) and RIGHT(b),
 // generated expressions: where the matrices of batch b begin. Parameters: those of the expressions, M, K, CHANNELS (columns,

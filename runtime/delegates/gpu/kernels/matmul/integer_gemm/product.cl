@@ -1,7 +1,7 @@
 // Convolution with any window, and matrix products, of int8 or uint8: exact sums in int32, requantised as LiteRT's reference
 // kernels or XNNPACK do, or with STAGE REALS the real numbers for which they stand, of an input from quantize_rows.cl. A unit
 // is TILE_M consecutive output pixels by 16 * VECTORS channels; the last tile and the last panel overlap their neighbours.
-// Four neighbouring channels of a pixel are one int; an instruction, or the same in plain integers, multiplies them by
+// Four neighbouring channels of a pixel are one int; an instruction, or two of pairs of shorts, multiplies them by
 // the weights of 16 outputs. It takes unsigned bytes, so 128 is added to the input's; the offset makes up for that, for
 // the input's zero point and for the bias. Pixels outside of the image are read from `border`, zero points.
 // Of uint8, weights and outputs are levels less 128. Where the weights have a zero point then, CENTRED, the bytes of a window
