@@ -58,6 +58,8 @@ QUANTISED_DRAWS: Final = 3
 """Sets of random inputs of a quantised model: with one, an output that is always the same could not be told
 from a right one."""
 
+GROUP_CHECK: Final = "check_groups"
+"""The name in `library` of what refuses a kernel in larger work-groups than its driver says that it takes."""
 LIMIT_S: Final = 1800
 """Seconds that one model may take, compiler and the `cpu` run included. The slowest took a third of it on two
 cores; a model that takes longer counts as not run."""
@@ -71,7 +73,7 @@ def main() -> int:
     if args.one:
         way = args.ways[0]
         # Mesa 22.3's rusticl says that every kernel takes 32 work-items, and runs all that its device takes.
-        with patch.object(library, "check_group") if way.startswith("rusticl") else nullcontext():
+        with patch.object(library, GROUP_CHECK) if way.startswith("rusticl") else nullcontext():
             print(json.dumps(_one(args.one, way, run=not args.accept)))
         return 0
     report: dict[str, Any] = json.loads(JSON.read_text(encoding="utf-8")) if JSON.exists() else {}

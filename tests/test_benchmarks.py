@@ -10,8 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import channel_counts, judge_power_report, kernels
+from benchmarks import channel_counts, coverage, judge_power_report, kernels
 from benchmarks.corruptions import CORRUPTIONS, STRENGTH, corrupted
+from runtime.delegates.gpu.backends.base import check_groups
+from runtime.delegates.gpu.backends.opencl import library
 from runtime.judge.agreement import Expected, OutputFacts, judge
 from runtime.judge.rules import Arithmetic, rule_for
 from tests import needs
@@ -191,3 +193,7 @@ def test_the_work_list_has_first_what_loses_most_against_the_roofline():
     page = kernels.page(kernels.by_model(known), kernels.best_peaks(known), {}, kernels.work_list(known))
     assert "| `f32_copy` | 1 | 4000 | 3000 | layer of a, 3000 us |" in page
     assert page[-2:] == ["| b | 2000 | 1000 | 50% |", "| a | 13000 | 8000 | 62% |"]
+
+
+def test_the_check_that_coverage_passes_over_on_rusticl_is_where_it_says():
+    assert getattr(library, coverage.GROUP_CHECK) is check_groups
