@@ -1,13 +1,13 @@
 """The report of a first contact: the steps, and each expectation beside its measurement."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.gpu_compilers import NVIDIA, TARGETS
-from benchmarks.gpu_static import RESULT as STATIC
+from benchmarks.gpu_record import Record
+from benchmarks.gpu_rows import Row
 from benchmarks.output import table
 
 ENQUEUE_US: Final = 4.0
@@ -54,7 +54,7 @@ def predictions(steps: Sequence[Step]) -> Iterator[Prediction]:
     us, peaks = host["us"], host["peaks"]
     yield Prediction("host, an enqueue", "us", ENQUEUE_US, us["enqueue of a launch"])
     yield Prediction("device, a launch in a queue", "us", GAP_US, us["a launch in a queue"])
-    shares = fma_shares(json.loads(STATIC.read_text(encoding="utf-8")), str(host["target"]))
+    shares = fma_shares(Record.read().rows.values(), str(host["target"]))
     for row in figures_of(steps, "gemm").get("tiles", ()):
         share = shares.get(row.get("function", ""))
         if share is not None:
@@ -70,7 +70,7 @@ def predictions(steps: Sequence[Step]) -> Iterator[Prediction]:
             yield Prediction(f"{found['model']}, a run", "us", round(expected), found["run_us"])
 
 
-def fma_shares(rows: Sequence[Figures], target: str) -> dict[str, float]:
+def fma_shares(rows: Iterable[Row], target: str) -> dict[str, float]:
     """Return the share of multiply-adds in the inner loop by families of kernels, on the compiled target that
     is nearest: of NVIDIA's the newest that is not newer, and the newest of all for what is not known.
     """
@@ -79,8 +79,8 @@ def fma_shares(rows: Sequence[Figures], target: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for row in rows:
         # Its rows are in the order of work: the first of a family has most of it.
-        if nearest in row["targets"]:
-            found.setdefault(row["family"], row["targets"][nearest]["fma_share"])
+        if nearest in row.targets:
+            found.setdefault(row.family, row.targets[nearest].fma_share)
     return found
 
 

@@ -6,6 +6,7 @@ Intel: the driver's own compiler, by its command `ocloc`. What another version o
 such as which loops it unrolls, may differ.
 """
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -14,10 +15,12 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-import yaml
+from benchmarks import gpu_machine_code
+from benchmarks.gpu_machine_code import Compiled, Processor, ToolError, of_amd, of_intel, of_nvidia
 
 CLC: Final = Path("/usr/lib/clc")
 """Folder of libclc's functions, where Debian's package puts it."""
@@ -28,28 +31,6 @@ INSTALL: Final = (
 )
 
 _OPTIONS: Final = ("-x", "cl", "-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-O3", "-S", "-w")
-
-
-@dataclass(frozen=True, slots=True)
-class Processor:
-    """The limits of a multiprocessor that decide how many work-groups it holds.
-
-    `registers` and `shared_bytes` of all its threads; NVIDIA: CUDA C++ Programming Guide, table of technical
-    specifications per compute capability. AMD's assembly says its own occupancy, in waves.
-    """
-
-    registers: int = 0
-    threads: int = 0
-    shared_bytes: int = 0
-
-    def groups(self, threads: int, registers: int, shared: int) -> int:
-        """Return how many work-groups of so many threads fit, which have so many registers each."""
-        # Registers are given out to warps of 32 threads, in units of 256.
-        of_warp = -(-max(registers, 1) * 32 // 256) * 256
-        warps = -(-threads // 32)
-        by_shared = self.shared_bytes // shared if shared else self.threads
-        return min(self.registers // (of_warp * warps), self.threads // threads, by_shared)
-
 
 NVIDIA: Final[Mapping[str, Processor]] = {
     "sm_75": Processor(65536, 1024, 64 << 10),
@@ -65,15 +46,11 @@ AMD: Final[Mapping[str, str]] = {
 """MI200 and RDNA 3, with the newest of libclc 15's functions, which are plain code without instructions of a
 processor."""
 
+_FOR_NVIDIA: Final = "nvptx64--nvidiacl.bc"
+"""Libclc's functions for NVIDIA's GPUs."""
+
 INTEL: Final[Mapping[str, str]] = {"dg2": "dg2-g10"}
 """Arc A770 and Flex 170, by the names that `ocloc` has for them."""
-
-_CORE_THREADS: Final = 16 * 8
-_CORE_SHARED_BYTES: Final = 128 << 10
-"""Of a core of Xe-HPG: 16 vector engines of 8 threads; local memory (oneAPI GPU Optimization Guide)."""
-
-_GRF_WORDS: Final = 8
-"""Numbers of 32 bits in a register of an Intel GPU, which all work-items of a thread share."""
 
 TARGETS: Final = (*NVIDIA, *AMD, *INTEL)
 
@@ -86,32 +63,8 @@ INSTALL_OCLOC: Final = (
 MATRIX_UNITS: Final = ("sm_80", "sm_90")
 """Targets with matrix units that kernels use: PTX's mma.m16n8k16 of 16 bits is there from sm_80 on."""
 
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A kernel's machine code, as far as its compiler describes it.
-
-    `registers`: of a work-item. `stack_bytes`: of its local or scratch memory, spilled registers among them;
-    Intel: of a thread, which runs 8 to 32 work-items.
-    `shared_bytes`: of a work-group. `groups`: how many work-groups a multiprocessor holds; AMD: waves of a
-    SIMD. `fma_share`: of the instructions of the basic block with most multiply-adds; 0 without any, and on
-    Intel, whose code is not read.
-    """
-
-    registers: int
-    stack_bytes: int
-    spill_bytes: int
-    shared_bytes: int
-    groups: int
-    fma_share: float
-
-
-_MULTIPLY_ADD: Final = re.compile(r"fma\.|mma\.sync|v_(?:pk_)?(?:fma|fmac|mad|mac)_f")
-"""Instructions of PTX and of AMD that multiply and add floats, those of matrix units by 2048 at a time."""
-
-
-class ToolError(RuntimeError):
-    """A compiler is missing, or it refuses a kernel."""
+_DECIDING: Final = re.compile(r"=> (\S*/lib(?:LLVM|clang|opencl-clang|ocloc|ig)\S*) \(")
+"""Libraries that make code, as `ldd` lists them: not those of C, of archives and of terminals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +93,26 @@ class Tools:
             )
         return cls(folder, {name: path for name, path in paths.items() if path is not None})
 
+    def files(self, target: str) -> list[Path]:
+        """Return the files that decide what is made for a target: programs, libraries, headers, functions."""
+        if target in INTEL:
+            ocloc = Path(self.paths["ocloc"])
+            libraries = _beside(ocloc)
+            # It opens these when it runs.
+            opened = sorted(
+                {one.resolve() for kind in ("igc", "igdfcl") for one in libraries.glob(f"lib{kind}.so.*")}
+            )
+            programs = [ocloc, *opened]
+            return [*programs, *_loaded(tuple(programs), libraries)]
+        clang = Path(self.paths["clang"]).resolve()
+        headers = sorted(clang.parents[1].glob("lib/clang/*/include/opencl-c*.h"))
+        found = [clang, *_loaded((clang,)), *headers, CLC / AMD.get(target, _FOR_NVIDIA)]
+        return [*found, Path(self.paths["ptxas"])] if target in NVIDIA else found
+
+    def digest(self, target: str) -> str:
+        """Return a digest of `files`, and of how they are called and read."""
+        return digest_of(target, recipe(), *map(_content, self.files(target)))
+
     def compile(self, name: str, text: str, threads: int, targets: tuple[str, ...]) -> dict[str, Compiled]:
         """Compile a kernel with work-groups of so many threads for targets. Raises `ToolError`."""
         source = self.folder / f"{name}.cl"
@@ -147,13 +120,13 @@ class Tools:
         found = {}
         nvidia = [target for target in targets if target in NVIDIA]
         if nvidia:
-            ptx = self._assembly(source, "ptx", *_nvidia("sm_75" if "sm_75" in nvidia else "sm_80"))
+            ptx = self._assembly(source, "ptx", *_nvidia("sm_80" if in_matrices(text) else "sm_75"))
             found = {target: self._assembled(ptx, target, threads) for target in nvidia}
         for target in targets:
             if target in AMD:
                 options = _target("amdgcn-mesa-mesa3d", AMD[target])
-                text = self._assembly(source, target, *options, f"-mcpu={target}", "-nogpulib").read_text()
-                found[target] = of_amd(text)
+                made = self._assembly(source, target, *options, f"-mcpu={target}", "-nogpulib")
+                found[target] = of_amd(made.read_text())
             if target in INTEL:
                 found[target] = self._for_intel(source, name, target, threads)
         return found
@@ -164,8 +137,7 @@ class Tools:
         options = ("-options", "-cl-std=CL1.2", "-internal_options", "-cl-intel-allow-zebin")
         words = ("-file", str(source), "-device", INTEL[target], "-out_dir", str(out), *options)
         ocloc = self.paths["ocloc"]
-        libraries = Path(ocloc).parents[1] / "lib/x86_64-linux-gnu"
-        self._run([ocloc, "compile", "-q", *words], source, LD_LIBRARY_PATH=str(libraries))
+        self._run([ocloc, "compile", "-q", *words], source, LD_LIBRARY_PATH=str(_beside(Path(ocloc))))
         (binary,) = out.glob("*.bin")
         return of_intel(binary.read_bytes(), name, threads)
 
@@ -187,78 +159,54 @@ class Tools:
         return done.stderr
 
 
-def of_nvidia(said: str, ptx: str, processor: Processor, threads: int) -> Compiled:
-    """Read what `ptxas -v` says of one kernel, and its PTX."""
-    (registers,) = _numbers(r"Used (\d+) registers", said)
-    stack, spilled = _numbers(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said)
-    (shared,) = _numbers(r"(\d+) bytes smem", said, default=(0,))
-    groups = processor.groups(threads, registers, shared)
-    return Compiled(registers, stack, spilled, shared, groups, fma_share(ptx))
-
-
-def of_amd(assembly: str) -> Compiled:
-    """Read the comments that LLVM writes behind a kernel."""
-    (registers,) = _numbers(r"; NumVgprs: (\d+)", assembly)
-    (scratch,) = _numbers(r"; ScratchSize: (\d+)", assembly)
-    (shared,) = _numbers(r"; LDSByteSize: (\d+)", assembly, default=(0,))
-    (waves,) = _numbers(r"; Occupancy: (\d+)", assembly)
-    (spilled,) = _numbers(r"\.vgpr_spill_count: (\d+)", assembly, default=(0,))
-    return Compiled(registers, scratch, 4 * spilled, shared, waves, fma_share(assembly))
-
-
-def of_intel(binary: bytes, name: str, threads: int) -> Compiled:
-    """Read the section `.ze_info` of a compiled program: YAML from `---` to `...`, an entry for each kernel.
-
-    The form is that of the Intel Graphics Compiler's zebin files.
-    """
-    begin = binary.find(b"---\nversion:")
-    if begin < 0:
-        raise ToolError(f"{name}: ocloc wrote no .ze_info")
-    content = yaml.safe_load(binary[begin : binary.index(b"\n...", begin)])
-    (kernel,) = (one for one in content["kernels"] if one["name"] != "Intel_Symbol_Table_Void_Program")
-    execution = kernel["execution_env"]
-    lanes, shared = execution["simd_size"], execution.get("slm_size", 0)
-    memory = {"private_space": 0, "spill_fill_space": 0, "single_space": 0}
-    for buffer in kernel.get("per_thread_memory_buffers", ()):
-        memory[buffer["usage"]] += buffer["size"]
-    spilled = memory["spill_fill_space"] + memory["single_space"]
-    by_shared = _CORE_SHARED_BYTES // shared if shared else _CORE_THREADS
-    groups = min(_CORE_THREADS // -(-threads // lanes), by_shared)
-    registers = execution["grf_count"] * _GRF_WORDS // lanes
-    return Compiled(registers, sum(memory.values()), spilled, shared, groups, 0.0)
-
-
-def fma_share(assembly: str) -> float:
-    """Return the share of multiply-adds in the basic block with most of them, in PTX or AMD's assembly."""
-    most, share = 0, 0.0
-    for block in re.split(r"(?m)^[$.]\w+:.*$", assembly):
-        lines = [line.strip() for line in block.splitlines()]
-        instructions = [line for line in lines if line and line[0] not in ".;/{}()"]
-        count = sum(bool(_MULTIPLY_ADD.match(line)) for line in instructions)
-        if count > most:
-            most, share = count, count / len(instructions)
-    return share
-
-
-def _numbers(pattern: str, text: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    match = re.search(pattern, text)
-    if match is None:
-        if default is None:
-            raise ToolError(f"the compiler does not say {pattern!r}: {text[-500:]}")
-        return default
-    return tuple(map(int, match.groups()))
-
-
 def _target(triple: str, functions: str) -> tuple[str, ...]:
     return "-target", triple, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(CLC / functions)
 
 
 def _nvidia(oldest: str) -> tuple[str, ...]:
     """Return the options for the PTX of the oldest target, which the assembler takes for newer ones too."""
-    target = _target("nvptx64-nvidia-nvcl", "nvptx64--nvidiacl.bc")
+    target = _target("nvptx64-nvidia-nvcl", _FOR_NVIDIA)
     feature = {"sm_75": "+ptx64", "sm_80": "+ptx70"}[oldest]
     chosen = ("-target-cpu", oldest, "-target-feature", feature)
     return (*target, *(word for one in chosen for word in ("-Xclang", one)))
+
+
+def in_matrices(text: str) -> bool:
+    """Return True for the text of a kernel in which matrix units multiply."""
+    return "#define MATRIX 1\n" in text
+
+
+def digest_of(*parts: str) -> str:
+    """Return a digest of texts, short as it need not withstand whoever looks for an equal one."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def recipe() -> str:
+    """Return the modules that call the compilers and that read what they say."""
+    modules = (__file__, gpu_machine_code.__file__)
+    return "\0".join(Path(one).read_text(encoding="utf-8") for one in modules)
+
+
+@cache
+def _content(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@cache
+def _loaded(programs: tuple[Path, ...], folder: Path | None = None) -> list[Path]:
+    """Return the libraries that programs load and that make their code, looked for in `folder` first."""
+    more = {} if folder is None else {"LD_LIBRARY_PATH": str(folder)}
+    said = subprocess.run(
+        ["ldd", *map(str, programs)], capture_output=True, text=True, check=False, env=os.environ | more
+    ).stdout  # Of one that loads nothing it says so, and fails.
+    return sorted({Path(path).resolve() for path in _DECIDING.findall(said)})
+
+
+def _beside(ocloc: Path) -> Path:
+    """Return the folder of the libraries of Intel's compiler."""
+    return ocloc.parents[1] / "lib/x86_64-linux-gnu"
 
 
 def assembler() -> str:

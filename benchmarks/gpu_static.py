@@ -1,6 +1,11 @@
 """Checks every kernel for GPUs where there is none: registers, stack, spills and occupancy.
 
     make check-gpu-static        (python -m benchmarks.gpu_static [--models …] [--targets …])
+    make check-gpu-static-all    (… --all)
+
+All networks are planned. A kernel of the record (`benchmarks.gpu_record`: the same text, the same compilers)
+is not compiled again; what is new is, and a draw from the record. Where that tells something else of a drawn
+kernel, the check fails; `--all` compiles every kernel anew.
 
 The kernels are those that the networks of the zoo need on a GPU, in every precision; they are compiled for
 NVIDIA, AMD and Intel (`benchmarks.gpu_compilers`), those for matrix units for NVIDIA from sm_80 on. Intel's
@@ -10,196 +15,158 @@ work-groups of 256, fails the check, unless `EXCEPTIONS` gives the reason.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import prod
 from pathlib import Path
 from typing import Final
 
-from benchmarks.gpu_compilers import AMD, INTEL, MATRIX_UNITS, NVIDIA, TARGETS, Compiled, ToolError, Tools
+from benchmarks.gpu_compilers import AMD, INTEL, MATRIX_UNITS, NVIDIA, TARGETS, Tools, digest_of, in_matrices
+from benchmarks.gpu_machine_code import ToolError
+from benchmarks.gpu_plans import FOR_INTEL, PRECISIONS, functions_of
+from benchmarks.gpu_record import RESULT, Record, as_json, drawn
+from benchmarks.gpu_rows import EXCEPTIONS, Row, Run
 from runtime.common.system import usable_cpus
-from runtime.delegates.gpu.alternatives import behind_passes, with_candidates
-from runtime.delegates.gpu.builder import build_graph
-from runtime.delegates.gpu.capabilities import Capabilities
-from runtime.delegates.gpu.layout.source import Function, Kernel, assemble_functions, function_of
+from runtime.delegates.gpu.layout.source import assemble_functions
 from runtime.delegates.gpu.planning.assumed import ASSUMED
-from runtime.delegates.gpu.planning.planner import GpuPlanner
-from runtime.delegates.gpu.settings.options import parse_options
-from runtime.delegates.gpu.settings.precision import STORED, knowing_products
-from runtime.tools.priming import networks, partitions_of
+from runtime.tools.priming import networks
 from tests.reports import write_report
 from tests.tree import tree
 
-RESULT: Final = Path(__file__).with_name("results") / "gpu_static.json"
+_COMPILES_ALL: Final = "make check-gpu-static-all"
 
-PRECISIONS: Final = ("fp32", "fp16", "bf16")
-
-MATRICES: Final[Mapping[str, str]] = {"fp16": "F16", "bf16": "BF16"}
-"""Precisions that are planned once more, for a GPU whose matrix units multiply this type."""
-
-FOR_INTEL: Final = "fp32, Intel"
-"""The work that is planned for Intel's GPUs, in one precision: their compiler is slow, and others differ in
-their loads alone."""
-
-MOST_REGISTERS: Final = {
-    **dict.fromkeys(NVIDIA, 128), **dict.fromkeys(AMD, 256), **dict.fromkeys(INTEL, 128),
-}  # fmt: skip
-"""Registers of a work-item. NVIDIA: of 65,536, 128 leave room for two groups of 256, one of which computes
-while the other loads. AMD: what an instruction can name. Intel: all that a thread of 8 work-items has."""
-
-EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
-    (
-        "m128n128",
-        "sm_",
-    ): "64 sums and 24 operands each: one group on a multiprocessor; at 128 registers they spill",
-    **dict.fromkeys(
-        (("matrix_window_f16__m128n64", "sm_"), ("matrix_window_bf16__m128n64", "sm_")),
-        "windows for matrix units: 130 registers, as the next part of K is on its way; one group fits",
-    ),
-    (
-        "m128",
-        "gfx",
-    ): "beside 32 or 64 sums no registers are left for GELU's polynomial, or the places of a window",
-    (
-        "gemm_rows_f16__m64n64",
-        "gfx90a",
-    ): "GELU's polynomial between two conversions of fp16 in memory: 8 bytes of scratch beside 16 sums",
-}
-"""Reasons why kernels fail by parts of their names and of their targets' names."""
+_NOTHING: Final = Record()
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A kernel on its targets. `flops`: its share of the zoo's estimated work in each precision."""
+class Wanted:
+    """A kernel to be compiled: its row, yet without figures, its text, and the targets that it is for."""
 
-    name: str
-    family: str
-    threads: int
-    flops: Mapping[str, float]
-    targets: Mapping[str, Compiled]
+    row: Row
+    text: str
+    targets: tuple[str, ...]
 
-    def faults(self) -> dict[str, str]:
-        """Return what fails the check, by target."""
-        found = {}
-        for target, one in self.targets.items():
-            if one.stack_bytes or one.spill_bytes:
-                found[target] = f"{one.stack_bytes} bytes of stack, {one.spill_bytes} spilled"
-            elif one.registers > MOST_REGISTERS[target]:
-                found[target] = f"{one.registers} registers"
-        return found
 
-    def excused(self, target: str) -> str:
-        """Return why a fault of this kernel is accepted; empty where it is not."""
-        reasons = (
-            why for (name, on), why in EXCEPTIONS.items() if name in self.name and target.startswith(on)
-        )
-        return next(reasons, "")
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The rows of a run. `differing`: what is wrong in the record, of what was drawn from it."""
 
-    def unexcused(self) -> dict[str, str]:
-        """Return the faults that nothing excuses, by target."""
-        return {target: fault for target, fault in self.faults().items() if not self.excused(target)}
+    rows: Sequence[Row]
+    run: Run
+    drawn: int
+    differing: Sequence[str]
+
+    @property
+    def status(self) -> int:
+        """The command's exit status."""
+        return int(bool(self.differing) or any(row.unexcused() for row in self.rows))
 
 
 def main() -> int:
-    """Compile, write the figures and the table; 1 where a kernel fails, 2 where a compiler is missing."""
+    """Compile, write the figures and the table; 1 where anything fails, 2 where a compiler is missing."""
     given, began = _parser().parse_args(), tree()
+    draw = given.draw or f"{datetime.now(UTC):%Y-%m-%d} {(began.commit or 'no commit')[:12]}"
+    record = Record() if given.all else Record.read()
     try:
-        rows = checked(given.models or None, tuple(given.targets))
+        found = checked(given.models or None, tuple(given.targets), record, str(began), draw)
     except ToolError as error:
         print(error, file=sys.stderr)
         return 2
-    bad = {row.name: faults for row in rows if (faults := row.unexcused())}
+    rows = found.rows
     if given.out is not None:
-        given.out.write_text(as_json(rows))
-        write_report(given.out.with_suffix(".md"), as_markdown(rows), began, int(bool(bad)))
-    for name, faults in bad.items():
-        for target, fault in faults.items():
-            print(f"{name} on {target}: {fault}", file=sys.stderr)
+        # A record that was found wrong stays, until all of it is made anew.
+        if not found.differing:
+            given.out.write_text(as_json(rows, found.run))
+        write_report(given.out.with_suffix(".md"), as_markdown(found, draw), began, found.status)
+    for line in (*found.differing, *_failing(rows)):
+        print(line, file=sys.stderr)
+    if found.differing:
+        print(f"{RESULT} is wrong: compile every kernel anew by `{_COMPILES_ALL}`", file=sys.stderr)
     excused = sum(len(row.faults()) - len(row.unexcused()) for row in rows)
-    print(f"{len(rows)} kernels for {', '.join(given.targets)}: {len(bad)} fail, {excused} exceptions")
-    return int(bool(bad))
+    bad = sum(bool(row.unexcused()) for row in rows)
+    print(_what_was_compiled(found, draw))
+    print(f"{len(rows)} kernels for {', '.join(given.targets)}: {bad} fail, {excused} exceptions")
+    return found.status
 
 
-def checked(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Row]:
-    """Compile the kernels of these networks of the zoo, None: of all. Raises `ToolError`."""
+def checked(
+    models: Sequence[str] | None,
+    targets: tuple[str, ...],
+    record: Record = _NOTHING,
+    of: str = "",
+    draw: str = "",
+) -> Checked:
+    """Compile the kernels of these networks of the zoo, None: of all, but what a record has and is not drawn.
+
+    `of`: the tree of this run. `draw`: see `drawn`. Raises `ToolError`.
+    """
     with tempfile.TemporaryDirectory(prefix="farm-gpu-") as name:
         tools = Tools.found(Path(name), targets)
-        flops = functions_of(models)
-        source = assemble_functions(flops, ASSUMED["gpu"])
-        kernels = dict(zip(source.names, source.kernels, strict=True))
+        run = Run(of, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", {one: tools.digest(one) for one in targets})
+        wanted = _wanted(models, targets)
+        known = {one.row.name: record.believed(one.row, one.targets, run) for one in wanted}
+        again = drawn(((one.row, known[one.row.name]) for one in wanted), draw)
 
-        def row(function: Function) -> Row:
-            kernel = kernels[function]
-            threads = _threads(kernel)
-            if ("MATRIX", 1) in function.defines:
-                fitting = tuple(one for one in targets if one in MATRIX_UNITS)
-            else:
-                asked = flops[function].keys()
-                is_for = {True: FOR_INTEL in asked, False: asked != {FOR_INTEL}}
-                fitting = tuple(one for one in targets if is_for[one in INTEL])
-            found = tools.compile(kernel.name, kernel.whole, threads, fitting)
-            return Row(kernel.name, function.name, threads, flops[function], found)
+        def row(one: Wanted) -> Row:
+            name, old = one.row.name, known[one.row.name]
+            asked = tuple(t for t in one.targets if t not in old or (name, t) in again)
+            new = tools.compile(name, one.text, one.row.threads, asked) if asked else {}
+            made = {t: (new[t], run) if t in new else old[t] for t in one.targets}
+            figures, runs = ({t: pair[i] for t, pair in made.items()} for i in range(2))
+            return replace(one.row, targets=figures, runs=runs)
 
         # The compilers are processes of their own: threads are enough to keep all CPUs busy.
         with ThreadPoolExecutor(len(usable_cpus())) as pool:
-            rows = list(pool.map(row, flops))
-    compiled = [row for row in rows if row.targets]
-    return sorted(compiled, key=lambda row: (-max(row.flops.values()), row.name))
+            rows = {one.name: one for one in pool.map(row, wanted)}
+    differing = [
+        f"{name} on {target}: the record has {old}, it is {new}"
+        for name, target in sorted(again)
+        if (old := known[name][target][0]) != (new := rows[name].targets[target])
+    ]
+    return Checked(list(rows.values()), run, len(again), differing)
 
 
-def functions_of(
-    models: Sequence[str] | None, precisions: tuple[str, ...] = PRECISIONS
-) -> dict[Function, dict[str, float]]:
-    """Return the functions that a GPU runs of the zoo's networks, and their shares of the work.
-
-    By precision, as `fp16, matrices` with its matrix units, and as `FOR_INTEL`.
-    """
-    work: dict[str, Counter[Function]] = {}
-    files = [file for file in networks() if models is None or file.stem in models]
-    if models is not None and len(files) < len(models):
-        raise SystemExit(f"the zoo has no {', '.join(set(models) - {file.stem for file in files})}")
-    # The largest first, so that no process ends long behind the others.
-    with ProcessPoolExecutor(min(len(usable_cpus()), len(files))) as pool:
-        for found in pool.map(_work_of, reversed(files), repeat(precisions)):
-            for name, counted in found.items():
-                work.setdefault(name, Counter()).update(counted)
-    totals = {precision: counted.total() or 1 for precision, counted in work.items()}
-    functions = dict.fromkeys(function for counted in work.values() for function in counted)
-    return {one: {p: round(work[p][one] / totals[p], 6) for p in work if work[p][one]} for one in functions}
+def _wanted(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Wanted]:
+    """Return the kernels of networks that are for any of the targets, those with most work first."""
+    flops = functions_of(models)
+    source = assemble_functions(flops, ASSUMED["gpu"])
+    found = []
+    for function, kernel in zip(source.names, source.kernels, strict=True):
+        asked, threads = flops[function].keys(), prod(kernel.group)
+        if in_matrices(kernel.whole):
+            fitting = tuple(one for one in targets if one in MATRIX_UNITS)
+        else:
+            is_for = {True: FOR_INTEL in asked, False: asked != {FOR_INTEL}}
+            fitting = tuple(one for one in targets if is_for[one in INTEL])
+        row = Row(kernel.name, threads, flops[function], {}, digest_of(kernel.whole, str(threads)))
+        if fitting:
+            found.append(Wanted(row, kernel.whole, fitting))
+    return sorted(found, key=lambda one: (-max(one.row.flops.values()), one.row.name))
 
 
-def _work_of(file: Path, precisions: tuple[str, ...]) -> dict[str, Counter[Function]]:
-    """Return the functions of a network and their work, as `functions_of` has them.
-
-    A precision changes how weights are stored and which kernels are chosen; which operators the delegate
-    takes, and their graph, are asked for once.
-    """
-    work: dict[str, Counter[Function]] = {}
-    planner = GpuPlanner({"precision": precisions[0]}, "gpu")
-    for partition in partitions_of(planner, (file,)):
-        built = build_graph(partition, way=planner.way_of_partition(partition))
-        for precision in precisions:
-            options = parse_options({"precision": precision})
-            graph = behind_passes(built, options)
-            for name, device in _devices(precision).items():
-                counted = work.setdefault(name, Counter())
-                for candidates in with_candidates(graph, device, options)[1]:
-                    for launch in candidates[0].launches:
-                        counted[function_of(launch)] += max(launch.flops, 1)
-    return work
+def _failing(rows: Sequence[Row]) -> Iterator[str]:
+    for row in rows:
+        for target, fault in row.unexcused().items():
+            yield f"{row.name} on {target}: {fault}"
 
 
-def _devices(precision: str) -> dict[str, Capabilities]:
-    """Return the devices for which a precision is planned, by the names of the work."""
-    device = knowing_products(ASSUMED["gpu"], precision, lambda: STORED)
-    if precision not in MATRICES:
-        return {precision: device, FOR_INTEL: replace(device, vendor="Intel(R) Corporation")}
-    return {precision: device, f"{precision}, matrices": replace(device, matrix_type=MATRICES[precision])}
+def _what_was_compiled(found: Checked, draw: str) -> str:
+    new, total = _compiled_in(found.rows, found.run), sum(len(row.targets) for row in found.rows)
+    if new == total:
+        return f"All {total} figures are of code that was compiled in this run."
+    return (
+        f"Of {total} figures {new} are of code that was compiled in this run: {found.drawn} drawn from the "
+        f"record by `{draw}`, one of each family and for each target, and {new - found.drawn} that it lacks."
+    )
+
+
+def _compiled_in(rows: Iterable[Row], run: Run) -> int:
+    return sum(one == run for row in rows for one in row.runs.values())
 
 
 _HEAD: Final = """\
@@ -209,23 +176,26 @@ _HEAD: Final = """\
 family: the largest share that it has of the estimated work in any precision, registers of a work-item,
 work-groups that a multiprocessor holds (AMD: waves of a SIMD), bytes of stack or scratch (Intel: of a thread), and the share of
 multiply-adds in the block of code with most of them (of the kernel with most work; else the worst of the family). Nothing was run: speeds are
-not known.
+not known. {compiled} `now`: of each family.
 
-| kernels | of the work | registers sm_75 / 80 / 90 | groups sm_90 | FMA | stack | VGPRs gfx90a / 1100 | waves | scratch | registers dg2 | groups | scratch |
-|---|---|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
-
-
-def as_json(rows: Sequence[Row]) -> str:
-    """Return the figures, a line for each kernel."""
-    return "[\n" + ",\n".join(json.dumps(asdict(row), separators=(",", ":")) for row in rows) + "\n]\n"
+| kernels | of the work | registers sm_75 / 80 / 90 | groups sm_90 | FMA | stack | VGPRs gfx90a / 1100 | waves | scratch | registers dg2 | groups | scratch | now |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(found: Checked, draw: str) -> str:
     """Return the table: a line for each family of kernels, those with most work first."""
+    rows = found.rows
     families: dict[str, list[Row]] = {}
     for row in rows:
         families.setdefault(row.family, []).append(row)
-    lines = [_HEAD.format(kernels=len(rows), networks=len(networks()), precisions=", ".join(PRECISIONS))]
+    lines = [
+        _HEAD.format(
+            kernels=len(rows),
+            networks=len(networks()),
+            precisions=", ".join(PRECISIONS),
+            compiled=_what_was_compiled(found, draw),
+        )
+    ]
     for family, members in families.items():
         share = {p: sum(row.flops.get(p, 0.0) for row in members) for one in members for p in one.flops}
         # The code of Intel's kernels is not read.
@@ -238,12 +208,18 @@ def as_markdown(rows: Sequence[Row]) -> str:
             f"{_worst(min, members, ('gfx90a',), 'groups')} | "
             f"{_worst(max, members, ('gfx90a',), 'stack_bytes')} | "
             f"{_worst(max, members, INTEL, 'registers')} | {_worst(min, members, INTEL, 'groups')} | "
-            f"{_worst(max, members, INTEL, 'stack_bytes')} |"
+            f"{_worst(max, members, INTEL, 'stack_bytes')} | {_compiled_in(members, found.run)} |"
         )
     lines += ["", "Exceptions:", ""]
     for (name, on), why in EXCEPTIONS.items():
         count = sum(name in row.name and any(t.startswith(on) for t in row.faults()) for row in rows)
         lines.append(f"- {count} kernels `{name}` on `{on}…`: {why}.")
+    lines += ["", "Figures by the runs that compiled their code, `now` the last:", ""]
+    made = Counter((run.at, run.tree) for row in rows for run in row.runs.values())
+    lines += [f"- {count} on {of}, {at}" for (at, of), count in sorted(made.items())]
+    if found.differing:
+        lines += ["", f"The record is wrong, `{_COMPILES_ALL}` makes it anew:", ""]
+        lines += [f"- {line}" for line in found.differing]
     return "\n".join(lines) + "\n"
 
 
@@ -254,18 +230,13 @@ def _worst(
     return " / ".join(str(choose(one)) if one else "-" for one in values)
 
 
-def _threads(kernel: Kernel) -> int:
-    threads = 1
-    for side in kernel.group:
-        threads *= side
-    return threads
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_static", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--models", nargs="+", help="networks of the zoo; all by default")
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--all", action="store_true", help="believe nothing, compile every kernel")
+    parser.add_argument("--draw", help="draw from the record as a run that printed this")
     parser.add_argument("--out", type=Path, help="where to write the figures; the table goes beside them")
     return parser
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,9 @@ from benchmarks.first_contact_report import (
     page,
     predictions,
 )
-from benchmarks.gpu_static import RESULT
+from benchmarks.gpu_machine_code import Compiled
+from benchmarks.gpu_record import Record
+from benchmarks.gpu_rows import Row
 from benchmarks.output import FailedError, LateError
 from runtime.delegates.gpu.settings.options import INTERFACES
 
@@ -156,8 +157,9 @@ def test_a_step_that_the_end_of_the_time_cuts_has_not_failed(
 
 
 def test_every_expectation_stands_beside_its_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    family = json.loads(RESULT.read_text(encoding="utf-8"))[0]["family"]
-    share = fma_shares(json.loads(RESULT.read_text(encoding="utf-8")), "sm_86")[family]
+    rows = Record.read().rows.values()
+    family = next(iter(rows)).family
+    share = fma_shares(rows, "sm_86")[family]
     tile = {"tile": "m64n64", "precision": "fp32", "function": family, "gflops": 400.0}
     row = {"name": "f32_copy", "us": 30.0, "flops": 0, "bytes": 1_000_000}
     model = {
@@ -186,9 +188,7 @@ def test_every_expectation_stands_beside_its_figure(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_nearest_target_that_was_compiled_is_taken() -> None:
-    def shares(**by: float) -> dict[str, Any]:
-        return {"family": "f", "targets": {name: {"fma_share": share} for name, share in by.items()}}
-
-    rows = [shares(sm_75=0.1, sm_80=0.2, sm_90=0.3, gfx90a=0.4, gfx1100=0.5)]
+    shares = {"sm_75": 0.1, "sm_80": 0.2, "sm_90": 0.3, "gfx90a": 0.4, "gfx1100": 0.5}
+    rows = [Row("run_f_0", 256, {}, {name: Compiled(0, 0, 0, 0, 0, one) for name, one in shares.items()})]
     found = [fma_shares(rows, one)["f"] for one in ("sm_89", "sm_100", "gfx1100", "")]
     assert found == [0.2, 0.3, 0.5, 0.3]

@@ -1,19 +1,19 @@
 """Figures of machine code for GPUs that runs of the suite keep for each other: a kernel is compiled once.
 
 They lie in `delegate-farm-tests/gpu-code` of the user's cache (or in `FARM_TEST_CACHE`), and are keyed by the
-text, the targets, the compilers' files and ours that calls them. What a compiler refuses is not kept.
+text, the targets, and the contents of the compilers' files and of ours that call them. What a compiler
+refuses is not kept.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-from benchmarks import gpu_compilers
-from benchmarks.gpu_compilers import Compiled, Tools
+from benchmarks.gpu_compilers import Tools, digest_of
+from benchmarks.gpu_machine_code import Compiled
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
 from tests.services.kept_kernels import folder
 
@@ -27,8 +27,7 @@ def compile_once(
     self: Tools, name: str, text: str, threads: int, targets: tuple[str, ...]
 ) -> dict[str, Compiled]:
     """Return what `Tools.compile` does, in whose place it stands, or what an earlier run has kept of it."""
-    parts = (name, text, str(threads), *targets, _reader(), *map(_state, self.paths.values()))
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    key = digest_of(name, text, str(threads), *targets, *map(self.digest, targets))
     kept = _figures(folder() / "gpu-code")
     if (known := kept.read("compiled", key)) is not None:
         return {target: Compiled(**figures) for target, figures in json.loads(known).items()}
@@ -40,16 +39,3 @@ def compile_once(
 @cache
 def _figures(place: Path) -> Cache:
     return open_cache(place, LIMIT_BYTES)
-
-
-@cache
-def _reader() -> str:
-    """Return the module that calls the compilers, and reads what they say."""
-    return Path(gpu_compilers.__file__).read_text(encoding="utf-8")
-
-
-@cache
-def _state(path: str) -> str:
-    """Describe a compiler by its file."""
-    stat = Path(path).stat()
-    return f"{Path(path).name} {stat.st_size} {stat.st_mtime_ns}"

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks import gpu_static
-from benchmarks.gpu_compilers import ToolError, assembler
+from benchmarks.gpu_compilers import assembler
+from benchmarks.gpu_machine_code import ToolError
+from benchmarks.gpu_plans import functions_of
 from delegate_farm import load_delegate
 from runtime.delegates.gpu.backends.cuda import driver as cuda
 from runtime.delegates.gpu.backends.cuda import faults
@@ -74,7 +75,7 @@ def assembles(text: str, folder: Path, target: str) -> str:
 def test_every_kernel_of_two_networks_becomes_code_with_the_parameters_that_are_passed(
     compiler: Compiler, tmp_path: Path
 ) -> None:
-    kernels = assemble_functions(gpu_static.functions_of(NETWORKS, ("fp32",)), ASSUMED["gpu"]).kernels
+    kernels = assemble_functions(functions_of(NETWORKS, ("fp32",)), ASSUMED["gpu"]).kernels
     with ThreadPoolExecutor(2) as pool:
         texts = list(pool.map(lambda kernel: compiler.ptx(kernel, (8, 0)).text, kernels))
     assert len(texts) > 30

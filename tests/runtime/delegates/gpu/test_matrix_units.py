@@ -16,7 +16,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from benchmarks.gpu_compilers import ToolError, assembler
+from benchmarks.gpu_compilers import assembler
+from benchmarks.gpu_machine_code import ToolError
 from runtime.delegates.gpu.alternatives import candidates_of, layout_rules, lowered
 from runtime.delegates.gpu.backends.cuda.backend import CudaBackend
 from runtime.delegates.gpu.backends.cuda.device import CudaDevice, OpenedDevice
