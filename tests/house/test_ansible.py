@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
-from runtime.common.durable import write_atomically
+import pytest
+
 from tests.needs import REPOSITORY
-from tests.services import kept_kernels
 
 ANSIBLE = REPOSITORY / "ansible"
 
 
-def _state() -> str:
-    """Hash the playbooks and the versions of what checks them."""
-    digest = hashlib.sha256(" ".join(map(version, ("ansible-lint", "ansible-core", "yamllint"))).encode())
-    for path in sorted(ANSIBLE.rglob("*")):
-        if path.is_file() and not {".ansible", "releases"} & set(path.parts):
-            digest.update(f"\0{path.relative_to(ANSIBLE)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
+@pytest.mark.exhaustive
 def test_ansible_lint_has_nothing_to_say(tmp_path: Path) -> None:
-    """The linter takes half a minute of a processor: it reads once what is unchanged."""
-    passed, state = kept_kernels.folder() / "ansible-lint", _state()
-    if passed.exists() and passed.read_text() == state:
-        return
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LC_ALL": "C.UTF-8",
@@ -46,8 +32,6 @@ def test_ansible_lint_has_nothing_to_say(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Profile 'production' was required, and it passed" in ran.stderr
-    passed.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(passed, state.encode())
 
 
 def test_the_agent_s_unit_is_the_example_s_in_all_that_confines_it() -> None:

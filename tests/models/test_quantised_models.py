@@ -16,16 +16,12 @@ from tests.models.collection import real_model, zoo_model
 from tests.models.comparison import BUILTIN, REFERENCE, XNNPACK, Outputs, in_litert, random_rows, run_rows
 from tests.models.pictures import labelled, picture
 from tests.needs import absent
+from tests.sweeps import rarely
 
 DRAWS = 3
 """Sets of random inputs: with one, an output that is always the same could not be told from a right one."""
 
 OPTIONS = {"tuning": "none", "persistent": "off", "cost_aware_partitioning": False}
-
-
-def long(name: str, *more: Any) -> Any:
-    """Mark a case whose model takes more than a second or two to compile."""
-    return pytest.param(name, *more, marks=pytest.mark.exhaustive)
 
 
 def opened(temporary: pytest.TempPathFactory, precision: str) -> Any:
@@ -54,12 +50,12 @@ def taken_whole(data: bytes, gpu: Any, inputs: list[list[np.ndarray]]) -> tuple[
     "name",
     [
         "tflm_micro_speech_i8",
-        long("mlc_ad_i8"),
-        long("mlc_kws_dscnn_i8"),
-        long("mlc_resnet8_i8"),
-        long("coral_mnv1_025_128_u8"),
-        long("coral_mnv2_10_224_u8"),
-        long("coral_mnv2_inat_bird_u8"),
+        rarely("mlc_ad_i8"),
+        rarely("mlc_kws_dscnn_i8"),
+        rarely("mlc_resnet8_i8"),
+        rarely("coral_mnv1_025_128_u8"),
+        rarely("coral_mnv2_10_224_u8"),
+        rarely("coral_mnv2_inat_bird_u8"),
     ],
 )
 def test_an_8_bit_model_agrees_with_litert(name, gpu):
@@ -78,8 +74,8 @@ def test_an_8_bit_model_agrees_with_litert(name, gpu):
     ("name", "pattern", "size", "offset"),
     [
         ("mlc_resnet8_i8", "cifar10_*.png", 32, 128),
-        long("coral_mnv1_025_128_u8", "imagenet_*.jpg", 128, 0),
-        long("coral_mnv2_10_224_u8", "imagenet_*.jpg", 224, 0),
+        rarely("coral_mnv1_025_128_u8", "imagenet_*.jpg", 128, 0),
+        rarely("coral_mnv2_10_224_u8", "imagenet_*.jpg", 224, 0),
     ],
 )
 def test_pictures_are_classified_as_by_litert_but_for_one(name, pattern, size, offset, gpu):
@@ -102,17 +98,17 @@ def zoo_or_real(name: str) -> bytes:
     "name",
     [
         "tflm_micro_speech_i8",
-        long("mlc_kws_dscnn_i8"),
-        long("mlc_ad_i8"),
-        long("mlc_resnet8_i8"),
-        long("torchvision_mobilenet_v2__static_int8"),
-        long("torchvision_mobilenet_v3_small__static_int8"),
-        long("torchvision_resnet18__static_int8"),
-        long("hf_distilbert__static_int8"),
-        long("coral_mnv1_025_128_u8"),
-        long("coral_mnv2_10_224_u8"),
-        long("coral_mnv2_inat_bird_u8"),
-        long("coral_deeplab_dm05_u8"),
+        rarely("mlc_kws_dscnn_i8"),
+        rarely("mlc_ad_i8"),
+        rarely("mlc_resnet8_i8"),
+        rarely("torchvision_mobilenet_v2__static_int8"),
+        rarely("torchvision_mobilenet_v3_small__static_int8"),
+        rarely("torchvision_resnet18__static_int8"),
+        rarely("hf_distilbert__static_int8"),
+        rarely("coral_mnv1_025_128_u8"),
+        rarely("coral_mnv2_10_224_u8"),
+        rarely("coral_mnv2_inat_bird_u8"),
+        rarely("coral_deeplab_dm05_u8"),
     ],
 )
 def test_in_integers_a_model_has_the_bits_of_litert(name, tmp_path_factory):

@@ -43,10 +43,11 @@ STEP = 6
 ROUNDING = "tests/runtime/ops/elementwise/test_unary.py::test_rounding_matches_litert"
 _WRONG_THERE = (f"{ROUNDING}[opencl:fp32-SIGN_int32]", f"{ROUNDING}[opencl:groups-SIGN_int32]")
 OPS = "tests/runtime/ops"
+EVERY = "exhaustive or not exhaustive"
 CLASSES = {
-    "units": (OPS, "-k", "opencl"),
-    "work-groups": (OPS, "-k", "groups", "-m", "exhaustive"),
-    "work-groups on fp16": (f"{OPS}/test_halves.py", "-k", "each_family"),
+    "units": (OPS, "-k", "opencl and not groups", "-m", EVERY),
+    "work-groups": (OPS, "-k", "groups", "-m", EVERY),
+    "work-groups on fp16": (f"{OPS}/test_halves.py", "-k", "each_family", "-m", EVERY),
 }
 """How pytest chooses the cases with kernels of units, which CPU devices get, of work-groups, of GPUs, and of
 those that find fp16 in memory."""

@@ -11,7 +11,7 @@ import numpy as np
 from runtime.api.interpreter import Interpreter
 from runtime.model.graph import Model, Operator, Subgraph
 from runtime.model.reader import read_model
-from runtime.model.schema import BuiltinOperator
+from runtime.model.schema import BuiltinOperator, TensorType
 from runtime.model.writer import write_model
 from tests.oracle import run_litert
 from tests.runtime import kernel_checker
@@ -38,6 +38,12 @@ class Backend:
     delegate: Any | None
     family: Family | None = None
     members: tuple[Case, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, delegate: Any, members: Sequence[Case]) -> Backend:
+        """Return a delegate that runs these cases together, where there are any."""
+        family = Family(delegate, [(case.model, case.inputs) for case in members]) if members else None
+        return cls(name, delegate, family, tuple(members))
 
     def outputs(self, case: Case) -> list[np.ndarray] | None:
         """Results of a case that ran with the others of its file; None where it must run by itself."""
@@ -77,6 +83,16 @@ def case(
     model = one_operator(opcode, args, outs, options, version)
     inputs = tuple(a.value for a in args if a is not None and not a.constant)
     return Case(name, model, inputs, resolver, expectation(name, opcode, args, outs))
+
+
+def operators(case: Case) -> frozenset[BuiltinOperator]:
+    """Return the operators that a case has, in whichever subgraph."""
+    return frozenset(one.opcode for graph in read_model(case.model).subgraphs for one in graph.operators)
+
+
+def types(case: Case) -> frozenset[TensorType]:
+    """Return the types of the tensors that a case has."""
+    return frozenset(one.type for graph in read_model(case.model).subgraphs for one in graph.tensors)
 
 
 def random(*shape: int, seed: int = 0, low: float = -3.0, high: float = 3.0) -> Arg:

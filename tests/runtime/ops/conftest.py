@@ -9,8 +9,8 @@ import pytest
 
 from tests.needs import absent
 from tests.runtime import guard_zones, kernel_checker
-from tests.runtime.ops.cases import CPU, Backend, Case
-from tests.runtime.ops.families import Family
+from tests.runtime.ops.cases import CPU, Backend, Case, operators, types
+from tests.runtime.ops.families import asked
 
 GPU = "opencl:fp32"
 GROUPS = "opencl:groups"
@@ -42,6 +42,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left = kernel_checker.left_out([item.nodeid for item in items])
     config.hook.pytest_deselected(items=[items[place] for place in sorted(left)])
     items[:] = [item for place, item in enumerate(items) if place not in left]
+
+
+KNOWN = pytest.StashKey[set[object]]()
+"""The operators of cases that the default suite runs on the delegate, and the types of each test's cases."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave to the exhaustive suite what the delegate computes in a case of operators that others have, and
+    of types that the test has in others.
+
+    The kernels of each case take most of a second to compile; what it refuses compiles none.
+    """
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if GPU not in (given.get("backend"), given.get("gpu")):
+        return
+    case = given.get("case")
+    if isinstance(case, Case) and case.refused:
+        return
+    test, known = item.nodeid.partition("[")[0], item.config.stash.setdefault(KNOWN, set())
+    of = {operators(case), (test, types(case))} if isinstance(case, Case) else {test}
+    if of <= known:
+        item.add_marker(pytest.mark.exhaustive)
+    known |= of
 
 
 @pytest.fixture(params=["cpu", GPU, pytest.param(GROUPS, marks=pytest.mark.exhaustive)])
@@ -89,12 +112,5 @@ def delegate(
         absent(f"no OpenCL device: {error}")
     if kernel_checker.wanted():
         assert loaded.describe()["platform"] == "Oclgrind", "nothing else checks"
-    parameters = [
-        item.callspec.params
-        for item in request.session.items
-        if item.path == request.path and isinstance(item, pytest.Function) and hasattr(item, "callspec")
-    ]
-    asked = [p["case"] for p in parameters if p.get("backend") == name and isinstance(p.get("case"), Case)]
-    members = tuple(case for case in asked if not case.refused)
-    family = Family(loaded, [(case.model, case.inputs) for case in members]) if members else None
-    return Backend(name, loaded, family, members)
+    cases = [case for case in asked(request, "case", backend=name) if isinstance(case, Case)]
+    return Backend.of(name, loaded, [case for case in cases if not case.refused])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from runtime.api.interpreter import Interpreter
 from runtime.model.graph import Model, Operator, Quantization, Subgraph, Tensor
@@ -50,6 +51,16 @@ class Family:
             interpreter.invoke()
         outputs = iter(interpreter.get_output_details())
         return [[interpreter.get_tensor(next(outputs)["index"]) for _ in range(n)] for n in counts]
+
+
+def asked(request: pytest.FixtureRequest, name: str, **others: object) -> list[Any]:
+    """Return what the tests of this file that run have as this parameter, beside the values of others."""
+    found = [
+        item.callspec.params
+        for item in request.session.items
+        if item.path == request.path and isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    return [each[name] for each in found if name in each and others.items() <= each.items()]
 
 
 def together(models: Sequence[bytes]) -> tuple[bytes, list[int]]:

@@ -18,9 +18,10 @@ from tests.needs import absent
 from tests.oracle import run_litert
 from tests.runtime import kernel_checker
 from tests.runtime.delegates.gpu.models import ModelBuilder
-from tests.runtime.delegates.gpu.test_work_groups import CASES, OPTIONS
-from tests.runtime.ops.cases import Case
-from tests.runtime.ops.families import Family
+from tests.runtime.delegates.gpu.test_work_groups import CASES, FEW, OPTIONS
+from tests.runtime.ops.cases import Backend, Case
+from tests.runtime.ops.families import asked
+from tests.sweeps import rarely, sweep
 
 FP16 = {**OPTIONS, "precision": "fp16"}
 
@@ -76,31 +77,29 @@ BETWEEN = tuple(
 )
 
 
-def check(family: Family, member: int, one: Case) -> None:
+def check(family: Backend, one: Case) -> None:
     """Compare a branch with LiteRT but for rounding; none of it ran on the CPU."""
-    found = family.outputs(member)
+    found = family.outputs(one)
     assert found
     for ours, theirs in zip(found, run_litert(one.model, one.inputs, one.resolver), strict=True):
         assert np.linalg.norm(ours - theirs) <= TOLERANCE * np.linalg.norm(theirs), one.name
 
 
 @pytest.fixture(scope="module")
-def family() -> Family:
-    """Return the cases as the branches of one model, so that their kernels are compiled at once."""
-    return Family(GpuDelegate(FP16), [(one.model, one.inputs) for one in BETWEEN])
+def family(request) -> Backend:
+    """Return the delegate with the cases that are run, whose kernels are compiled at once."""
+    return Backend.of("gpu", GpuDelegate(FP16), asked(request, "one"))
 
 
-@pytest.mark.parametrize("one", BETWEEN, ids=str)
+@pytest.mark.parametrize("one", sweep(BETWEEN, *FEW))
 def test_each_family_reads_and_writes_halves(family, one):
     # A sum is a step of the node in front of it, so that nothing lies between the two.
     assert kinds(one.model, precision="fp16")["float16"] >= (1 if one.name == "add_broadcast" else 2)
-    check(family, BETWEEN.index(one), one)
+    check(family, one)
 
 
-@pytest.mark.parametrize("adapter", ["Vulkan", "OpenGL"])
-@pytest.mark.parametrize(
-    "names", [("one_row", "windows"), pytest.param(None, marks=pytest.mark.exhaustive)], ids=["few", "all"]
-)
+@pytest.mark.parametrize("adapter", ["Vulkan", rarely("OpenGL")])
+@pytest.mark.parametrize("names", [("one_row", "windows"), rarely(None)], ids=["few", "all"])
 def test_halves_are_read_and_written_through_webgpu(adapter, names):
     try:
         delegate = load_delegate("gpu", {**FP16, "backend": "webgpu", "device": adapter})
@@ -109,9 +108,9 @@ def test_halves_are_read_and_written_through_webgpu(adapter, names):
     assert delegate.describe()["arithmetic"] == "float32; weights and activations are stored in fp16"
     chosen = [one for one in BETWEEN if names is None or one.name in names]
     assert chosen
-    family = Family(delegate, [(one.model, one.inputs) for one in chosen])
-    for member, one in enumerate(chosen):
-        check(family, member, one)
+    family = Backend.of("gpu", delegate, chosen)
+    for one in chosen:
+        check(family, one)
 
 
 def pools(channels: int) -> bytes:

@@ -14,6 +14,7 @@ from runtime.delegates.gpu.passes import optimise
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.conv_layers import EXACT, assert_close, run
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.sweeps import sweep
 
 SHAPES = {
     "one_row": ((1, 33, 40), False),
@@ -69,7 +70,7 @@ def computed(backend, shape, constant):
     return results
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", sweep(SHAPES, "few_rows", "constant"))
 def test_every_candidate_gives_the_product(monkeypatch, backend, name):
     shape, constant = SHAPES[name]
     fitting = [tile for tile in TILES if tile.rows <= shape[0] and tile.columns < shape[2] + 16]

@@ -1,6 +1,7 @@
 """No kernel leaves its buffers, as far as these graphs tell; and the guard zones would notice one that did.
 
-`GUARD_ZONES=1 pytest tests/runtime/ops -k opencl` puts zones around the buffers of every operator case.
+`GUARD_ZONES=1 pytest tests/runtime/ops -k opencl -m "exhaustive or not exhaustive"` puts zones around the
+buffers of every operator case.
 """
 
 import numpy as np

@@ -35,6 +35,7 @@ from tests.runtime.ops.matmul import (
 from tests.runtime.ops.movement import test_concatenation, test_pad, test_transpose
 from tests.runtime.ops.reduction import test_arg_extreme, test_reduce, test_softmax
 from tests.runtime.ops.support import test_levels
+from tests.sweeps import rarely
 
 MODULES = (
     test_arg_extreme, test_arithmetic, test_batch_matmul, test_concatenation, test_conv, test_depthwise_conv,
@@ -121,18 +122,28 @@ def test_what_has_no_integer_kernel_stays_on_the_cpu_for_a_reason(tmp_path_facto
     assert {name: reason for name, reason in reasons.items() if name not in wide} == LEFT
 
 
-def test_operators_on_levels_have_the_bits_of_litert(tmp_path_factory):
+FEW = [
+    case for case in CASES if str(case) in ("int8_same_3x3", "add_int8_every_pair", "int8_0", "average_int8")
+]
+"""Cases with a product, an operator of two operands, a row's function and a window."""
+
+
+@pytest.mark.parametrize("cases", [FEW, rarely(CASES)], ids=["few", "all"])
+def test_operators_on_levels_have_the_bits_of_litert(tmp_path_factory, cases):
     delegate = opened(tmp_path_factory)
-    taken = [case for case in CASES if not left(case, delegate)]
-    narrow = [case for case in CASES if all(value.dtype != np.int16 for value in case.inputs)]
+    taken = [case for case in cases if not left(case, delegate)]
+    narrow = [case for case in cases if all(value.dtype != np.int16 for value in case.inputs)]
     assert len(taken) > len(narrow) - len(LEFT)
     check_together(taken, delegate)
 
 
-def test_products_without_the_instruction_have_the_bits_of_litert(tmp_path_factory, monkeypatch):
+@pytest.mark.parametrize(
+    "cases", [[case for case in PRODUCTS if case in FEW], rarely(PRODUCTS)], ids=["few", "all"]
+)
+def test_products_without_the_instruction_have_the_bits_of_litert(tmp_path_factory, monkeypatch, cases):
     monkeypatch.setattr(GpuDelegate, "_probe", lambda self: Findings())
     delegate = opened(tmp_path_factory)
-    check_together([case for case in PRODUCTS if not left(case, delegate)], delegate)
+    check_together([case for case in cases if not left(case, delegate)], delegate)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +165,7 @@ def test_without_a_precision_the_probe_decides(tmp_path_factory, monkeypatch, fa
     assert delegate.describe()["integer_path"] == path
 
 
+@pytest.mark.exhaustive
 def test_work_groups_of_two_threads_share_no_local_memory(tmp_path_factory):
     """Products by a function too large for the compiler to make it a part of its kernel by itself; the last
     group's tile has zeros, with which another one's sums would be too low.
@@ -220,8 +232,16 @@ def test_products_can_have_the_bits_of_xnnpack(tmp_path_factory):
         assert is_dense or (found != run_litert(model, [x])[0]).any()
 
 
-@pytest.mark.parametrize("more", [{}, {"rounding": "xnnpack"}], ids=["reference", "xnnpack"])
-def test_products_in_work_groups_have_the_bits_of_those_without(tmp_path_factory, monkeypatch, more):
+@pytest.mark.parametrize(
+    ("modules", "more"),
+    [
+        ((test_fully_connected,), {}),
+        rarely((test_conv, test_fully_connected), {}),
+        rarely((test_conv, test_fully_connected), {"rounding": "xnnpack"}),
+    ],
+    ids=["few", "reference", "xnnpack"],
+)
+def test_products_in_work_groups_have_the_bits_of_those_without(tmp_path_factory, monkeypatch, modules, more):
     """Compare with kernels that are compared with LiteRT above: odd windows, depths and outputs, sums."""
     names: list[str] = []
 
@@ -232,7 +252,7 @@ def test_products_in_work_groups_have_the_bits_of_those_without(tmp_path_factory
 
     monkeypatch.setattr(preparing, "assemble", noted)
     delegates = [opened(tmp_path_factory, device_class=one, **more) for one in ("gpu", "cpu")]
-    cases = [case for case in quantised((test_conv, test_fully_connected)) if not left(case, delegates[0])]
+    cases = [case for case in quantised(modules) if not left(case, delegates[0])]
     ours, others = (Family(one, [(case.model, case.inputs) for case in cases]) for one in delegates)
     for place, case in enumerate(cases):
         found_here, expected_here = ours.outputs(place), others.outputs(place)

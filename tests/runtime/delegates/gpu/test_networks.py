@@ -21,6 +21,7 @@ from runtime.tools.operator_check.matrix import matrix
 from runtime.tools.operator_check.rows import model_of
 from tests.models.collection import zoo_model
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.sweeps import rarely
 
 
 class Network(ModelBuilder):
@@ -165,7 +166,9 @@ def run(model, inputs, delegates):
     return found, interpreter.delegation
 
 
-@pytest.mark.parametrize("architecture", [squeeze_and_excite, fire_modules, blaze_face, residuals])
+@pytest.mark.parametrize(
+    "architecture", [squeeze_and_excite, *map(rarely, (fire_modules, blaze_face, residuals))]
+)
 def test_network_matches_the_cpu_path_and_is_fully_delegated(architecture):
     net = Network()
     outputs = architecture(net)
@@ -214,6 +217,7 @@ def test_models_of_the_zoo_give_the_same_bits_in_both_schedules(name):
     assert plain[1]
 
 
+@pytest.mark.exhaustive
 def test_network_runs_as_on_a_gpu(monkeypatch):
     """A device that calls itself a GPU: a kernel per function, no segments, memory of its own."""
     monkeypatch.setattr("runtime.delegates.gpu.backends.opencl.device.is_gpu", lambda device: True)

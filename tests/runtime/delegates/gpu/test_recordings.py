@@ -21,6 +21,7 @@ from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
 from runtime.model.writer import write_model
 from tests.runtime.delegates.gpu.models import ModelBuilder
+from tests.sweeps import rarely
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def the_entry(folder):
     return path
 
 
-@pytest.mark.parametrize("options", [{}, {"persistent": "off"}, {"device_class": "gpu"}])
+@pytest.mark.parametrize("options", [{}, rarely({"persistent": "off"}), rarely({"device_class": "gpu"})])
 def test_the_next_start_lowers_and_chooses_nothing(model, folder, monkeypatch, options):
     expected, made = start(model, folder, **options)
     monkeypatch.setattr(preparing, "lowered", lambda *_: pytest.fail("lowered again"))
@@ -124,7 +125,8 @@ def test_what_cannot_be_used_is_named_and_made_anew(model, folder, caplog, forge
 
 
 @pytest.mark.parametrize(
-    "options", [{"threads": 1}, {"precision": "bf16"}, {"memory": "least"}, {"tuning": "none"}]
+    "options",
+    [{"tuning": "none"}, *map(rarely, ({"threads": 1}, {"precision": "bf16"}, {"memory": "least"}))],
 )
 def test_other_options_have_a_recording_of_their_own(model, folder, options):
     start(model, folder)
@@ -186,6 +188,7 @@ print(float(abs(found).sum()), settings["recording"])
 """
 
 
+@pytest.mark.exhaustive
 def test_two_processes_that_start_at_once_both_compute_and_leave_one_recording(model, folder):
     command = [sys.executable, "-c", START, str(model), str(folder)]
     root = Path(__file__).parents[4]

@@ -14,6 +14,7 @@ from runtime.delegates.gpu.settings.options import Options
 from runtime.delegates.gpu.start.compiled import CompiledGraph
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, whole
+from tests.sweeps import rarely
 
 ROWS, SMALL, LARGE = 4, 16, 2048
 CHANNELS = (SMALL, SMALL, SMALL, LARGE, SMALL, SMALL, SMALL)
@@ -22,11 +23,6 @@ CHANNELS = (SMALL, SMALL, SMALL, LARGE, SMALL, SMALL, SMALL)
 CPUS = len(os.sched_getaffinity(0))
 LIMIT_S = 300
 """Most seconds of a process that runs ten times, without which a hang would be one of all tests."""
-
-
-def long(*case):
-    """Mark a case that differs from another one in degree: each is a process that opens the device anew."""
-    return pytest.param(*case, marks=pytest.mark.exhaustive)
 
 
 @pytest.fixture
@@ -67,12 +63,12 @@ def test_small_layers_that_follow_one_another_are_one_enqueue_and_large_ones_hav
 @pytest.mark.parametrize(
     ("cores", "groups"),
     [
-        long("one CPU from the start", 1),
-        long("threads on one CPU", CPUS),
-        long("64 groups", 64),
+        rarely("one CPU from the start", 1),
+        rarely("threads on one CPU", CPUS),
+        rarely("64 groups", 64),
         ("64 groups on one CPU", 64),
-        long("64 threads", 64),
-        long("a thread that gets what others leave", CPUS),
+        rarely("64 threads", 64),
+        rarely("a thread that gets what others leave", CPUS),
         ("all threads stopped half of the time", CPUS),
     ],
 )

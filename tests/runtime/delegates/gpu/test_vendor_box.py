@@ -67,6 +67,7 @@ def test_a_kernel_that_runs_in_smaller_groups_only_is_left_to_the_cpu_with_that_
     assert "in work-groups of at most 64 items, and it is made for 256" in fault
 
 
+@pytest.mark.exhaustive
 def test_smaller_tiles_stand_in_for_kernels_that_run_in_smaller_groups_only_and_the_settings_say_why(
     tmp_path: Path,
 ) -> None:

@@ -78,6 +78,11 @@ def unary(name: str, opcode: Op, low: float = -3.0, special: bool = True, **opti
     return case(name, opcode, [operand], options=options, resolver="BUILTIN")
 
 
+PRODUCT = case(
+    "product", Op.FULLY_CONNECTED, [random(5, 32), *(constant(random(*s)) for s in ((48, 32), (48,)))]
+)
+"""A product whose weights take 6 KiB."""
+
 FEW = (chain("chain_aligned", 5, 32, 48),)
 """What the default suite runs: each kernel is compiled for each adapter."""
 
