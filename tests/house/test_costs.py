@@ -62,8 +62,9 @@ THINGS = {
         ("orchestrator/site/method_page.py", "templates/method.html.j2"),
         "from pathlib import Path; import tempfile; from orchestrator.site.build import build_site\n"
         "class Empty:\n    campaigns = staticmethod(lambda: [])\n"
-        "out = Path(tempfile.mkdtemp()) / 'site'; build_site(Empty(), out)\n"
-        "names = [page.name for page in out.glob('*.html')]",
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    build_site(Empty(), Path(folder) / 'site')\n"
+        "    names = [page.name for page in Path(folder, 'site').glob('*.html')]",
         frozenset({"method.html"}),
         {"orchestrator/site/build.py": r"\bmethod_page\b"},
     ),

@@ -31,11 +31,11 @@ class Capabilities:
     kernel, `run_layers`, runs all functions, which it calls by their addresses; a backend finds out by
     trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one instruction, which a probe has
     found and the precision allows; `multiplies_bytes`: likewise four bytes by four, which adds up their
-    products; `permutes_bytes`: likewise 64 bytes are looked up in a table at once. `matrix_type`: the type of
-    weights, F16 or BF16, that its matrix units are to multiply by inputs rounded to it, as the precision
-    allows; empty: none. `stores_halves`: what kernels of work-groups leave for each other lies in memory as
-    fp16, as the precision allows. `constants_bytes`: how large a buffer of constants becomes where no layer
-    needs more, 0 for `max_allocation_bytes`. Sizes are bytes.
+    products, and `multiplies_shorts` two shorts by two; `permutes_bytes`: likewise 64 bytes are looked up in
+    a table at once. `matrix_type`: the type of weights, F16 or BF16, that its matrix units are to multiply by
+    inputs rounded to it, as the precision allows; empty: none. `stores_halves`: what kernels of work-groups
+    leave for each other lies in memory as fp16, as the precision allows. `constants_bytes`: how large a
+    buffer of constants becomes where no layer needs more, 0 for `max_allocation_bytes`. Sizes are bytes.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Capabilities:
     shares_one_kernel: bool = False
     multiplies_bf16: bool = False
     multiplies_bytes: bool = False
+    multiplies_shorts: bool = False
     permutes_bytes: bool = False
     constants_bytes: int = 0
     matrix_type: str = ""

@@ -32,6 +32,7 @@ from runtime.delegates.gpu.settings.options import parse_options
 from runtime.delegates.gpu.settings.precision import (
     Findings,
     Trial,
+    gains_by_integers,
     knowing_bytes,
     knowing_products,
     meaning,
@@ -114,14 +115,14 @@ class GpuDelegate(Offer):
     def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:
         return unit_refusal(graph, operator, self._backend.capabilities, way)
 
-    def _multiplies_bytes(self) -> bool:
+    def _gains_by_integers(self, *, quantises_rows: bool) -> bool:
         known = self._backend.capabilities
         if known.works_in_groups:
             return False
         found = knowing_bytes(known, self._probe())
         if found != known:
             self._backend = self._backend.knowing(found)
-        return found.multiplies_bytes
+        return gains_by_integers(found, quantises_rows=quantises_rows)
 
     def conformance(self) -> Conformance | None:
         """See `runtime.delegates.conformance.Checkable`."""

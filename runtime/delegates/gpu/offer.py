@@ -51,25 +51,27 @@ class Offer:
         """Return the treatment of the quantised tensors of these operators.
 
         Without a precision they stay integers, and float rows that meet weights of levels become integers,
-        where the device multiplies bytes and that leaves no operator more to the CPU. A partition, some
+        where the device gains by it and that leaves no operator more to the CPU. A partition, some
         operators of its graph, may be of integers where the graph is not.
         """
         if self.way is not None:
             return self.way
-        if not any(is_quantised(graph, one) or quantised_rows(graph, one) for one in operators):
+        quantises_rows = any(quantised_rows(graph, one) for one in operators)
+        if not (quantises_rows or any(is_quantised(graph, one) for one in operators)):
             return Quantised.REAL
         for operator in operators:
             if refusal(graph, operator, Quantised.LEVELS) and not refusal(graph, operator, Quantised.REAL):
                 return Quantised.REAL
-        return Quantised.LEVELS if self._multiplies_bytes() else Quantised.REAL
+        gains = self._gains_by_integers(quantises_rows=quantises_rows)
+        return Quantised.LEVELS if gains else Quantised.REAL
 
     def way_of_partition(self, partition: Partition) -> Quantised:
         """Return the treatment of the quantised tensors of a partition."""
         facts = GraphFacts(partition.subgraph, partition.shapes, partition.dtypes, partition.constants)
         return self.way_of(facts, partition.operators)
 
-    def _multiplies_bytes(self) -> bool:
-        """Return whether the device multiplies bytes in one instruction, so that integers are worth it."""
+    def _gains_by_integers(self, *, quantises_rows: bool) -> bool:  # noqa: ARG002 - for who has a device
+        """Return whether integers are worth it, as `gains_by_integers` says."""
         return False
 
     def _way_in(self, graph: GraphFacts) -> Quantised:

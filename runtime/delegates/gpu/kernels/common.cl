@@ -75,6 +75,7 @@ typedef ushort unaligned_ushort16 __attribute__((ext_vector_type(16), aligned(2)
 typedef char unaligned_char16 __attribute__((ext_vector_type(16), aligned(1)));
 typedef uchar unaligned_uchar16 __attribute__((ext_vector_type(16), aligned(1)));
 typedef uchar unaligned_uchar8 __attribute__((ext_vector_type(8), aligned(1)));
+typedef char unaligned_char8 __attribute__((ext_vector_type(8), aligned(1)));
 #define LOAD_AS(type, pointer) (*(__global const unaligned_##type *)(pointer))
 #define CONVERT16(type, vector) __builtin_convertvector(vector, type)
 #else
@@ -83,6 +84,7 @@ typedef uchar unaligned_uchar8 __attribute__((ext_vector_type(8), aligned(1)));
 #define LOAD_AS_char16(pointer) vload16(0, (__global const char *)(pointer))
 #define LOAD_AS_uchar16(pointer) vload16(0, pointer)
 #define LOAD_AS_uchar8(pointer) vload8(0, pointer)
+#define LOAD_AS_char8(pointer) vload8(0, pointer)
 #define CONVERT16(type, vector) convert_##type(vector)
 #endif
 static inline float16 levels16_F32(__global const uchar *rows, int i)
@@ -186,16 +188,19 @@ RUNS_OF(ulong)
 #define OPAQUE(integer)
 #endif
 
-// sum and the products of both shorts of each int of a by those of b. AVX2 has an instruction for it, on half the vector.
-static inline int16 add_pairs16(int16 sum, int16 a, int16 b)
+// sum and the products of both shorts of each int of a by those of b. AVX2 has an instruction for it.
+static inline int8 add_pairs8(int8 sum, int8 a, int8 b)
 {
 #if defined(__clang__) && defined(__AVX2__)
-    const int8 low = __builtin_ia32_pmaddwd256(as_short16(a.lo), as_short16(b.lo));
-    const int8 high = __builtin_ia32_pmaddwd256(as_short16(a.hi), as_short16(b.hi));
-    return sum + (int16)(low, high);
+    const int8 products = __builtin_ia32_pmaddwd256(as_short16(a), as_short16(b));
+    return sum + products;
 #else
     return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
+}
+static inline int16 add_pairs16(int16 sum, int16 a, int16 b)
+{
+    return (int16)(add_pairs8(sum.lo, a.lo, b.lo), add_pairs8(sum.hi, a.hi, b.hi));
 }
 // Bytes 0 and 2 of each int as two shorts, and bytes 1 and 3: of bytes without a sign, and of those with one.
 #define EVEN_BYTES(x) ((x) & 0x00ff00ff)
@@ -405,6 +410,19 @@ static inline int16 requantised_in_floats16(int16 sum, __global const int *scale
     const float16 x = CONVERT16(float16, sum) * load16((__global const float *)scale);
     return as_int16(clamp16(x, -1e6f, 1e6f) + 12582912.0f) - (0x4b400000 - zero_point);
 }
+#if defined(__clang__) && defined(__AVX2__)
+static inline void store_levels2(int16 a, int16 b, int low, int high, int sign, __global char *to0, __global char *to1)
+{
+    typedef char levels32 __attribute__((ext_vector_type(32)));
+    levels32 packed =
+        __builtin_ia32_packsswb256(__builtin_ia32_packssdw256(a.lo, a.hi), __builtin_ia32_packssdw256(b.lo, b.hi));
+    const levels32 least = (levels32)(char)low, most = (levels32)(char)high;
+    packed = __builtin_elementwise_min(__builtin_elementwise_max(packed, least), most) ^ (levels32)(char)sign;
+    const int8 x = __builtin_astype(packed, int8);
+    STORE_LEVELS(x.s0415, to0);
+    STORE_LEVELS(x.s2637, to1);
+}
+#endif
 // Stores four vectors of 16 levels, clamped, one at each address; `sign` is -128 for those of uint8 less 128, which gives them
 // back, else 0.
 static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, int high, int sign, __global char *to0,
@@ -421,11 +439,14 @@ static inline void store_levels4(int16 a, int16 b, int16 c, int16 d, int low, in
     STORE_LEVELS(y.s4567, to1);
     STORE_LEVELS(y.s89ab, to2);
     STORE_LEVELS(y.scdef, to3);
+#elif defined(__clang__) && defined(__AVX2__)
+    store_levels2(a, b, low, high, sign, to0, to1);
+    store_levels2(c, d, low, high, sign, to2, to3);
 #else
-    vstore16(convert_char16(clamp(a, low, high) ^ sign), 0, to0);
-    vstore16(convert_char16(clamp(b, low, high) ^ sign), 0, to1);
-    vstore16(convert_char16(clamp(c, low, high) ^ sign), 0, to2);
-    vstore16(convert_char16(clamp(d, low, high) ^ sign), 0, to3);
+    STORE16(char, convert_char16(clamp(a, low, high) ^ sign), to0);
+    STORE16(char, convert_char16(clamp(b, low, high) ^ sign), to1);
+    STORE16(char, convert_char16(clamp(c, low, high) ^ sign), to2);
+    STORE16(char, convert_char16(clamp(d, low, high) ^ sign), to3);
 #endif
 }
 // Zero in the lanes behind the last channel: what a step made of their unspecified contents must not spread.

@@ -4,6 +4,9 @@
 #if (defined(BF16_PRODUCTS) || defined(BF16_PACE) || defined(INT8_PRODUCTS) || defined(BYTE_TABLES)) && !defined(__AVX512F__)
 #error the device has no vectors of 512 bits
 #endif
+#if defined(INT16_PRODUCTS) && !defined(__AVX2__)
+#error the device has no integers in vectors of 256 bits
+#endif
 #ifndef BF16_PACE
 #ifdef FP16_ARITHMETIC
 #ifdef cl_khr_fp16
@@ -46,6 +49,15 @@ __kernel void trial(__global const float *in, __global float *out, __global ucha
     // Lane i: 3 * i - 2 * i more, by pairs of shorts, i being 0 in the last lane.
     __asm__("vpdpwssd %2, %1, %0" : "+v"(total) : "v"((int16)(3 | (int)(0xfffeu << 16))), "v"(lane | lane << 16));
     vstore16(convert_float16(total), 0, out);
+#endif
+#ifdef INT16_PRODUCTS
+    // Lane i: 100 + 583 * s - 2 * s of the short s = -(i + 1), and of 0 in the last lane.
+    const int16 lane = (int16)(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0), shorts = -lane & 0xffff;
+    const int8 pair = (int8)(583 | (int)(0xfffeu << 16));
+    int8 low, high;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(low) : "x"(pair), "x"(shorts.lo | shorts.lo << 16));
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(high) : "x"(pair), "x"(shorts.hi | shorts.hi << 16));
+    vstore16(convert_float16((int16)(low, high) + 100), 0, out);
 #endif
 #ifdef BYTE_TABLES
     // The table has 127 - i at i. Lane i: 124 - 7 * i, as its first byte is 7 * i + 3 and the others are 127.

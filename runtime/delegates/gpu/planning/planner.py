@@ -21,6 +21,7 @@ from runtime.delegates.gpu.planning.partition import plan_partition
 from runtime.delegates.gpu.settings.options import Options, parse_options
 from runtime.delegates.gpu.settings.precision import (
     STORED,
+    gains_by_integers,
     knowing_bytes,
     knowing_products,
     meaning,
@@ -78,8 +79,8 @@ class GpuPlanner(Offer):
     def _lacking(self, graph: GraphFacts, operator: Operator, way: Quantised) -> Unsupported | None:
         return unit_refusal(graph, operator, self._capabilities, way)
 
-    def _multiplies_bytes(self) -> bool:
-        return self._capabilities.multiplies_bytes and not self._capabilities.works_in_groups
+    def _gains_by_integers(self, *, quantises_rows: bool) -> bool:
+        return gains_by_integers(self._capabilities, quantises_rows=quantises_rows)
 
     def plan(self, partition: Partition) -> PartitionPlan:
         """See `runtime.delegates.plan.Planner`."""

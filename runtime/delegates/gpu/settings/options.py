@@ -166,7 +166,7 @@ class Options:
       else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
       the bits of the CPU path; the others stay there, and float rows that meet weights of levels are
       quantised in every run. None is fp32, except as `precision_loss_allowed` says;
-      quantised tensors stay integers then, too, where the device multiplies bytes and has all kernels for it.
+      quantised tensors stay integers then, too, where the device gains by it and has all kernels for it.
     - `rounding`: "reference" gives integer products of convolutions and matrices the bits of LiteRT's
       reference kernels, "xnnpack" those of XNNPACK, which scales a sum in float32 and rounds it once.
     - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given

@@ -27,6 +27,7 @@ class Trial(Enum):
     BF16_PRODUCTS = "BF16_PRODUCTS"
     BF16_PACE = "BF16_PACE"
     INT8_PRODUCTS = "INT8_PRODUCTS"
+    INT16_PRODUCTS = "INT16_PRODUCTS"
     BYTE_TABLES = "BYTE_TABLES"
     BYTE_DOT_PRODUCTS = "BYTE_DOT_PRODUCTS"
 
@@ -102,8 +103,19 @@ def knowing_bytes(device: Capabilities, findings: Findings) -> Capabilities:
     return replace(
         device,
         multiplies_bytes=findings.passed(Trial.INT8_PRODUCTS),
+        multiplies_shorts=findings.passed(Trial.INT16_PRODUCTS),
         permutes_bytes=findings.passed(Trial.BYTE_TABLES),
     )
+
+
+def gains_by_integers(device: Capabilities, *, quantises_rows: bool) -> bool:
+    """Return True where integers are faster than real numbers rounded to the levels.
+
+    They are with bytes multiplied by one instruction; with pairs of shorts only where no rows are quantised
+    in every run (`quantises_rows`), which costs more than those products gain over float32's.
+    """
+    gains = device.multiplies_bytes or (device.multiplies_shorts and not quantises_rows)
+    return gains and not device.works_in_groups
 
 
 def knowing_products(device: Capabilities, precision: str, findings: Callable[[], Findings]) -> Capabilities:

@@ -43,6 +43,8 @@ MODULES = (
     test_resize, test_select, test_softmax, test_transpose,
 )  # fmt: skip
 
+WRONG = "3 of 16 numbers are wrong"
+
 LEFT = {
     "SUM_int8": "tensor 0 't0' is int8, where SUM takes float32 or int32 or int64 or bool",
     "concatenation_int16": "input and output have other scales, between which no kernel of integers moves",
@@ -147,11 +149,15 @@ def test_products_without_the_instruction_have_the_bits_of_litert(tmp_path_facto
 
 
 @pytest.mark.parametrize(
-    ("fault", "path"),
-    [("", "yes"), ("3 of 16 numbers are wrong", "no: int8 products: 3 of 16 numbers are wrong")],
+    ("fault", "of_shorts", "path"),
+    [
+        ("", WRONG, "yes"),
+        (WRONG, "", "yes"),
+        (WRONG, WRONG, f"no: int8 products: {WRONG}"),
+    ],
 )
-def test_without_a_precision_the_probe_decides(tmp_path_factory, monkeypatch, fault, path):
-    findings = Findings({Trial.INT8_PRODUCTS: fault})
+def test_without_a_precision_the_probe_decides(tmp_path_factory, monkeypatch, fault, of_shorts, path):
+    findings = Findings({Trial.INT8_PRODUCTS: fault, Trial.INT16_PRODUCTS: of_shorts})
 
     def probed(delegate: GpuDelegate) -> Findings:
         delegate._findings = findings

@@ -23,7 +23,7 @@ from runtime.delegates.gpu.lowering.spec import Context
 from runtime.delegates.gpu.passes import optimise
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.settings.options import Options
-from runtime.delegates.gpu.settings.precision import Findings, Trial, settled
+from runtime.delegates.gpu.settings.precision import Findings, Trial, gains_by_integers, settled
 from runtime.errors import UnsupportedPrecisionError
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
@@ -63,6 +63,17 @@ def test_a_trial_that_ends_its_process_has_failed_and_the_others_go_on(backend, 
     monkeypatch.setattr(precision_probe, "list_devices", Devices)
     found = probe_precision(list_devices()[0], backend.capabilities, open_cache(None))
     assert found.faults == dict.fromkeys(Trial, "ends its process with exit code 1")
+
+
+def test_integers_gain_by_products_of_shorts_unless_rows_are_quantised():
+    devices = [
+        replace(CPU, multiplies_bytes=one, multiplies_shorts=other)
+        for one, other in ((True, False), (False, True), (False, False))
+    ]
+    for quantises_rows, gains in ((False, [True, True, False]), (True, [True, False, False])):
+        found = [gains_by_integers(each, quantises_rows=quantises_rows) for each in devices]
+        assert found == gains
+    assert not gains_by_integers(replace(GPU, multiplies_bytes=True), quantises_rows=False)
 
 
 def test_what_is_asked_for_is_used_or_refused_with_the_reason():

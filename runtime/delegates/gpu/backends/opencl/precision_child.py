@@ -51,6 +51,7 @@ def expected(numbers: NDArray[np.float32]) -> Mapping[Trial, NDArray[np.float32]
         Trial.BF16_STORAGE: numbers,
         Trial.BF16_PRODUCTS: 2 * numbers * numbers + numbers,
         Trial.INT8_PRODUCTS: 100 - 583 * np.array([*range(1, LANES), 0], np.float32),
+        Trial.INT16_PRODUCTS: 100 - 581 * np.array([*range(1, LANES), 0], np.float32),
         Trial.BYTE_TABLES: 124 - 7 * np.arange(LANES, dtype=np.float32),
         Trial.BYTE_DOT_PRODUCTS: 100 - 584 * np.array([*range(1, LANES), 0], np.float32),
     }

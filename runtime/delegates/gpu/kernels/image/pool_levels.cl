@@ -24,7 +24,7 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
 #if KIND != 1
                 v = (v + (v > (int16)0 ? (int16)(count / 2) : (int16)(-(count / 2)))) / (int16)count;
 #endif
-                vstore16(convert_char16(clamp(v, LOW, HIGH)), 0, out + ((long)u * OUT_W + ox) * OUT_STRIDE + c);
+                STORE16(char, convert_char16(clamp(v, LOW, HIGH)), out + ((long)u * OUT_W + ox) * OUT_STRIDE + c);
             }
         }
     }

@@ -97,7 +97,7 @@ static void FUNC(const int t, const int nt, __global const char *restrict left, 
                 place[n + 2], place[n + 3]);
         #pragma unroll
         for (int n = TILE_M * VECTORS & ~3; n < TILE_M * VECTORS; n++)
-            vstore16(convert_char16(clamp(level[n], -128, 127)), 0, place[n]);
+            STORE16(char, convert_char16(clamp(level[n], -128, 127)), place[n]);
     }
 }
 #undef COLUMNS

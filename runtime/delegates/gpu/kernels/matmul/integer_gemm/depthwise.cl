@@ -37,7 +37,7 @@ static void FUNC(const int t, const int nt, __global const T *restrict in, __glo
 #else
                 const int16 level = requantised16(sum, stage + CHANNELS + c, CHANNELS) + ZERO_POINT;
 #endif
-                vstore16(convert_char16(clamp(level, LOW, HIGH) ^ SIGN), 0, out + ((long)u * OUT_W + ox) * OUT_STRIDE + c);
+                STORE16(char, convert_char16(clamp(level, LOW, HIGH) ^ SIGN), out + ((long)u * OUT_W + ox) * OUT_STRIDE + c);
             }
     }
 }

@@ -14,17 +14,43 @@
 #else
 #define WIDENED16(pointer) CONVERT16(int16, LOAD_AS(char16, pointer))
 #endif
+#if INSTRUCTION
+// Channels whose sums of a tile are in registers together.
+#define SPAN 16
+#define INTS int16
+#define PAIRS_OF(a, b) ((WIDENED16(a) & 0xffff) | WIDENED16(b) << 16)
+#else
+#define SPAN 8
+#define INTS int8
+#define PAIRS_OF(a, b) LOCAL_NAME(pairs)(a, b)
+#endif
 #define PAIRS (((TILE - 1) * STRIDE_W + FILTER_W + 1) / 2)
 #define EVEN ((FILTER_W + 1) / 2)
 #define ODD (STRIDE_W == 1 ? (FILTER_W + 2) / 2 : 0)
 
-static inline int16 LOCAL_NAME(dot)(int16 sum, int16 pixels, int16 weights)
+#if !INSTRUCTION
+// Levels of eight channels of two pixels, by turns, as shorts.
+static inline int8 LOCAL_NAME(pairs)(__global const char *pixel, __global const char *next)
+{
+#if SIGN
+    const uchar8 a = LOAD_AS(uchar8, (__global const uchar *)pixel), b = LOAD_AS(uchar8, (__global const uchar *)next);
+    const uchar16 both = (uchar16)(
+#else
+    const char8 a = LOAD_AS(char8, pixel), b = LOAD_AS(char8, next);
+    const char16 both = (char16)(
+#endif
+        a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7);
+    return as_int8(CONVERT16(short16, both));
+}
+#endif
+
+static inline INTS LOCAL_NAME(dot)(INTS sum, INTS pixels, INTS weights)
 {
 #if INSTRUCTION
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(pixels), "v"(weights));
     return sum;
 #else
-    return add_pairs16(sum, pixels, weights);
+    return add_pairs8(sum, pixels, weights);
 #endif
 }
 
@@ -62,26 +88,33 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
             __global const int *w = weights;
             for (int c = 0; c < CHANNELS; c += 16) {
                 int16 sum[TILE];
-                #pragma unroll
-                for (int i = 0; i < TILE; i++)
-                    sum[i] = *(__global const int16 *)(stage + c);
-                #pragma unroll
-                for (int ky = 0; ky < FILTER_H; ky++) {
+                for (int part = 0; part < 16; part += SPAN) {
+                    INTS found[TILE];
                     #pragma unroll
-                    for (int pair = 0; pair < PAIRS; pair++) {
-                        const int16 low = WIDENED16(pixel[ky][2 * pair] + c);
-                        const int16 high = WIDENED16(pixel[ky][2 * pair + 1] + c);
-                        const int16 pixels = (low & 0xffff) | high << 16;
+                    for (int i = 0; i < TILE; i++)
+                        found[i] = *(__global const INTS *)(stage + c + part);
+                    __global const int *taps = w + part;
+                    #pragma unroll
+                    for (int ky = 0; ky < FILTER_H; ky++) {
                         #pragma unroll
-                        for (int i = 0; i < TILE; i++) {
-                            const int tap = pair - i * STRIDE_W / 2, is_odd = i * STRIDE_W & 1;
-                            if (tap >= 0 && tap < (is_odd ? ODD : EVEN))
-                                sum[i] = LOCAL_NAME(dot)(
-                                    sum[i], pixels, *(__global const int16 *)(w + 16 * (is_odd * EVEN + tap)));
+                        for (int pair = 0; pair < PAIRS; pair++) {
+                            const INTS pixels =
+                                PAIRS_OF(pixel[ky][2 * pair] + c + part, pixel[ky][2 * pair + 1] + c + part);
+                            #pragma unroll
+                            for (int i = 0; i < TILE; i++) {
+                                const int tap = pair - i * STRIDE_W / 2, is_odd = i * STRIDE_W & 1;
+                                if (tap >= 0 && tap < (is_odd ? ODD : EVEN))
+                                    found[i] = LOCAL_NAME(dot)(
+                                        found[i], pixels, *(__global const INTS *)(taps + 16 * (is_odd * EVEN + tap)));
+                            }
                         }
+                        taps += 16 * (EVEN + ODD);
                     }
-                    w += 16 * (EVEN + ODD);
+                    #pragma unroll
+                    for (int i = 0; i < TILE; i++)
+                        ((INTS *)&sum[i])[part / SPAN] = found[i];
                 }
+                w += FILTER_H * 16 * (EVEN + ODD);
 #if STAGE == 2
                 const Factors factors = factors16(stage + CHANNELS + c, CHANNELS);
                 #pragma unroll
@@ -102,12 +135,15 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         to + (i + 1) * step + c, to + (i + 2) * step + c, to + (i + 3) * step + c);
                 #pragma unroll
                 for (int i = TILE & ~3; i < TILE; i++)
-                    vstore16(convert_char16(clamp(sum[i], LOW, HIGH) ^ SIGN), 0, to + i * step + c);
+                    STORE16(char, convert_char16(clamp(sum[i], LOW, HIGH) ^ SIGN), to + i * step + c);
             }
         }
     }
 }
 #undef WIDENED16
 #undef PAIRS
+#undef PAIRS_OF
+#undef SPAN
+#undef INTS
 #undef EVEN
 #undef ODD

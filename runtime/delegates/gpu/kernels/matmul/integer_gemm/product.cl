@@ -14,8 +14,9 @@
 // their scales and the bias.
 // scales, with REALS: for each image its scale, and the zero point plus 128; images have their own BORDER bytes of `border`.
 // Defines: TILE_M, VECTORS, INSTRUCTION, STAGE (its number in stage.py), NIBBLES, BLOCKED, POINTS (1: pixel p of the output is
-// of pixel p of the input alone), DIRECT (1: input that has no sign already, or of few channels), SIGN (-128 of uint8, else 0),
-// CENTRED.
+// of pixel p of the input alone), DIRECT (1: input is multiplied as it lies in memory, because it needs no preparation or has
+// few channels), KEPT (1: of POINTS, not DIRECT, at most PART ints deep: units go through the panels of a tile, whose input is
+// prepared for the first of them), SIGN (-128 of uint8, else 0), CENTRED.
 // Parameters: PIXELS, TILES, CHANNELS (of the output, padded), DEPTH (ints of a pixel), PANEL_INTS (of a panel's weights),
 // IN_H, IN_W, IN_STRIDE (ints), OUT_H, OUT_W, OUT_STRIDE, FILTER_H, FILTER_W, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W,
 // PAD_TOP, PAD_LEFT; ZERO_POINT, LOW, HIGH (of the output), with CENTRED WEIGHT_ZERO and BORDER, or with REALS IMAGE (pixels of
@@ -40,8 +41,10 @@
 #define ROWS 5
 #endif
 #define COLUMNS (16 * VECTORS)
-// Ints of a pixel whose bytes lose their sign at a time, a multiple of 16.
+// Ints of a pixel that are prepared at a time, a multiple of 16.
 #define PART 64
+// The bytes of levels that have a sign, 128 added.
+#define UNSIGNED(x) (STAGE == REALS || SIGN ? (x) : (x) ^ (int)0x80808080)
 
 static inline int16 LOCAL_NAME(dot)(int16 sum, int bytes, int16 weights)
 {
@@ -96,8 +99,21 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
     __global char *restrict out PARAMETERS)
 #endif
 {
+#if !DIRECT
+    // Bytes, or as pairs of shorts the even ones of each int, and behind all of them the odd ones.
+    int input[TILE_M][INSTRUCTION ? PART : 2 * PART] __attribute__((aligned(64)));
+#endif
+#if KEPT
+    const int panels = (CHANNELS + COLUMNS - 1) / COLUMNS;
+    int kept = -1;
+#endif
     for (int u = FIRST_UNIT(t, nt); u < FIRST_UNIT(t + 1, nt); u++) {
-        const int panel = u / TILES, p = min(u % TILES * TILE_M, PIXELS - TILE_M);
+#if KEPT
+        const int tile = u / panels, panel = u - tile * panels;
+#else
+        const int panel = u / TILES, tile = u - panel * TILES;
+#endif
+        const int p = min(tile * TILE_M, PIXELS - TILE_M);
         __global const int *head = stage + (long)panel * ROWS * COLUMNS;
         __global const int *w = (__global const int *)weights + (long)panel * PANEL_INTS;
         int16 sum[TILE_M][VECTORS];
@@ -194,17 +210,29 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                 {
                     const int first = 0, end = DEPTH;
 #else
-                // A part of the tile's input, 128 added once for all columns.
+                // A part of the tile's input, prepared once for all columns.
                 for (int first = 0; first < DEPTH; first += PART) {
                     const int end = min(first + PART, DEPTH);
-                    int input[TILE_M][PART] __attribute__((aligned(64)));
+#if KEPT
+                    if (tile != kept)
+#endif
                     #pragma unroll
                     for (int i = 0; i < TILE_M; i++) {
                         int c = 0;
-                        for (; c + 16 <= end - first; c += 16)
-                            *(int16 *)&input[i][c] = LOAD16(int, a[i] + first + c) ^ (int)0x80808080;
-                        for (; c < end - first; c += 4)
-                            *(int4 *)&input[i][c] = vload4(0, a[i] + first + c) ^ (int)0x80808080;
+                        for (; c + 16 <= end - first; c += 16) {
+                            const int16 bytes = UNSIGNED(LOAD16(int, a[i] + first + c));
+                            *(int16 *)&input[i][c] = INSTRUCTION ? bytes : EVEN_BYTES(bytes);
+#if !INSTRUCTION
+                            *(int16 *)&input[i][PART + c] = ODD_BYTES(bytes);
+#endif
+                        }
+                        for (; c < end - first; c += 4) {
+                            const int4 bytes = UNSIGNED(vload4(0, a[i] + first + c));
+                            *(int4 *)&input[i][c] = INSTRUCTION ? bytes : EVEN_BYTES(bytes);
+#if !INSTRUCTION
+                            *(int4 *)&input[i][PART + c] = ODD_BYTES(bytes);
+#endif
+                        }
                     }
 #endif
                     for (int k = first; k < end; k += 1 + NIBBLES, w += COLUMNS)
@@ -223,16 +251,20 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                         }
                         #pragma unroll
                         for (int i = 0; i < TILE_M; i++) {
-#if STAGE == REALS || SIGN
-                            const int bytes = a[i][k + part];
-#elif DIRECT
-                            const int bytes = a[i][k] ^ (int)0x80808080;
+#if DIRECT
+                            const int bytes = UNSIGNED(a[i][k + part]);
 #else
-                            const int bytes = input[i][k - first];
+                            const int bytes = input[i][k + part - first];
 #endif
                             #pragma unroll
                             for (int j = 0; j < VECTORS; j++)
+#if DIRECT || INSTRUCTION
                                 sum[i][j] = LOCAL_NAME(dot)(sum[i][j], bytes, b[j]);
+#else
+                                sum[i][j] = add_pairs16(
+                                    add_pairs16(sum[i][j], (int16)(bytes), even_levels16(b[j])),
+                                    (int16)(input[i][PART + k + part - first]), odd_levels16(b[j]));
+#endif
                         }
                     }
 #if BLOCKED
@@ -246,6 +278,9 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
             }
 #if POINTS
         }
+#endif
+#if KEPT
+        kept = tile;
 #endif
         const int channel = min(panel * COLUMNS, CHANNELS - COLUMNS);
 #if STAGE == REALS
@@ -289,12 +324,13 @@ static void FUNC(const int t, const int nt, __global const char *restrict in, __
                 place[n + 2], place[n + 3]);
         #pragma unroll
         for (int n = TILE_M * VECTORS & ~3; n < TILE_M * VECTORS; n++)
-            vstore16(convert_char16(clamp(level[n], LOW, HIGH) ^ SIGN), 0, place[n]);
+            STORE16(char, convert_char16(clamp(level[n], LOW, HIGH) ^ SIGN), place[n]);
 #endif
     }
 }
 #undef COLUMNS
 #undef PART
+#undef UNSIGNED
 #undef ROWS
 #undef DOUBLES
 #undef SHIFTS

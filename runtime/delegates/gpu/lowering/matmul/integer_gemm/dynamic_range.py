@@ -170,11 +170,9 @@ def _candidate(
             f"f32_integer_gemm_product_{stored.type.value.lower()}__m{panels.tile}n{panels.columns}",
             spec.joined(
                 panels.defines,
+                panels.reading(context.device, is_of_points=shape.is_of_points, has_sign=False),
                 {
-                    "INSTRUCTION": context.device.multiplies_bytes,
                     "STAGE": Stage.REALS.value,
-                    "POINTS": shape.is_of_points,
-                    "DIRECT": 1,
                     "SIGN": 0,
                     "CENTRED": 0,
                 },
