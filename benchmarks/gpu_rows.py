@@ -36,7 +36,7 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of the check: its tree, its time (UTC), and digests of the compilers by target."""
+    """A run of the check. `at`: its time, by which runs differ. `compilers`: their digests, by target."""
 
     tree: str
     at: str

@@ -107,7 +107,11 @@ def checked(
     """
     with tempfile.TemporaryDirectory(prefix="farm-gpu-") as name:
         tools = Tools.found(Path(name), targets)
-        run = Run(of, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", {one: tools.digest(one) for one in targets})
+        run = Run(
+            of,
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            {one: tools.digest(one) for one in targets},
+        )
         wanted = _wanted(models, targets)
         known = {one.row.name: record.believed(one.row, one.targets, run) for one in wanted}
         again = drawn(((one.row, known[one.row.name]) for one in wanted), draw)
