@@ -51,6 +51,7 @@ baseline: {delegate: litert}
 """
 
 
+@pytest.mark.exhaustive
 def test_a_campaign_is_submitted_and_its_report_says_what_the_farm_says(tmp_path, monkeypatch):
     def forked(command, *, env, **_):
         assert tuple(command[: len(campaign._FARM)]) == campaign._FARM

@@ -41,6 +41,7 @@ from tests.runtime.ops.recurrent.test_svdf import float_filters
 from tests.runtime.ops.recurrent.test_svdf import integer as integer_filters
 from tests.runtime.ops.reduction.test_arg_extreme import between, extreme
 from tests.services.kept_gpu_code import compile_once
+from tests.sweeps import rarely
 
 KERNEL = """
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -64,10 +65,7 @@ void sums(__global const float *in, __global float *out)
 """
 
 
-NETWORKS = (
-    "torchvision_squeezenet1_1",
-    pytest.param("hf_tinyroberta_squad2", marks=pytest.mark.exhaustive),
-)
+NETWORKS = ("torchvision_squeezenet1_1", "hf_tinyroberta_squad2")
 """A convolutional network, and a transformer."""
 
 OUTSIDE = (
@@ -132,6 +130,7 @@ def test_more_sums_than_an_intel_thread_has_registers_are_spilled(
     assert found.groups in (4, 8, 16)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("kept_code")
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network: str) -> None:
@@ -146,9 +145,12 @@ def test_every_kernel_of_a_network_stays_in_registers_in_each_precision(network:
 
 
 @pytest.mark.usefixtures("kept_code")
-def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(all_tools: Tools, tmp_path: Path) -> None:
-    faults, files = {}, [tmp_path / f"{place}.tflite" for place in range(len(OUTSIDE))]
-    for file, model in zip(files, OUTSIDE, strict=True):
+@pytest.mark.parametrize("models", [OUTSIDE[:2], rarely(OUTSIDE)], ids=["few", "all"])
+def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(
+    all_tools: Tools, tmp_path: Path, models: tuple[bytes, ...]
+) -> None:
+    faults, files = {}, [tmp_path / f"{place}.tflite" for place in range(len(models))]
+    for file, model in zip(files, models, strict=True):
         file.write_bytes(model)
     planner = GpuPlanner({"cost_aware_partitioning": False}, "gpu")
     parts = list(partitions_of(planner, files))

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import REPOSITORY
+from tests.sweeps import sweep
 
 PACKAGES = ("orchestrator", "agent", "runtime", "templates")
 OPENCL = "runtime/delegates/gpu"
@@ -80,7 +81,7 @@ def listed(tree: Path, listing: str) -> frozenset[str]:
     return frozenset(json.loads(ran.stdout))
 
 
-@pytest.mark.parametrize("row", THINGS)
+@pytest.mark.parametrize("row", sweep(THINGS, "operator on the CPU", "CLI verb"))
 def test_a_thing_is_its_files_and_its_lines(row, tmp_path):
     thing = THINGS[row]
     for package in PACKAGES:

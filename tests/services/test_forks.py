@@ -19,6 +19,7 @@ from agent.processes import supervisor
 from tests.needs import REPOSITORY
 from tests.services.forked_children import CHILDREN
 from tests.services.forks import AGENTS, Fork, Program, run
+from tests.sweeps import rarely
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -27,7 +28,12 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("doctor", "--versions", "--json"), ("submit", "--check", "there.yaml"), ("no-such-verb",), ("status",)],
+    [
+        rarely(("doctor", "--versions", "--json")),
+        ("submit", "--check", "there.yaml"),
+        ("no-such-verb",),
+        rarely(("status",)),
+    ],
 )
 def test_exit_code_and_output_are_those_of_a_new_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """The file is found in the working directory, the home by the environment."""
