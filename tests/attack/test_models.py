@@ -49,6 +49,7 @@ def held(lab, cells: list[dict]) -> None:
         assert controls(text) <= {"\r"}
 
 
+@pytest.mark.attack
 def test_names_shapes_and_cycles(lab):
     """NUL, HTML, formulas, escapes, a gigantic shape, a call of itself: a reason each, shown as text."""
     made = {name: make() for name, make in QUICK.items()}
@@ -79,6 +80,7 @@ def test_names_on_every_delegate(lab):
     lab.measure()
 
 
+@pytest.mark.attack
 def test_a_model_is_measured_after_all_of_this(lab):
     """The lab does what it is there for."""
     lab.measure()

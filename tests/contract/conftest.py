@@ -15,9 +15,7 @@ EMBEDDED = ("embedded-sqlite", "embedded-postgresql")
 PAIRINGS = (*EMBEDDED, "celery-sqlite", "celery-postgresql")
 REPRESENTATIVE = {
     "test_a_campaign_runs_to_its_end_model_by_model",
-    "test_every_way_to_end_is_told_apart",
     "test_a_result_that_is_delivered_three_times_counts_once",
-    "test_the_second_submission_measures_nothing",
 }
 """Run by `make test` on a lab with PostgreSQL too, which has the other dispatcher and the other database; on
 every pairing, as the other tests, by `make test-conformance`."""

@@ -216,6 +216,7 @@ def test_the_checker_notices_a_result_that_only_waits_for_its_receipt(sound):
     assert invariants.violations(sound) == []
 
 
+@pytest.mark.faults
 def test_the_checker_notices_what_does_not_go_on(fault_lab, record_property):
     """I1, I9: a campaign that nobody lets go on."""
     record_property("invariant", "I9")
