@@ -189,6 +189,7 @@ def test_the_probe_reports_it_on_the_device_that_it_runs_on(installed):
     assert hosts["host-cpu"]["delegate_environments"]["elementwise"]["elementwise_delegate"] == "1.0"
 
 
+@pytest.mark.exhaustive
 def test_farm_devices_offers_it(installed):
     ran = installed.farm("devices", "--json")
     assert ran.returncode == 0, ran.stderr
@@ -196,6 +197,7 @@ def test_farm_devices_offers_it(installed):
     assert "elementwise" in host["delegates"]
 
 
+@pytest.mark.exhaustive
 def test_the_matrix_plans_it_on_that_device(installed):
     ran = installed.farm("submit", installed.manifest(), "--dry-run", "--json")
     assert ran.returncode == 0, ran.stderr

@@ -31,6 +31,7 @@ from tests.orchestrator.site.records import (
     ratio,
     reason,
 )
+from tests.sweeps import rarely
 
 NAMES = tuple(MODELS)
 ADDED = "added_later"
@@ -112,7 +113,7 @@ def _said(change: Change) -> tuple[str, str]:
     return "not judged" if is_decided else change.verdict, shown
 
 
-@pytest.mark.parametrize(("before", "after"), [(DEMO, AGAIN), (AGAIN, DEMO), (OLDER, AGAIN)])
+@pytest.mark.parametrize(("before", "after"), [(DEMO, AGAIN), rarely(AGAIN, DEMO), rarely(OLDER, AGAIN)])
 def test_words_ratios_and_changed_fields_are_those_of_farm_compare(site, page, before, after):
     _open(page, site, ("first", before), ("second", after))
     report = compare_runs(*(by_names(FARM.cell_lists[one]) for one in (before, after)))
@@ -137,6 +138,7 @@ def test_words_ratios_and_changed_fields_are_those_of_farm_compare(site, page, b
         assert said in page.locator(".meta").inner_text()
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_change_occurs_here(site, page):
     _open(page, site, ("first", DEMO), ("second", AGAIN))
     rows = page.locator("table.forest > tbody > tr")
@@ -147,6 +149,7 @@ def test_every_kind_of_change_occurs_here(site, page):
     assert any("of medians" in one for one in what), "where the baseline's machine changed"
 
 
+@pytest.mark.exhaustive
 def test_two_columns_of_a_campaign_are_compared_by_their_blocks(site, page):
     columns = ("from", f"litert @ {HOST}"), ("to", f"gpu @ {POCL}")
     _open(page, site, ("first", DEMO), ("second", DEMO), *columns)
@@ -158,6 +161,7 @@ def test_two_columns_of_a_campaign_are_compared_by_their_blocks(site, page):
     assert resnet.inner_text().strip() == f"{text.ratio(speed)} [{interval}] of blocks"
 
 
+@pytest.mark.exhaustive
 def test_another_address_is_another_comparison_and_either_column_brings_back_all(site, page):
     columns = ("from", f"litert @ {HOST}"), ("to", f"gpu @ {POCL}")
     _open(page, site, ("first", DEMO), ("second", DEMO), *columns)
@@ -169,6 +173,7 @@ def test_another_address_is_another_comparison_and_either_column_brings_back_all
     page.locator("table.forest tr", has_text="struck").first.wait_for()
 
 
+@pytest.mark.exhaustive
 def test_a_choice_is_in_the_address_and_leads_to_the_cells(site, page):
     page.goto(f"{site.as_uri()}/{links.ANY_COMPARISON}")
     page.locator("table.forest").wait_for()
@@ -184,6 +189,7 @@ def test_a_choice_is_in_the_address_and_leads_to_the_cells(site, page):
     assert page.locator("h1").inner_text().startswith("struck on ")
 
 
+@pytest.mark.exhaustive
 def test_without_a_script_there_are_the_comparisons_with_the_campaign_before(site, chromium):
     page = chromium.new_page(java_script_enabled=False)
     page.goto(f"{site.as_uri()}/{links.ANY_COMPARISON}")
@@ -193,6 +199,7 @@ def test_without_a_script_there_are_the_comparisons_with_the_campaign_before(sit
     page.close()
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_there_is_said(site, page):
     def said(*chosen: tuple[str, str]) -> str:
         _open(page, site, *chosen)

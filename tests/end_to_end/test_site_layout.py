@@ -15,6 +15,7 @@ from orchestrator.results.wording import factor_text
 from orchestrator.site import links
 from orchestrator.site.build import build_site
 from tests.orchestrator.site.wide import COLUMNS, MODELS, wide_farm
+from tests.sweeps import rarely
 
 FARM = wide_farm()
 (CAMPAIGN,) = FARM.campaign_list
@@ -23,7 +24,7 @@ MODEL = links.model_page(CAMPAIGN.campaign_id, tuple(MODELS)[1])
 CELL = links.cell_page(CELLS[2].cell_id)
 MATRIX = links.campaign_page(CAMPAIGN.campaign_id)
 PAGES = (links.INDEX, MATRIX, MODEL, CELL)
-SCREENS = [(390, "light"), (1280, "dark"), (2560, "light")]
+SCREENS = [(390, "light"), rarely((1280, "dark")), rarely((2560, "light"))]
 
 TORN = """() => [...document.querySelectorAll('td.num')].filter(cell => {
   const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
@@ -120,6 +121,7 @@ def _matrix_fits(screen: Page, width: int) -> None:
         assert screen.evaluate(BEYOND, ".matrix td") == []
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_the_speed_ups_is_that_of_the_rows_shown(site: Path, chromium: Browser) -> None:
     baselines = Baselines.among(CAMPAIGN.baseline, CELLS)
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
@@ -143,6 +145,7 @@ def test_the_mean_of_the_speed_ups_is_that_of_the_rows_shown(site: Path, chromiu
     page.close()
 
 
+@pytest.mark.exhaustive
 def test_a_reason_is_one_line_and_all_of_it_behind_its_badge(site: Path, chromium: Browser) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     page.goto((site / MATRIX).as_uri())
