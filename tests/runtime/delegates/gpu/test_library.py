@@ -114,6 +114,18 @@ def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
     assert done == ["first", "second"]
 
 
+def test_a_child_that_has_ended_before_its_first_request_is_replaced(backend):
+    """As where the machine was busy, or the process suspended, between the two."""
+    children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
+    (child,) = children._ready(1)
+    child.process.poll = lambda: None
+    os.waitid(os.P_PID, child.process.pid, os.WEXITED | os.WNOWAIT)
+    done = []
+    children.compile("binaries", "", enqueued("first"), lambda name, _: done.append(name))
+    children.close()
+    assert done == ["first"]
+
+
 def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=60.0)
     children.compile("binaries", "", enqueued("first"), lambda *_: None)

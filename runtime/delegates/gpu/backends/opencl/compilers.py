@@ -93,6 +93,8 @@ class _Child:
 
     process: subprocess.Popen[bytes]
     folder: Path
+    idle_s: float
+    started_s: float = field(default_factory=monotonic)
     answers: bytearray = field(default_factory=bytearray)
     doing: Sequence[Kernel] = ()
     asked_s: float = 0.0
@@ -117,7 +119,7 @@ class _Child:
                 cwd=folder,
                 env=environment_of_child(folder / "pocl"),
             )
-        return cls(process, folder)
+        return cls(process, folder, idle_s)
 
     def ask(self, form: Form, common: str, kernels: Sequence[Kernel]) -> None:
         """Send a request. One that has just ended is noticed when its answers are read."""
@@ -154,8 +156,12 @@ class _Child:
 
     @property
     def ended_idle(self) -> bool:
-        """True where the process had ended for want of requests before it saw the last one."""
-        return self.requests > 1 and not self.has_answered and self.process.wait() == 0
+        """True where the process had ended for want of requests before it saw the last one.
+
+        That may be its first one, if this process was held up between the start and the request.
+        """
+        could = self.requests > 1 or self.asked_s - self.started_s >= self.idle_s
+        return could and not self.has_answered and self.process.wait() == 0
 
     def end(self, patience_s: float = 0.0) -> int:
         """End the process, by force where it takes longer than `patience_s`, and remove its folder."""
