@@ -101,6 +101,7 @@ def test_a_compiler_that_hangs_is_ended_and_the_next_compile_works(backend, tmp_
     backend.compile(assemble([launch(TAIL=3)], backend.capabilities))
 
 
+@pytest.mark.exhaustive
 def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
     done = []
@@ -149,6 +150,7 @@ def test_a_child_that_somebody_kills_costs_this_compile_alone(backend):
     assert done == ["third"]
 
 
+@pytest.mark.exhaustive
 def test_a_fork_of_this_process_has_children_of_its_own(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=60.0)
     children.compile("binaries", "", enqueued("first"), lambda *_: None)

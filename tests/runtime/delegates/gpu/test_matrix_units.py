@@ -151,7 +151,8 @@ def test_every_form_of_both_sides_in_every_tile(precision, tile, monkeypatch):
     check(CASES + MORE, precision, tile, monkeypatch)
 
 
-@pytest.mark.parametrize("precision", ["fp16", rarely("bf16")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("precision", TYPES)
 def test_what_is_not_finite_and_what_needs_rounding_is_as_numpy_rounds_it(monkeypatch, precision):
     """Sums of float32 of numbers that are rounded once; NaN and infinity stay in their rows."""
     monkeypatch.setattr(OpenClBackend, "findings", lambda _: FOUND)

@@ -196,6 +196,7 @@ print(run(sys.argv[1], sys.argv[2]).sum(), list((Path(sys.argv[2]) / "constants"
 """
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_costs_the_file_alone_and_one_line_says_so(model, folder):
     done = subprocess.run(
         [sys.executable, "-c", _FULL, str(model), str(folder)], capture_output=True, text=True, check=False

@@ -161,6 +161,7 @@ def test_an_adapter_that_is_not_there_is_one_line_with_those_that_are(any_adapte
         assert "\n" not in text
 
 
+@pytest.mark.exhaustive
 def test_buffers_beyond_the_limit_of_a_binding_are_bound_in_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -297,6 +298,7 @@ print([len(one.delegation.fallbacks) for one in left])
 """
 
 
+@pytest.mark.exhaustive
 def test_a_process_ends_that_has_closed_none_of_its_delegates(tmp_path: Path) -> None:
     for name in ("Vulkan", "OpenGL"):
         delegate_on(name)
