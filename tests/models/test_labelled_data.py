@@ -13,6 +13,7 @@ from tests.models.collection import data_folder, real_model
 from tests.models.comparison import REFERENCE, Outputs, in_litert, run_ours, run_rows
 from tests.models.pictures import labelled, picture, sound
 from tests.needs import absent
+from tests.sweeps import rarely
 
 
 def both(name: str, inputs: list[np.ndarray]) -> tuple[list[Outputs], list[Outputs]]:
@@ -36,7 +37,7 @@ def right_ones(found: list[int], files: list[tuple[Path, int]]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "least"), [("coral_mnv1_025_128_u8", 128, 0.7), ("coral_mnv2_10_224_u8", 224, 0.9)]
+    ("name", "size", "least"), [("coral_mnv1_025_128_u8", 128, 0.7), rarely("coral_mnv2_10_224_u8", 224, 0.9)]
 )
 def test_pictures_are_classified_as_by_litert_and_rightly(name, size, least):
     """`least`: share of the pictures whose label is among the best five."""
@@ -49,7 +50,7 @@ def test_pictures_are_classified_as_by_litert_and_rightly(name, size, least):
     assert right >= least * len(files)
 
 
-@pytest.mark.parametrize("name", ["mlc_resnet8_f32", "mlc_resnet8_i8"])
+@pytest.mark.parametrize("name", [rarely("mlc_resnet8_f32"), "mlc_resnet8_i8"])
 def test_small_pictures_are_classified_as_by_litert(name):
     files = list(labelled("foolbox", "cifar10_*.png"))
     pictures = [picture(path, (32, 32))[None] for path, _ in files]
@@ -63,6 +64,7 @@ def test_small_pictures_are_classified_as_by_litert(name):
     assert right_ones(found, files) >= 0.9 * len(files)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_half_the_precision_changes_the_class_of_one_small_picture_at_most(precision, tmp_path):
     files = list(labelled("foolbox", "cifar10_*.png"))
@@ -83,7 +85,7 @@ def test_half_the_precision_changes_the_class_of_one_small_picture_at_most(preci
     assert right_ones(found, files) >= 0.9 * len(files)
 
 
-@pytest.mark.parametrize("name", ["tflm_mnist_lstm_f32", "coral_keras_lstm_mnist_i8"])
+@pytest.mark.parametrize("name", ["tflm_mnist_lstm_f32", rarely("coral_keras_lstm_mnist_i8")])
 def test_digits_are_read_as_by_litert(name):
     files = list(labelled("foolbox", "mnist_*.png"))
     files += [(data_folder("tensorflow_tflite-micro") / f"sample{digit}.png", digit) for digit in range(10)]
@@ -95,6 +97,7 @@ def test_digits_are_read_as_by_litert(name):
     assert right_ones(found, files) >= 0.85 * len(files)
 
 
+@pytest.mark.exhaustive
 def test_birds_are_named_as_by_litert_and_rightly():
     folder = data_folder("google-coral_test_data")
     names = (folder / "inat_bird_labels.txt").read_text(encoding="utf-8").splitlines()
@@ -105,6 +108,7 @@ def test_birds_are_named_as_by_litert_and_rightly():
     assert [name.split(" (")[0] for name in found] == ["Ara macao", "Poecile atricapillus"]
 
 
+@pytest.mark.exhaustive
 def test_sounds_are_named_as_by_litert_and_rightly():
     folder = data_folder("tensorflow_tflite-micro")
     labels = (

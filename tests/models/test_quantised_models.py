@@ -70,12 +70,13 @@ def test_an_8_bit_model_agrees_with_litert(name, gpu):
     assert judgement.verdict == "pass", str(judgement)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "pattern", "size", "offset"),
     [
         ("mlc_resnet8_i8", "cifar10_*.png", 32, 128),
-        rarely("coral_mnv1_025_128_u8", "imagenet_*.jpg", 128, 0),
-        rarely("coral_mnv2_10_224_u8", "imagenet_*.jpg", 224, 0),
+        ("coral_mnv1_025_128_u8", "imagenet_*.jpg", 128, 0),
+        ("coral_mnv2_10_224_u8", "imagenet_*.jpg", 224, 0),
     ],
 )
 def test_pictures_are_classified_as_by_litert_but_for_one(name, pattern, size, offset, gpu):
@@ -94,21 +95,22 @@ def zoo_or_real(name: str) -> bytes:
     return zoo_model(name) if "__" in name else real_model(name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [
         "tflm_micro_speech_i8",
-        rarely("mlc_kws_dscnn_i8"),
-        rarely("mlc_ad_i8"),
-        rarely("mlc_resnet8_i8"),
-        rarely("torchvision_mobilenet_v2__static_int8"),
-        rarely("torchvision_mobilenet_v3_small__static_int8"),
-        rarely("torchvision_resnet18__static_int8"),
-        rarely("hf_distilbert__static_int8"),
-        rarely("coral_mnv1_025_128_u8"),
-        rarely("coral_mnv2_10_224_u8"),
-        rarely("coral_mnv2_inat_bird_u8"),
-        rarely("coral_deeplab_dm05_u8"),
+        "mlc_kws_dscnn_i8",
+        "mlc_ad_i8",
+        "mlc_resnet8_i8",
+        "torchvision_mobilenet_v2__static_int8",
+        "torchvision_mobilenet_v3_small__static_int8",
+        "torchvision_resnet18__static_int8",
+        "hf_distilbert__static_int8",
+        "coral_mnv1_025_128_u8",
+        "coral_mnv2_10_224_u8",
+        "coral_mnv2_inat_bird_u8",
+        "coral_deeplab_dm05_u8",
     ],
 )
 def test_in_integers_a_model_has_the_bits_of_litert(name, tmp_path_factory):

@@ -1,4 +1,4 @@
-"""Every real model against LiteRT's reference kernels, on random inputs."""
+"""Real models against LiteRT's reference kernels, on random inputs: small ones, and exhaustively all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.models.collection import manifest, real_model
 from tests.models.comparison import compared_on_random_inputs
+from tests.sweeps import sweep
 
 MODELS = [
     "basic_pitch_nmp",
@@ -50,7 +51,25 @@ def test_every_model_of_the_manifest_is_listed():
     assert set(MODELS) == set(manifest())
 
 
-@pytest.mark.parametrize("name", MODELS)
+SMALL = (
+    "coral_keras_lstm_mnist_i8",
+    "coral_mnv1_025_128_u8",
+    "mlc_ad_dynrange",
+    "mlc_ad_f32",
+    "mlc_kws_dscnn_i8",
+    "mlc_resnet8_i8",
+    "mp_face_detection_short",
+    "mww_okay_nabu",
+    "seanet_add0_i16",
+    "seanet_conv0_i16x8",
+    "tflm_keyword_scrambled_i16",
+    "tflm_micro_speech_i8",
+    "tflm_sine_float",
+)
+"""Models whose reference kernels take less than a second or so: of each kind and each type one at least."""
+
+
+@pytest.mark.parametrize("name", sweep(MODELS, *SMALL))
 def test_a_real_model_gives_what_the_reference_gives(name):
     data = real_model(name)
     found = compared_on_random_inputs(data)

@@ -23,6 +23,7 @@ from runtime.tools.model_bisect.oracle import OracleError, litert_runs, read_arr
 from runtime.tools.model_bisect.search import Bisected, bisect, one_operator
 from runtime.tools.verbs import model_verbs
 from tests.runtime.models import Builder
+from tests.sweeps import sweep
 
 GPU = {"tuning": "none", "cache_dir": ""}
 
@@ -143,7 +144,7 @@ def break_kernel(monkeypatch: pytest.MonkeyPatch, delegate: str, opcode: Op) -> 
 
 
 @pytest.mark.parametrize("delegate", ["cpu", "gpu"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sweep(MODELS, "between others"))
 def test_nothing_is_named_where_nothing_is_wrong(name: str, delegate: str) -> None:
     found = found_in(MODELS[name][0](), delegate)
     assert found.suspects == ()
@@ -153,7 +154,7 @@ def test_nothing_is_named_where_nothing_is_wrong(name: str, delegate: str) -> No
 
 @pytest.mark.parametrize("delegate", ["cpu", "gpu"])
 @pytest.mark.parametrize("opcode", KERNELS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sweep(MODELS, "two of each"))
 def test_broken_kernels_are_named(
     monkeypatch: pytest.MonkeyPatch, name: str, opcode: Op, delegate: str
 ) -> None:
@@ -207,7 +208,7 @@ FUSIONS: dict[str, tuple[Callable[[], Model], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FUSIONS)
+@pytest.mark.parametrize("name", sweep(FUSIONS, "fuse_epilogue"))
 def test_broken_fusions_are_named_where_their_operators_are_right_alone(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
