@@ -50,7 +50,7 @@ WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     **{precision: {"precision": precision} for precision in ("fp32", "fp16", "bf16", INTEGERS)},
     # Equal kernels are compared: timing could choose others.
     NARROW: {"tuning": "none"},
-    SIMULATED: {},
+    SIMULATED: {"precision": "fp32"},
     **WORK_GROUPS,
 }
 """The delegate's options in each way."""
