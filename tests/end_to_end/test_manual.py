@@ -94,8 +94,16 @@ LONG = (
     "farm submit three.yaml",
     "farm results three *",
     "farm submit labelled.yaml",
+    "farm model bench *",
+    "farm model bisect *",
+    "farm model diff *",
+    "farm model info FILE",
+    "farm model plan FILE *",
+    "farm model plan my.tflite --dot *",
+    "farm site build --*",
+    "farm-agent probe",
 )
-"""What is measured for more than seconds: run by `make test-exhaustive`."""
+"""What measures, compiles or builds for a second or longer: run by `make test-exhaustive`."""
 
 REPORTS = {"report.json": LITERT, "profile.json": AI_HUB}
 """Files of other tools, whose commands the manual has; `bench.log` is the third."""
