@@ -208,21 +208,25 @@ def test_no_two_attempts_overlap_even_if_all_are_sent_at_once_and_none_leaves_it
     eventually(lambda: list((agent.state / "work").iterdir()) == [], "a work folder was left")
 
 
-WITHOUT_LITERT = """
+NO_LITERT = [sys.executable, "-c", """
 import sys
 import runtime.delegates.litert
 runtime.delegates.litert.litert_version = lambda: None
 from agent.runner.__main__ import main
 sys.exit(main(sys.argv[1:]))
-"""
+"""]  # fmt: skip
 
 
 def test_without_litert_our_cpu_is_the_reference_and_its_own_row_is_not_judged(start_agent, stored):
-    agent = start_agent(runner=[sys.executable, "-c", WITHOUT_LITERT])
-    cpu = measured(agent, job(stored, "cpu")).measurement.accuracy
+    cpu = measured(start_agent(runner=NO_LITERT), job(stored, "cpu")).measurement.accuracy
     assert cpu.verdict is None
     assert cpu.reference == "this runtime's cpu"
     assert "its own reference" in cpu.note
+
+
+@pytest.mark.exhaustive
+def test_without_litert_a_gpu_is_judged_by_our_cpu(start_agent, stored):
+    agent = start_agent(runner=NO_LITERT)
     gpu = measured(agent, job(stored, "gpu", opencl_device(agent))).measurement.accuracy
     assert (gpu.verdict, gpu.reference) == ("pass", "this runtime's cpu")
 

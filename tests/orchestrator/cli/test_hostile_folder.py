@@ -19,6 +19,7 @@ from orchestrator.sources.pypi import Wheel, download
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.sources.test_sources import MEMBER, build_wheel
 from tests.services.known import CPU_ALONE
+from tests.sweeps import rarely
 
 MODULES = (
     "pip", "json", "numpy", "agent", "runtime", "orchestrator", "sitecustomize", "usercustomize", "typing",
@@ -79,25 +80,33 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return plain | own | CPU_ALONE | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "COLUMNS": "100"}
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "stored"),
+    [
+        rarely("farm submit --check models.yaml", 0, False),
+        ("farm submit --dry-run models.yaml", 0, True),
+        rarely("farm doctor", None, False),
+        ("farm-agent start --state ../state", 1, False),
+    ],
+)
 def test_no_program_of_ours_runs_code_of_the_current_folder(
-    trap: Path, tmp_path: Path, environment: dict[str, str]
+    trap: Path, tmp_path: Path, environment: dict[str, str], words: str, code: int | None, stored: bool
 ) -> None:
     (trap / "models.yaml").write_text(MANIFEST)
-    for words, code in (
-        (("farm", "submit", "--check", "models.yaml"), 0),
-        (("farm", "submit", "--dry-run", "models.yaml"), 0),
-        (("farm", "doctor"), None),
-        (("farm-agent", "start", "--state", str(tmp_path / "state")), 1),
-    ):
-        program = Path(sys.executable).with_name(words[0])
-        ran = subprocess.run(
-            [program, *words[1:]], cwd=trap, env=environment, capture_output=True, text=True, check=False
-        )
-        assert not (tmp_path / "sprung").exists(), f"{words}: {(tmp_path / 'sprung').read_text()}"
-        assert "Traceback" not in ran.stderr
-        assert code in (None, ran.returncode), ran.stderr
-        assert "evil" not in ran.stdout + ran.stderr
-    assert list((tmp_path / "home" / "store").glob("sha256/*/*"))
+    program, *arguments = words.split()
+    ran = subprocess.run(
+        [Path(sys.executable).with_name(program), *arguments],
+        cwd=trap,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not (tmp_path / "sprung").exists(), (tmp_path / "sprung").read_text()
+    assert "Traceback" not in ran.stderr
+    assert code in (None, ran.returncode), ran.stderr
+    assert "evil" not in ran.stdout + ran.stderr
+    assert not stored or list((tmp_path / "home" / "store").glob("sha256/*/*"))
 
 
 def test_pip_starts_isolated_in_a_folder_of_its_own_and_sees_no_secret(
