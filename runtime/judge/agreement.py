@@ -21,18 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.delegates.base import Array
-from runtime.judge import bounds
+from runtime.judge import bounds, figures
 from runtime.judge.decoys import nearest_decoy
 from runtime.judge.detections import Compared, Detections, Matching, compared
-from runtime.judge.figures import (
-    LEAST_OF_SLICE,
-    Reals,
-    cosine,
-    figures,
-    relative_norm,
-    root_mean_square,
-    top1,
-)
 from runtime.judge.kinds import OutputKind, Role, kinds_by_type
 from runtime.judge.rules import Rule, score_bound
 
@@ -140,8 +131,8 @@ class Expected:
             reals = [_real(run, self.facts[i]) for run in runs if run.shape == values[i].shape]
             finite = [run for run in reals if np.isfinite(run[known]).all()] if known.any() else []
             safe = np.where(known, r, 0.0)
-            of_set.append([figures(np.where(known, run, 0.0) - safe, safe) for run in finite])
-            scales.append(root_mean_square(safe))
+            of_set.append([figures.figures(np.where(known, run, 0.0) - safe, safe) for run in finite])
+            scales.append(figures.root_mean_square(safe))
         return bounds.Draws(of_set, scales)
 
     def amplification(self, i: int, k: int) -> float | None:
@@ -152,8 +143,8 @@ class Expected:
         r = _real(self.references[k][i], self.facts[i])
         with np.errstate(invalid="ignore"):
             change = np.nan_to_num(_real(moved[k][i], self.facts[i]) - r)
-        norm = root_mean_square(np.nan_to_num(r))
-        return root_mean_square(change) / norm / bounds.MOVE if norm > 0.0 else None
+        norm = figures.root_mean_square(np.nan_to_num(r))
+        return figures.root_mean_square(change) / norm / bounds.MOVE if norm > 0.0 else None
 
 
 def judge(
@@ -274,13 +265,13 @@ class _Comparison:
         difference = np.abs(real_y - real_r)
         return Judgement(
             max_abs=float(difference.max(initial=0.0)),
-            rel_l2=relative_norm(difference, real_r),
-            cosine=cosine(real_r, real_y),
+            rel_l2=figures.relative_norm(difference, real_r),
+            cosine=figures.cosine(real_r, real_y),
             verdict=None if unjudged else "pass" if passed else "fail",
             rule=self.rule.text,
             note=note,
             mean_abs=float(difference.mean()) if difference.size else 0.0,
-            top1=top1(real_r, real_y),
+            top1=figures.top1(real_r, real_y),
             nonfinite=nonfinite,
             peer_rel_l2=self._peer(known, real_r),
             margin=excess.ratio if math.isfinite(excess.ratio) else None,
@@ -312,7 +303,7 @@ class _Comparison:
             lambda off: score_bound(self.rule, known, quantum, off),
         )
 
-    def _excess(self, r: Reals, y: Reals) -> bounds.Excess:
+    def _excess(self, r: figures.Reals, y: figures.Reals) -> bounds.Excess:
         """Return by how much the output is off by the rule that it holds least."""
         if not r.size:
             return bounds.Excess(0.0, "")
@@ -324,7 +315,7 @@ class _Comparison:
             return bounds.cosine_excess(y, r)
         floor = self.rule.floor(r, self._quantum(r))
         if self.rule.kind == "norm":
-            error = root_mean_square(y - r)
+            error = figures.root_mean_square(y - r)
             ratio = error / floor.rms
             return bounds.Excess(ratio, f"root mean square of y-r: {error:.3g} > {floor.rms:.3g}")
         if self._is_index():
@@ -334,13 +325,13 @@ class _Comparison:
                 y[~undecided], r[~undecided], [run[~undecided] for run in runs if run.shape == r.shape]
             )
         draws = self.expected.drawn(self.i, self.rule.draws)
-        found = bounds.excesses(figures(y - r, r), draws, self.k, floor, self.rule.spread)
+        found = bounds.excesses(figures.figures(y - r, r), draws, self.k, floor, self.rule.spread)
         return max(found, key=lambda one: one.ratio)
 
     def _is_index(self) -> bool:
         return self.expected.kind(self.i).kind == "index"
 
-    def _undecided(self, r: Reals) -> NDArray[np.bool_]:
+    def _undecided(self, r: figures.Reals) -> NDArray[np.bool_]:
         """Return the places of an index whose best candidates are nearer than an honest error of one is."""
         kind = self.expected.kind(self.i)
         if kind.candidates is None:
@@ -351,7 +342,7 @@ class _Comparison:
         bound = score_bound(self.rule, values, _quantum(values, fact), worst)
         return bounds.near_ties(values, bound, kind).reshape(r.shape)
 
-    def _quantum(self, r: Reals) -> float:
+    def _quantum(self, r: figures.Reals) -> float:
         return _quantum(r, self.expected.facts[self.i])
 
     def _proves_nothing(self, known: NDArray[np.bool_]) -> str:
@@ -360,12 +351,12 @@ class _Comparison:
             return f"its reference has no finite value for these inputs{_OTHER_INPUTS}"
         return "" if self.varies else f"its reference is the same for every input set{_OTHER_INPUTS}"
 
-    def _amplified(self, r: Reals) -> str:
+    def _amplified(self, r: figures.Reals) -> str:
         """Return why honest runs are no yardstick here; empty where they are one, or none is needed."""
         if self.rule.kind not in ("floats", "quantised") or self._is_index():
             return ""
         # Of a few values, the deviation from their mean is as much a matter of chance as they are.
-        deviation = (r.size >= LEAST_OF_SLICE and float(r.std())) or root_mean_square(r)
+        deviation = (r.size >= figures.LEAST_OF_SLICE and float(r.std())) or figures.root_mean_square(r)
         apart = self.expected.drawn(self.i, self.rule.draws).worst("rms", self.k)
         if apart <= bounds.MOST_AMPLIFIED * deviation or apart <= self._quantum(r):
             return ""
@@ -373,7 +364,7 @@ class _Comparison:
         by = f" by {factor:.2g}" if factor else ""
         return f"{AMPLIFIES}{by}: honest runs differ by {apart / deviation:.0%}{_OTHER_INPUTS}"
 
-    def _mistakable(self, known: NDArray[np.bool_], r: Reals, y: Reals) -> str:
+    def _mistakable(self, known: NDArray[np.bool_], r: figures.Reals, y: figures.Reals) -> str:
         """Return what an output within its bounds could be as well; empty where it is the right one alone."""
         fact = self.expected.facts[self.i]
         alike = [_real(x, fact) for x in self.expected.others(self.k, self.i) if x.shape == r.shape]
@@ -381,21 +372,21 @@ class _Comparison:
         decoy = nearest_decoy(y, r, finite)
         return "" if decoy is None else f"it is as near to {decoy} as to the reference"
 
-    def _peer(self, known: NDArray[np.bool_], r: Reals) -> float | None:
+    def _peer(self, known: NDArray[np.bool_], r: figures.Reals) -> float | None:
         """Return how far XNNPACK is from the reference; None where it has no output of this form."""
         x = self.expected.draws[PEER][self.k][self.i] if PEER in self.expected.draws else None
         if x is None or x.shape != r.shape:
             return None
         real_x = _real(x, self.expected.facts[self.i])[known]
-        return relative_norm(real_x - r[known], r) if np.isfinite(real_x).all() else None
+        return figures.relative_norm(real_x - r[known], r) if np.isfinite(real_x).all() else None
 
 
-def _quantum(r: Reals, fact: OutputFacts) -> float:
+def _quantum(r: figures.Reals, fact: OutputFacts) -> float:
     """Return the step of an output: its scale, or for a float a part of the reference's range."""
     return fact.scale or float(r.max(initial=0.0) - r.min(initial=0.0)) / FLOAT_QUANTA
 
 
-def _real(values: Array, fact: OutputFacts) -> Reals:
+def _real(values: Array, fact: OutputFacts) -> figures.Reals:
     """Return an output as float64 of its shape, dequantised where it is quantised."""
     real = np.asarray(values, np.float64)
     return real if fact.scale == 0.0 else fact.scale * (real - fact.zero_point)

@@ -13,13 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from runtime.common.arena import Arena, Lifetime
-from runtime.delegates.abilities import (
-    DeviceTime,
-    DeviceTimedPartition,
-    KernelTime,
-    NotTold,
-    ProfiledPartition,
-)
+from runtime.delegates import abilities
 from runtime.delegates.base import CompiledPartition, Partition, PartitionDelegate
 from runtime.delegates.variables import split
 from runtime.errors import DelegateError, DeviceError, FarmRuntimeError, ModelError
@@ -119,8 +113,8 @@ class Execution:
         self._after: _Continuation | None = None
         self.steps = tuple(steps)
         self._runs: list[Kernel] = []
-        self._profiles: list[Callable[[], Sequence[KernelTime]] | None] = []
-        self._device_times: list[Callable[[], DeviceTime | NotTold] | None] = []
+        self._profiles: list[Callable[[], Sequence[abilities.KernelTime]] | None] = []
+        self._device_times: list[Callable[[], abilities.DeviceTime | abilities.NotTold] | None] = []
         scratch = Scratch()
         # A step that fails to bind leaves compiled partitions and reserved memory: close releases them.
         try:
@@ -148,13 +142,13 @@ class Execution:
         around = self._around(values, step, scratch)
         self._profiles.append(
             around(partial(compiled.profile, inputs, outputs))
-            if isinstance(compiled, ProfiledPartition)
+            if isinstance(compiled, abilities.ProfiledPartition)
             else None
         )
-        if isinstance(compiled, DeviceTimedPartition):
+        if isinstance(compiled, abilities.DeviceTimedPartition):
             self._device_times.append(around(partial(compiled.device_time, inputs, outputs)))
         else:
-            why = NotTold(f"{step.delegate.name} does not tell when its device worked")
+            why = abilities.NotTold(f"{step.delegate.name} does not tell when its device worked")
             self._device_times.append(lambda: why)
         return around(partial(compiled.invoke, inputs, outputs))
 
@@ -203,25 +197,25 @@ class Execution:
             return self
         return self._rest().run(times)
 
-    def device_time(self) -> DeviceTime | NotTold:
+    def device_time(self) -> abilities.DeviceTime | abilities.NotTold:
         """Run every step once and return the times of all partitions together; see `DeviceTimedPartition`.
 
         Ends at the first partition that does not tell: what follows would read what nothing has written.
         """
-        told: list[DeviceTime] = []
+        told: list[abilities.DeviceTime] = []
         for position, ask in enumerate(self._device_times):
             if ask is None:
                 self._run_steps(position, self._runs[position : position + 1])
                 continue
             time = ask()
-            if isinstance(time, NotTold):
+            if isinstance(time, abilities.NotTold):
                 return time
             told.append(time)
         if self.values.pending:
             self._rest().run()
         if not told:
-            return NotTold("no operator of the model runs on a device")
-        return DeviceTime(sum(time.busy_ns for time in told), sum(time.queue_ns for time in told))
+            return abilities.NotTold("no operator of the model runs on a device")
+        return abilities.DeviceTime(sum(time.busy_ns for time in told), sum(time.queue_ns for time in told))
 
     def _run_steps(self, first: int, runs: Sequence[Kernel]) -> None:
         """Run steps of which `first` is the first; errors name the operator."""
@@ -246,7 +240,7 @@ class Execution:
         indices = tuple(operator.index for operator in operators if operator is not None)
 
         def timed() -> None:
-            kernels: Sequence[KernelTime] = ()
+            kernels: Sequence[abilities.KernelTime] = ()
             start = perf_counter_ns()
             if profile is None:
                 run()

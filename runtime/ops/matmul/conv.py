@@ -10,14 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runtime.ops.matmul import integer_gemm
-from runtime.ops.matmul.hybrid import (
-    RowQuantizer,
-    channel_scales,
-    differs_by_channel,
-    hybrid_filter,
-    is_hybrid,
-)
+from runtime.ops.matmul import hybrid, integer_gemm
 from runtime.ops.matmul.level_matrix import LevelMatrix, Product, plain_product, stored_filter
 from runtime.ops.matmul.windows import Geometry, Tile, geometry, tiles
 from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
@@ -65,7 +58,7 @@ def conv(op: OpContext) -> Kernel:
     if kind is not TensorType.FLOAT32:
         integer_gemm.require_filter(op, kind)
         return _conv_levels(op, kind)
-    if is_hybrid(op):
+    if hybrid.is_hybrid(op):
         return _conv_hybrid(op)
     op.require(TensorType.FLOAT32, i=1)
     width = op.output().shape[2]
@@ -75,9 +68,9 @@ def conv(op: OpContext) -> Kernel:
 def _conv_hybrid(op: OpContext) -> Kernel:
     """Return the hybrid kernel: each image is quantised by itself, then convolved as floats."""
     x, channels = op.read(0), op.input(1).shape[0]
-    quantizer = RowQuantizer(op, x.reshape(len(x), -1), asymmetric=differs_by_channel(op))
-    weights, zero = hybrid_filter(op)
-    end = scaled_end(op, quantizer.scales, channel_scales(op, channels), op.output().shape[2])
+    quantizer = hybrid.RowQuantizer(op, x.reshape(len(x), -1), asymmetric=hybrid.differs_by_channel(op))
+    weights, zero = hybrid.hybrid_filter(op)
+    end = scaled_end(op, quantizer.scales, hybrid.channel_scales(op, channels), op.output().shape[2])
     run_sums = _sums(op, quantizer.levels.reshape(x.shape), weights, end, zero)
     return in_turn(quantizer, run_sums)
 
@@ -119,7 +112,7 @@ def scaled_end(
     """
     factors = np.tile(scales, repeats)
     rest = plain_end(op, repeats, bias_input)
-    one_factor = not differs_by_channel(op)
+    one_factor = not hybrid.differs_by_channel(op)
 
     def end(rows: Array, image: int) -> None:
         if one_factor:

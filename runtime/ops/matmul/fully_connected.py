@@ -14,17 +14,10 @@ from runtime.ops.matmul import integer_gemm
 from runtime.ops.matmul.conv import check_bias, float_end
 from runtime.ops.matmul.hybrid import RowQuantizer, channel_scales, filter_levels, hybrid_filter, is_hybrid
 from runtime.ops.matmul.level_matrix import LevelMatrix, stored_filter
-from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator, quantization
 from runtime.ops.support.blocks import in_turn
 from runtime.ops.support.fused_activation import clamp_floats
 from runtime.ops.support.parallel import lane_count, row_blocks, shares, together
-from runtime.ops.support.quantization import (
-    WideRequantizer,
-    activation_range,
-    float_activation_range,
-    quantize_multipliers,
-    round_half_away,
-)
 from runtime.ops.support.shapes import require_rank
 
 _BLOCK_BYTES = 1 << 20
@@ -90,7 +83,7 @@ def _float(op: OpContext) -> Kernel:
     x, y = _rows(op)
     matrix = op.read(1).T
     bias = None if op.optional(2) is None else op.read(2).reshape(-1)
-    clamp = float_activation_range(op.activation())
+    clamp = quantization.float_activation_range(op.activation())
     lanes = lane_count(op, x.size * y.shape[1])
     whole = slice(0, y.shape[1])
     if len(x) < lanes * _LEAST_ROWS:
@@ -229,15 +222,15 @@ def _output_stage(op: OpContext) -> integer_gemm.OutputStage:
     q = op.input(1).quantization
     assert q is not None
     out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)
-    low, high = activation_range(op.activation(), out_scale, out_zero, out_type)
+    low, high = quantization.activation_range(op.activation(), out_scale, out_zero, out_type)
     if op.input(1).type is TensorType.INT16:
         real = float(np.float32(in_scale) * np.float32(q.scales[0])) / out_scale
-        return WideRequantizer(*quantize_multipliers([real]), (low, high))
+        return quantization.WideRequantizer(*quantization.quantize_multipliers([real]), (low, high))
     scale = np.array([in_scale * s / out_scale for s in q.scales])
 
     def finish(total: Array, out: Array) -> None:
         np.multiply(total, scale, out=total)
-        np.clip(round_half_away(total) + out_zero, low, high, out=total)
+        np.clip(quantization.round_half_away(total) + out_zero, low, high, out=total)
         np.copyto(out, total, casting="unsafe")
 
     return finish

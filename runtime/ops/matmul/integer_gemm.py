@@ -11,14 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from runtime.ops.matmul.level_matrix import LevelMatrix, stored_filter
-from runtime.ops.support import Array, OpContext, TensorType
-from runtime.ops.support.quantization import (
-    RANGES,
-    Requantizer,
-    WideRequantizer,
-    activation_range,
-    quantize_multipliers,
-)
+from runtime.ops.support import Array, OpContext, TensorType, quantization
 
 LEVELS: Final = (TensorType.INT8, TensorType.UINT8, TensorType.INT16)
 """Activation types of the integer kernels."""
@@ -110,14 +103,16 @@ def output_stage(
     """
     out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)
     out_scale, out_zero = op.scale_and_zero_point(op.output())
-    clamp = activation_range(op.activation(), out_scale, out_zero, out_type)
-    multipliers, shifts = quantize_multipliers(effective_scales(op, channels, data, weights))
+    clamp = quantization.activation_range(op.activation(), out_scale, out_zero, out_type)
+    multipliers, shifts = quantization.quantize_multipliers(effective_scales(op, channels, data, weights))
     if out_type is TensorType.INT16 and accumulates_wide(op, bias):
-        wide = WideRequantizer(multipliers, shifts, clamp)
+        wide = quantization.WideRequantizer(multipliers, shifts, clamp)
         return lambda sums, out: wide(sums + offset, out)
     work = op.temporary((2 * capacity,), np.float64)
     repeats = _repeats(channels, width)
-    return Requantizer(multipliers, shifts, out_zero, clamp, work, offset, limit=limit, repeats=repeats)
+    return quantization.Requantizer(
+        multipliers, shifts, out_zero, clamp, work, offset, limit=limit, repeats=repeats
+    )
 
 
 def _repeats(channels: int, width: int) -> int:
@@ -146,7 +141,7 @@ class ExactGemm:
         self, op: OpContext, levels: Array, zero: int, activations: TensorType, in_zero: int, bias: Array
     ) -> None:
         sums, sizes = _sums_and_sizes(levels, zero)
-        sizes *= max(abs(bound) for bound in RANGES[activations])
+        sizes *= max(abs(bound) for bound in quantization.RANGES[activations])
         self.offset = bias - in_zero * sums
         self.limit = float((sizes.sum(axis=1) + np.abs(self.offset)).max(initial=0))
         parts = _exact_parts(sizes, levels.shape[1])

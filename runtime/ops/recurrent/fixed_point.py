@@ -8,17 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from runtime.ops.support import Array
-from runtime.ops.support.quantization import (
-    DIVISION_SLOPE,
-    DIVISION_START,
-    EXP_OF_EIGHTH,
-    EXP_OF_POWERS,
-    ONE_THIRD,
-    inverse_square_root,
-    multiply_by_quantized_multiplier,
-    rounding_shift_right,
-)
+from runtime.ops.support import Array, quantization
 
 INT16_MIN, INT16_MAX = -32768, 32767
 """The range of int16, at which every step saturates."""
@@ -84,7 +74,7 @@ def _table(values: Array) -> Array:
 
 def _constant(q31: int) -> int:
     """Round a constant of 32 bits to 16, as `FixedPoint<int16_t>` does."""
-    return int(rounding_shift_right(np.asarray(q31), 16))
+    return int(quantization.rounding_shift_right(np.asarray(q31), 16))
 
 
 def times(a: Array, b: Array | int) -> Array:
@@ -104,7 +94,7 @@ def _exp(x: Array, integer_bits: int) -> Array:
     within = (x & (quarter - 1)) - quarter
     result = _exp_of_last_quarter(_raised(within, integer_bits))
     whole = within - x
-    for exponent, factor in enumerate(EXP_OF_POWERS, -2):
+    for exponent, factor in enumerate(quantization.EXP_OF_POWERS, -2):
         if integer_bits > exponent:
             has_it = whole & (1 << (fraction_bits + exponent))
             result = np.where(has_it, times(result, _constant(factor)), result)
@@ -116,19 +106,19 @@ def _exp(x: Array, integer_bits: int) -> Array:
 
 def _exp_of_last_quarter(x: Array) -> Array:
     """Return exp of x in [-1/4, 0), both without integer bits: a Taylor polynomial of degree 4 about -1/8."""
-    centre = _constant(EXP_OF_EIGHTH)
+    centre = _constant(quantization.EXP_OF_EIGHTH)
     t = x + (1 << 12)
     t2 = times(t, t)
     t3, t4 = times(t2, t), times(t2, t2)
-    rest = times(rounding_shift_right(t4, 2) + t3, _constant(ONE_THIRD)) + t2
-    rest = rounding_shift_right(rest, 1)
+    rest = times(quantization.rounding_shift_right(t4, 2) + t3, _constant(quantization.ONE_THIRD)) + t2
+    rest = quantization.rounding_shift_right(rest, 1)
     return narrow(centre + times(t + rest, centre))
 
 
 def _reciprocal_of_half(x: Array) -> Array:
     """Return 2 / (1 + x) of x in [0, 1], with two integer bits, by three steps of Newton's method."""
     half = (x + INT16_MAX + 1) >> 1
-    found = _constant(DIVISION_START) + times(half, _constant(-DIVISION_SLOPE))
+    found = _constant(quantization.DIVISION_START) + times(half, _constant(-quantization.DIVISION_SLOPE))
     for _ in range(3):
         left = _ONE_IN_Q2 - times(half, found)
         found = found + _raised(times(found, left), 2)
@@ -150,11 +140,11 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
     variances = _truncated(squares * (_OVERFLOW_GUARD // size) - means * means, _OVERFLOW_GUARD)
     rows = []
     for row, mean, variance in zip(x, means, variances, strict=True):
-        inverse = inverse_square_root(int(variance) if variance >= 1 else least_variance)
-        normal = multiply_by_quantized_multiplier(1024 * row - mean, *inverse)
+        inverse = quantization.inverse_square_root(int(variance) if variance >= 1 else least_variance)
+        normal = quantization.multiply_by_quantized_multiplier(1024 * row - mean, *inverse)
         weighted = normal * weights + bias
         rounded = _truncated(np.where(weighted > 0, weighted + 512, weighted - 512), 1024)
-        levels = multiply_by_quantized_multiplier(rounded, scale[0], scale[1] + 12)
+        levels = quantization.multiply_by_quantized_multiplier(rounded, scale[0], scale[1] + 12)
         rows.append(narrow(levels))
     return np.stack(rows)
 

@@ -2,17 +2,10 @@
 
 import numpy as np
 
-from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, operator
+from runtime.ops.support import QUANTIZED, Array, Kernel, Op, OpContext, TensorType, operator, quantization
 from runtime.ops.support.blocks import BLOCK_ELEMENTS
 from runtime.ops.support.levels import reciprocal
 from runtime.ops.support.lookup import interpolated, lookup_table
-from runtime.ops.support.quantization import (
-    fixed_point_exp,
-    multiply_by_quantized_multiplier,
-    quantize_multiplier,
-    rounding_shift_right,
-    saturating_doubling_high_mul,
-)
 from runtime.ops.support.shapes import same_shape
 
 _TYPES = (TensorType.FLOAT32, TensorType.FLOAT16, *QUANTIZED)
@@ -103,10 +96,10 @@ def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
     def run() -> None:
         below = x.max(axis=1, keepdims=True).astype(np.intp) - x
         exponentials = table[below]
-        sums = rounding_shift_right(exponentials, 12).sum(axis=1, keepdims=True)
+        sums = quantization.rounding_shift_right(exponentials, 12).sum(axis=1, keepdims=True)
         inverse, bits = reciprocal(sums, 12)
-        scaled = saturating_doubling_high_mul(exponentials, inverse)
-        levels = rounding_shift_right(scaled, bits + 31 - width) + lowest
+        scaled = quantization.saturating_doubling_high_mul(exponentials, inverse)
+        levels = quantization.rounding_shift_right(scaled, bits + 31 - width) + lowest
         np.clip(levels, lowest, highest, out=y, casting="unsafe")
 
     return run
@@ -117,11 +110,11 @@ def exponentials(real: float) -> Array:
 
     It is 0 beyond the difference that Q5.26 can hold, which the reference does not count.
     """
-    multiplier, shift = quantize_multiplier(min(real, 2.0**31 - 1))
+    multiplier, shift = quantization.quantize_multiplier(min(real, 2.0**31 - 1))
     k = np.arange(256, dtype=np.int64)
     counted = k <= (31 << 26) >> shift
-    scaled = saturating_doubling_high_mul(-np.where(counted, k, 0) << shift, multiplier)
-    return np.where(counted, fixed_point_exp(scaled), 0)
+    scaled = quantization.saturating_doubling_high_mul(-np.where(counted, k, 0) << shift, multiplier)
+    return np.where(counted, quantization.fixed_point_exp(scaled), 0)
 
 
 _LOW, _HIGH = -32768, 32767
@@ -137,13 +130,13 @@ def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
     if op.scale_and_zero_point(op.output()) != (1 / 32768, 0):
         raise op.unsupported("an int16 output scale other than 1/32768")
     real = in_scale * float(np.float32(op.option("beta"))) / (10.0 / 65535.0)
-    multiplier = quantize_multiplier(real)
+    multiplier = quantization.quantize_multiplier(real)
     exponentials = lookup_table(-10.0, 0.0, np.exp, real=np.float64)
     reciprocals = lookup_table(0.0, 1.0, lambda x: np.asarray(1 / (1 + x)), real=np.float64)
 
     def run() -> None:
         below = x.astype(np.int64) - x.max(axis=1, keepdims=True)
-        scaled = multiply_by_quantized_multiplier(below, *multiplier)
+        scaled = quantization.multiply_by_quantized_multiplier(below, *multiplier)
         numerators = interpolated(np.clip(scaled + _HIGH, _LOW, _HIGH), exponentials)
         sums = numerators.sum(axis=1, keepdims=True)
         # The sum is brought to [1, 2) by its leading zeros; its fraction, centred to int16, indexes the

@@ -5,13 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime.delegates.gpu.backends.base import Progress, Recording, unwatched
-from runtime.delegates.gpu.backends.webgpu.adapter import (
-    OpenedAdapter,
-    choose_adapter,
-    described,
-    device_errors,
-    open_adapter,
-)
+from runtime.delegates.gpu.backends.webgpu import adapter
 from runtime.delegates.gpu.backends.webgpu.recording import Pipelines, WebGpuRecording
 from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
@@ -25,18 +19,18 @@ from runtime.delegates.gpu.settings.precision import Findings, untried
 class WebGpuBackend:
     """An opened WebGPU adapter; see `backends.base.Backend`."""
 
-    opened: OpenedAdapter
+    opened: adapter.OpenedAdapter
     cache: Cache
 
     @classmethod
     def open(cls, interface: str, wanted: str | int | None, cache_folder: Path | None) -> "WebGpuBackend":
         """Open an adapter as `open_adapter` does, and a cache. Raises `DeviceError` or `DelegateError`."""
-        return cls(open_adapter(interface, wanted), open_cache(cache_folder))
+        return cls(adapter.open_adapter(interface, wanted), open_cache(cache_folder))
 
     @staticmethod
     def described(interface: str, wanted: str | int | None) -> Capabilities:
         """Describe an adapter without opening it. Raises `DeviceError` if there is none."""
-        return described(choose_adapter(interface, wanted))
+        return adapter.described(adapter.choose_adapter(interface, wanted))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -53,7 +47,7 @@ class WebGpuBackend:
 
     def errors(self, what: str, needs: str = "") -> AbstractContextManager[None]:
         """Return a block whose WebGPU errors become those of `adapter.device_errors`."""
-        return device_errors(what, self.opened, needs)
+        return adapter.device_errors(what, self.opened, needs)
 
     def compile(self, source: Source, progress: Progress = unwatched) -> Pipelines:
         """Return the kernels, which `record` compiles."""

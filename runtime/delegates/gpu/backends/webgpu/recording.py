@@ -10,13 +10,7 @@ import wgpu
 from numpy.typing import NDArray
 
 from runtime.delegates.gpu.backends.base import Entry, Progress, Recording
-from runtime.delegates.gpu.backends.webgpu.adapter import (
-    ALIGNMENT,
-    OpenedAdapter,
-    answers,
-    device_errors,
-    in_one_line,
-)
+from runtime.delegates.gpu.backends.webgpu import adapter
 from runtime.delegates.gpu.backends.webgpu.wgsl.module import ENTRY, Windows, translate
 from runtime.delegates.gpu.graph.graph import ceil_div, round_up
 from runtime.delegates.gpu.layout.packed_file import Constants
@@ -33,7 +27,7 @@ class Pipelines:
     `progress` is told of each.
     """
 
-    opened: OpenedAdapter
+    opened: adapter.OpenedAdapter
     kernels: Sequence[Kernel]
     progress: Progress
     made: dict[tuple[int, Windows], Any] = field(default_factory=dict)
@@ -51,7 +45,7 @@ class Pipelines:
         return [self.made[key] for key in wanted]
 
 
-def _pipeline(opened: OpenedAdapter, kernel: Kernel, windows: Windows) -> Any:
+def _pipeline(opened: adapter.OpenedAdapter, kernel: Kernel, windows: Windows) -> Any:
     module = translate(kernel.whole, kernel.name, windows)
     device = opened.device
     size = (*kernel.group, 1, 1)[:3]
@@ -64,12 +58,12 @@ def _pipeline(opened: OpenedAdapter, kernel: Kernel, windows: Windows) -> Any:
             compute={"module": shader, "entry_point": ENTRY, "constants": overrides},
         )
     except wgpu.GPUError as error:
-        if not answers(device):
+        if not adapter.answers(device):
             # No fault of the kernel's: who asked for it says that the device is lost.
             raise
         raise DelegateError(
             f"gpu delegate: the WebGPU compiler of {opened.capabilities.name} failed in {kernel.name}: "
-            f"{in_one_line(error)}\n{module.text}"
+            f"{adapter.in_one_line(error)}\n{module.text}"
         ) from error
 
 
@@ -111,13 +105,13 @@ class WebGpuRecording(Recording):
     queues_uploads = True
 
     def __init__(
-        self, opened: OpenedAdapter, plan: RecordingPlan, program: Pipelines, constants: Constants
+        self, opened: adapter.OpenedAdapter, plan: RecordingPlan, program: Pipelines, constants: Constants
     ) -> None:
         super().__init__(opened.capabilities, plan, constants)
         self._opened = opened
         self._refuse_many_groups()
         self._pipelines = program.of([(row[0], self._windows(layer)) for layer, row in enumerate(self.rows)])
-        with device_errors("allocating memory", opened, plan.needs):
+        with adapter.device_errors("allocating memory", opened, plan.needs):
             self._arena = self._allocate(_padded(plan.arena_bytes))
             self._constants = [self._pack(constants, number) for number in range(len(plan.constant_sizes))]
             self._table, self._offsets = self._tabulated()
@@ -154,7 +148,7 @@ class WebGpuRecording(Recording):
         offsets, size = [], 0
         for row in self.rows:
             offsets.append(size)
-            size += round_up(_WORD * (len(row) + 1), ALIGNMENT)
+            size += round_up(_WORD * (len(row) + 1), adapter.ALIGNMENT)
         table = np.zeros(size // _WORD, np.int32)
         for row, offset in zip(self.rows, offsets, strict=True):
             start = offset // _WORD

@@ -2,17 +2,9 @@
 
 from math import prod
 
+from runtime.delegates.gpu.graph import work_groups
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
-from runtime.delegates.gpu.graph.work_groups import (
-    GROUP_ITEMS,
-    LANE_ITEMS,
-    LOCAL_BYTES,
-    QUAD,
-    LocalArray,
-    WorkGroup,
-    suits_groups,
-)
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.direct import direct_candidates, direct_in_groups
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, read
@@ -46,7 +38,7 @@ _FEWEST_CHAINS = 8
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """Return the cheapest tile, and the next if the model sees little difference."""
     shape = conv_shape(node, context, depthwise=True)
-    if suits_groups(context.device):
+    if work_groups.suits_groups(context.device):
         is_plain = shape.in_channels == shape.out_channels
         if is_plain and context.device.works_in_lanes:
             return [_in_lanes(node, context, shape)]
@@ -116,7 +108,7 @@ def depthwise(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[i
     return spec.Candidate(f"tile_r{rows}c{columns}p{parts}", (launch,))
 
 
-PATCH = LOCAL_BYTES // 16
+PATCH = work_groups.LOCAL_BYTES // 16
 """Vectors of four floats of the largest patch."""
 
 
@@ -129,7 +121,7 @@ def patch_of(shape: ConvShape, tile: tuple[int, int]) -> tuple[int, int]:
 
 def patch_tile(shape: ConvShape) -> tuple[int, int] | None:
     """Return a work-group's tile: fewest groups, then the smallest patch; None if none fits."""
-    blocks = LANES // QUAD
+    blocks = LANES // work_groups.QUAD
     side = range(1, _GROUP_SIDE + 1)
     tiles = [(rows, columns) for rows in side for columns in side]
     fitting = [tile for tile in tiles if prod(patch_of(shape, tile)) * blocks <= PATCH]
@@ -146,7 +138,7 @@ def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[
     channels = round_up(s.out_channels)
     height, width = patch_of(s, tile)
     # Powers of two, so that few functions differ by it.
-    patch = 1 << (height * width * LANES // QUAD - 1).bit_length()
+    patch = 1 << (height * width * LANES // work_groups.QUAD - 1).bit_length()
     down, across = ceil_div(s.out_h, rows), ceil_div(s.out_w, columns)
     launch = _launch(
         node,
@@ -156,7 +148,9 @@ def _in_groups(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[
             "matmul/depthwise_conv_groups.cl",
             spec.instance_name("groups_depthwise_conv", weights=s.weights.type),
             {"WEIGHT": s.weights.type.value},
-            WorkGroup((GROUP_ITEMS, 1, 1), (LocalArray("patch", "float4", patch),)),
+            work_groups.WorkGroup(
+                (work_groups.GROUP_ITEMS, 1, 1), (work_groups.LocalArray("patch", "float4", patch),)
+            ),
             **s.image,
             **s.taps,
             CHANNELS=channels,
@@ -184,8 +178,8 @@ def _in_lanes(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candi
         spec.function(
             "matmul/depthwise_conv_lanes.cl",
             spec.instance_name("lanes_depthwise_conv", weights=s.weights.type),
-            {"WEIGHT": s.weights.type.value, "ITEMS": LANE_ITEMS},
-            WorkGroup((LANE_ITEMS, 1)),
+            {"WEIGHT": s.weights.type.value, "ITEMS": work_groups.LANE_ITEMS},
+            work_groups.WorkGroup((work_groups.LANE_ITEMS, 1)),
             **image,
             **s.taps,
             M=s.pixels,
@@ -194,7 +188,7 @@ def _in_lanes(node: Node, context: spec.Context, shape: ConvShape) -> spec.Candi
             **divisor("OUT_W", s.out_w),
         ),
         _rows(s),
-        (channels // LANES, ceil_div(s.pixels, LANE_ITEMS)),
+        (channels // LANES, ceil_div(s.pixels, work_groups.LANE_ITEMS)),
     )
     return spec.Candidate("lanes", (launch,))
 

@@ -4,23 +4,14 @@ from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.graph.graph import Node
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.recurrent.steps import (
-    ACTIVATIONS,
-    blocks_of,
-    extent_of,
-    step_function,
-    step_launch,
-    sums_of,
-    unsupported_cell,
-    whole,
-)
+from runtime.delegates.gpu.lowering.recurrent import steps
 from runtime.model.schema import BuiltinOperator as Op
 
 _WEIGHTS, _RECURRENT, _BIAS, _STATE = 1, 2, 3, 4
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
-    refused = unsupported_cell(facts, (_STATE,), (_WEIGHTS, _RECURRENT, _BIAS))
+    refused = steps.unsupported_cell(facts, (_STATE,), (_WEIGHTS, _RECURRENT, _BIAS))
     if refused is None and len(facts.shape(_RECURRENT)) == 1:
         return Unsupported("diagonal recurrent weights have no kernel")
     return refused
@@ -28,7 +19,7 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
 
 def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = {
-        "activate": ACTIVATIONS[spec.activation_of(facts)],
+        "activate": steps.ACTIVATIONS[spec.activation_of(facts)],
         "time_major": bool(facts.options.get("time_major", False)),
     }
     return spec.NodeSpec(facts.operator.inputs, attributes, states={facts.operator.inputs[_STATE]: None})
@@ -40,9 +31,9 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     y, state = node.outputs
     if x is None or weights is None or recurrent is None or bias is None or previous is None:
         raise ValueError(f"{node.op.name} has five inputs")
-    extent = extent_of(node, context.value(x).shape)
+    extent = steps.extent_of(node, context.value(x).shape)
     matrices = [context.constant(weights)], [context.constant(recurrent)]
-    sums = sums_of(node, context, extent, *matrices, [context.constant(bias)])
+    sums = steps.sums_of(node, context, extent, *matrices, [context.constant(bias)])
     units = len(matrices[0][0])
     form = {
         "GATES": 1,
@@ -54,9 +45,9 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     }
     launches = []
     for t in range(extent.time):
-        before = extent.rows(context, y, t - 1) if t else whole(context, previous)
+        before = extent.rows(context, y, t - 1) if t else steps.whole(context, previous)
         here, out = sums.source(extent.rows(context, x, t)), extent.rows(context, y, t)
-        instance = step_function(
+        instance = steps.step_function(
             context.device,
             "rnn_step",
             form,
@@ -67,12 +58,12 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             **here.parameters("X"),
             **before.parameters("PREVIOUS"),
             **out.parameters("OUT"),
-            **divisor("UNIT_BLOCKS", blocks_of(units)),
+            **divisor("UNIT_BLOCKS", steps.blocks_of(units)),
         )
         arguments = (here.argument, before.argument, sums.weights, *sums.biases, y, state)
-        count = extent.batch * blocks_of(units)
+        count = extent.batch * steps.blocks_of(units)
         work = extent.batch * units * (sums.inputs + units)
-        launches.append(step_launch(node, context, instance, arguments, count, work=work))
+        launches.append(steps.step_launch(node, context, instance, arguments, count, work=work))
     return [spec.Candidate("steps", (*sums.ahead, *launches))]
 
 

@@ -11,16 +11,10 @@ import numpy as np
 
 from runtime.delegates.base import Unsupported
 from runtime.delegates.gpu.capabilities import Capabilities
+from runtime.delegates.gpu.graph import work_groups
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import LANES, Layout, Node, ceil_div, round_up, shorten
 from runtime.delegates.gpu.graph.weights import WeightType
-from runtime.delegates.gpu.graph.work_groups import (
-    GROUP_ITEMS,
-    QUAD,
-    LocalArray,
-    WorkGroup,
-    suits_groups,
-)
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.gemm import Product
 from runtime.delegates.gpu.lowering.matmul.conv.groups import product_in_groups
@@ -143,7 +137,7 @@ def vectors_packed(name: str, vectors: Sequence[spec.Array]) -> spec.PackedConst
 
 def for_lanes(form: Mapping[str, int | str], device: Capabilities) -> dict[str, int | str]:
     """Return the defines with expressions on vectors as wide as those of the device's kernels."""
-    lanes = QUAD if suits_groups(device) else LANES
+    lanes = work_groups.QUAD if work_groups.suits_groups(device) else LANES
     return {name: str(text).format(lanes=lanes) if "(" in name else text for name, text in form.items()}
 
 
@@ -152,10 +146,10 @@ def step_function(
 ) -> spec.Instance:
     """Return the function of a step, in work-groups where the device has them, which alone know GIVEN."""
     defined = for_lanes(form, device)
-    if not suits_groups(device):
+    if not work_groups.suits_groups(device):
         return spec.function("recurrent/steps.cl", f"f32_{name}", defined, **values)
-    array = LocalArray("partial", "float4", int(form["GATES"]) * GROUP_ITEMS)
-    group = WorkGroup((QUAD, GROUP_ITEMS // QUAD), (array,))
+    array = work_groups.LocalArray("partial", "float4", int(form["GATES"]) * work_groups.GROUP_ITEMS)
+    group = work_groups.WorkGroup((work_groups.QUAD, work_groups.GROUP_ITEMS // work_groups.QUAD), (array,))
     return spec.function("recurrent/steps_groups.cl", f"f32_groups_{name}", defined, group, **values)
 
 
@@ -211,7 +205,7 @@ def sums_of(
     In work-groups the inputs of several steps are multiplied at once.
     """
     name, depth = f"cell{node.id}", inputs[0].shape[1]
-    if extent.time == 1 or not suits_groups(context.device):
+    if extent.time == 1 or not work_groups.suits_groups(context.device):
         both = [np.concatenate(parts, axis=1) for parts in zip(inputs, recurrent, strict=True)]
         packed = matrices_packed(f"{name}_weights", both)
         return Sums(packed, depth, (biases_packed(f"{name}_biases", biases),))

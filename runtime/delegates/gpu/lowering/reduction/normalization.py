@@ -4,14 +4,8 @@ With the attribute `epsilon`, which the pass `fuse_norms` gives, it is the norm 
 """
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import work_groups
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
-from runtime.delegates.gpu.graph.work_groups import (
-    GROUP_ITEMS,
-    LocalArray,
-    WorkGroup,
-    shared_rows,
-    suits_groups,
-)
 from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 
@@ -40,8 +34,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     (source,), (target,) = node.required, node.outputs
     value = context.value(target)
     shape: dict[str, int | float] = {"CHANNELS": value.channels, **context.strides(IN=source, OUT=target)}
-    in_groups = suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
-    items, rows = shared_rows(value, context.device)
+    in_groups = work_groups.suits_groups(context.device) and node.op == Op.L2_NORMALIZATION
+    items, rows = work_groups.shared_rows(value, context.device)
     kernel = "normalization_l2"
     if "epsilon" in node.attributes:
         kernel = "normalization_layer"
@@ -51,7 +45,9 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             f"reduction/{kernel}_groups.cl",
             spec.instance_name(f"groups_{kernel}", f"r{items}"),
             {"ROW_ITEMS": items, "ROWS": rows},
-            WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
+            work_groups.WorkGroup(
+                (items, rows), (work_groups.LocalArray("partial", "float", work_groups.GROUP_ITEMS),)
+            ),
             PIXELS=value.pixels,
             PADDED=round_up(value.channels),
             **shape,

@@ -5,16 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.delegates.base import Unsupported
+from runtime.delegates.gpu.graph import work_groups
 from runtime.delegates.gpu.graph.element_type import ElementType
 from runtime.delegates.gpu.graph.graph import Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.simulation import levels_of
-from runtime.delegates.gpu.graph.work_groups import (
-    GROUP_ITEMS,
-    LocalArray,
-    WorkGroup,
-    shared_rows,
-    suits_groups,
-)
 from runtime.delegates.gpu.lowering import spec
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.ops.reduction.softmax import exponentials
@@ -90,7 +84,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     value = context.value(target)
     if value.type in _LOWEST:
         return [_of_levels(node, context, source)]
-    name, in_groups = node.op.name.lower(), suits_groups(context.device)
+    name, in_groups = node.op.name.lower(), work_groups.suits_groups(context.device)
     kind: dict[str, int | str] = {"LOGARITHM": node.op == Op.LOG_SOFTMAX}
     shape = {
         "CHANNELS": value.channels,
@@ -100,13 +94,15 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     units: int | tuple[int, ...] = value.pixels
     instance = spec.function("reduction/softmax.cl", f"f32_{name}", kind, **shape)
     if in_groups:
-        items, rows = shared_rows(value, context.device)
+        items, rows = work_groups.shared_rows(value, context.device)
         units = (ceil_div(value.pixels, rows), 1)
         instance = spec.function(
             "reduction/softmax_groups.cl",
             spec.instance_name(f"groups_{name}", f"r{items}"),
             spec.joined(kind, {"ROW_ITEMS": items, "ROWS": rows}),
-            WorkGroup((items, rows), (LocalArray("partial", "float", GROUP_ITEMS),)),
+            work_groups.WorkGroup(
+                (items, rows), (work_groups.LocalArray("partial", "float", work_groups.GROUP_ITEMS),)
+            ),
             **shape,
             PIXELS=value.pixels,
             PADDED=round_up(value.channels),

@@ -9,31 +9,9 @@ from typing import Any, Protocol
 
 from pycparser import c_ast
 
-from runtime.delegates.gpu.backends.webgpu.wgsl import builtins
+from runtime.delegates.gpu.backends.webgpu.wgsl import builtins, places, types
 from runtime.delegates.gpu.backends.webgpu.wgsl.parse import OutsideSubsetError
-from runtime.delegates.gpu.backends.webgpu.wgsl.places import (
-    Accesses,
-    InBuffer,
-    Lanes,
-    Place,
-    Variable,
-    advanced,
-    element_of,
-    lanes_of,
-    recast,
-)
 from runtime.delegates.gpu.backends.webgpu.wgsl.scope import Scope, Writer
-from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    UINT,
-    Array,
-    Narrow,
-    Number,
-    Pointer,
-    Void,
-)
 from runtime.delegates.gpu.backends.webgpu.wgsl.values import (
     Value,
     binary,
@@ -48,12 +26,12 @@ from runtime.delegates.gpu.backends.webgpu.wgsl.values import (
 class Functions(Protocol):
     """The functions of the kernel's text that a call may mean."""
 
-    access: Accesses
+    access: places.Accesses
 
     def call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value | None:
         """Translate a call of the function of this name; None if the text has none."""
 
-    def element(self, node: c_ast.Node) -> Number | Narrow | Void:
+    def element(self, node: c_ast.Node) -> types.Number | types.Narrow | types.Void:
         """Return the type that a type's node names, which is no pointer and no array."""
 
     def retyped(self, pointer: Value, pointed: c_ast.Node) -> Value:
@@ -83,7 +61,7 @@ class Expressions:
             raise OutsideSubsetError(node.coord, str(error)) from error
         return found
 
-    def number(self, node: Any, to: Number) -> Value:
+    def number(self, node: Any, to: types.Number) -> Value:
         """Translate an expression and return its value, converted to a type."""
         value = self.value(node)
         try:
@@ -91,7 +69,7 @@ class Expressions:
         except TypeError as error:
             raise OutsideSubsetError(node.coord, str(error)) from error
 
-    def place(self, node: Any) -> Place:
+    def place(self, node: Any) -> places.Place:
         """Return the assignable place that an expression names. Raises `OutsideSubsetError`."""
         if isinstance(node, c_ast.ID):
             variable = self.scope.find(node.name)
@@ -102,29 +80,29 @@ class Expressions:
             return self._element(node)
         if isinstance(node, c_ast.UnaryOp) and node.op == "*":
             pointer = self.value(node.expr)
-            if isinstance(pointer.type, Pointer):
-                return InBuffer(pointer.type, pointer.text)
+            if isinstance(pointer.type, types.Pointer):
+                return places.InBuffer(pointer.type, pointer.text)
         if isinstance(node, c_ast.StructRef) and node.type == ".":
             return self._lanes(node)
         raise OutsideSubsetError(node.coord, "an assignment to such an expression")
 
-    def _element(self, node: c_ast.ArrayRef) -> Place:
-        index = self.number(node.subscript, Number(INT))
+    def _element(self, node: c_ast.ArrayRef) -> places.Place:
+        index = self.number(node.subscript, types.Number(types.INT))
         if isinstance(node.name, c_ast.ID | c_ast.ArrayRef):
             outer = self.place(node.name)
-            if isinstance(outer, Variable) and isinstance(outer.type, Array):
-                return element_of(outer, index)
+            if isinstance(outer, places.Variable) and isinstance(outer.type, types.Array):
+                return places.element_of(outer, index)
         pointer = self.value(node.name)
-        if not isinstance(pointer.type, Pointer):
+        if not isinstance(pointer.type, types.Pointer):
             raise OutsideSubsetError(node.coord, "an index into what is neither a buffer nor an array")
-        return InBuffer(pointer.type, advanced(pointer, index).text)
+        return places.InBuffer(pointer.type, places.advanced(pointer, index).text)
 
-    def _lanes(self, node: c_ast.StructRef) -> Lanes:
+    def _lanes(self, node: c_ast.StructRef) -> places.Lanes:
         whole_vector = self.place(node.name)
         field = node.field.name
-        if isinstance(whole_vector, Lanes) or not isinstance(whole_vector.type, Number):
+        if isinstance(whole_vector, places.Lanes) or not isinstance(whole_vector.type, types.Number):
             raise OutsideSubsetError(node.coord, f"the member .{field}")
-        return Lanes(whole_vector, lanes_of(field, whole_vector.type.width))
+        return places.Lanes(whole_vector, places.lanes_of(field, whole_vector.type.width))
 
     def _id(self, node: c_ast.ID) -> Value:
         variable = self.scope.find(node.name)
@@ -134,12 +112,12 @@ class Expressions:
             return builtins.CONSTANTS[node.name]
         raise OutsideSubsetError(node.coord, f"the name {node.name}")
 
-    def _decayed(self, variable: Place, node: c_ast.Node) -> Value:
+    def _decayed(self, variable: places.Place, node: c_ast.Node) -> Value:
         """Return a variable's value; an array of a work-group is a pointer to its first element."""
-        if isinstance(variable, Variable) and isinstance(variable.type, Array):
-            if variable.type.buffer is None or not isinstance(variable.type.element, Number):
+        if isinstance(variable, places.Variable) and isinstance(variable.type, types.Array):
+            if variable.type.buffer is None or not isinstance(variable.type.element, types.Number):
                 raise OutsideSubsetError(node.coord, "an array as a value")
-            return Value("0", Pointer(variable.type.buffer, variable.type.element), 0)
+            return Value("0", types.Pointer(variable.type.buffer, variable.type.element), 0)
         return variable.load(self.access)
 
     def _arrayref(self, node: c_ast.ArrayRef) -> Value:
@@ -150,9 +128,9 @@ class Expressions:
         if node.type != ".":
             raise OutsideSubsetError(node.coord, f"the member ->{field}")
         vector = self.value(node.name)
-        lanes = lanes_of(field, vector.number.width)
+        lanes = places.lanes_of(field, vector.number.width)
         return Value(
-            f"{vector.text}.{lanes}", Number(vector.number.kind, len(lanes)), None, vector.reads_memory
+            f"{vector.text}.{lanes}", types.Number(vector.number.kind, len(lanes)), None, vector.reads_memory
         )
 
     def _constant(self, node: c_ast.Constant) -> Value:
@@ -160,19 +138,19 @@ class Expressions:
         if node.type in ("float", "double"):
             if not text.endswith("f"):
                 raise OutsideSubsetError(node.coord, f"the number {node.value} of double precision")
-            return Value(text, Number(FLOAT))
+            return Value(text, types.Number(types.FLOAT))
         if "int" not in node.type or "l" in text:
             raise OutsideSubsetError(node.coord, f"the literal {node.value}")
         digits = text.rstrip("u")
         octal = digits.startswith("0") and digits.isdecimal() and len(digits) > 1
-        return whole(int(digits, 8 if octal else 0), UINT if text.endswith("u") else None)
+        return whole(int(digits, 8 if octal else 0), types.UINT if text.endswith("u") else None)
 
     def _unaryop(self, node: c_ast.UnaryOp) -> Value:
         if node.op == "*":
             return self.place(node).load(self.access)
         if node.op == "&":
             place = self.place(node.expr)
-            if isinstance(place, InBuffer):
+            if isinstance(place, places.InBuffer):
                 return Value(place.index, place.pointer)
             raise OutsideSubsetError(node.coord, "the address of a variable")
         if node.op not in ("-", "+", "~", "!"):
@@ -183,20 +161,24 @@ class Expressions:
         if node.op in ("&&", "||"):
             return self._logical(node)
         left, right = self.value(node.left), self.value(node.right)
-        if isinstance(left.type, Pointer) or isinstance(right.type, Pointer):
+        if isinstance(left.type, types.Pointer) or isinstance(right.type, types.Pointer):
             return self._on_pointers(node, left, right)
         return binary(node.op, left, right)
 
     def _on_pointers(self, node: c_ast.BinaryOp, left: Value, right: Value) -> Value:
         if node.op in ("==", "!=") and 0 in (left.literal, right.literal):
             # A buffer is always bound.
-            return Value("false", Number(BOOL), 0) if node.op == "==" else Value("true", Number(BOOL), 1)
-        if node.op == "+" and isinstance(right.type, Pointer):
+            return (
+                Value("false", types.Number(types.BOOL), 0)
+                if node.op == "=="
+                else Value("true", types.Number(types.BOOL), 1)
+            )
+        if node.op == "+" and isinstance(right.type, types.Pointer):
             left, right = right, left
-        if node.op not in ("+", "-") or isinstance(right.type, Pointer):
+        if node.op not in ("+", "-") or isinstance(right.type, types.Pointer):
             raise OutsideSubsetError(node.coord, f"{node.op} between pointers")
-        count = converted(right, Number(INT))
-        return advanced(left, unary("-", count) if node.op == "-" else count)
+        count = converted(right, types.Number(types.INT))
+        return places.advanced(left, unary("-", count) if node.op == "-" else count)
 
     def _logical(self, node: c_ast.BinaryOp) -> Value:
         left = truth(self.value(node.left))
@@ -210,14 +192,14 @@ class Expressions:
             return right
         reads = left.reads_memory or right.reads_memory
         if not ahead:
-            return Value(f"({left.text} {node.op} {right.text})", Number(BOOL), None, reads)
+            return Value(f"({left.text} {node.op} {right.text})", types.Number(types.BOOL), None, reads)
         name = self.writer.fresh()
         self.writer.line(f"var {name}: bool = {left.text};")
         self.writer.line(f"if ({name if node.op == '&&' else f'!{name}'}) {{")
         self.writer.lines += ahead
         self.writer.line(f"    {name} = {right.text};")
         self.writer.line("}")
-        return Value(name, Number(BOOL))
+        return Value(name, types.Number(types.BOOL))
 
     def _ternaryop(self, node: c_ast.TernaryOp) -> Value:
         condition = self.value(node.cond)
@@ -229,7 +211,7 @@ class Expressions:
         with self.writer.aside() as ahead_false:
             otherwise = self.value(node.iffalse)
             self.writer.depth -= 1
-        if isinstance(where.type, Pointer):
+        if isinstance(where.type, types.Pointer):
             return _chosen_place(condition, where, otherwise)
         selected = chosen(condition, where, otherwise)
         is_simple = not (ahead_true or ahead_false or where.reads_memory or otherwise.reads_memory)
@@ -251,25 +233,25 @@ class Expressions:
         declared = node.to_type.type
         if isinstance(declared, c_ast.PtrDecl):
             pointer = self.value(node.expr)
-            if not isinstance(pointer.type, Pointer):
+            if not isinstance(pointer.type, types.Pointer):
                 raise OutsideSubsetError(node.coord, "a pointer made of a number")
-            return recast(pointer, self.functions.element(declared.type))
+            return places.recast(pointer, self.functions.element(declared.type))
         to = self.functions.element(declared)
-        if not isinstance(to, Number):
+        if not isinstance(to, types.Number):
             raise OutsideSubsetError(node.coord, "a conversion to such a type")
         if isinstance(node.expr, c_ast.ExprList):
             return self._vector(node.expr, to)
         value = self.value(node.expr)
-        if to.kind == INT and value.number.kind == BOOL and to.width == value.number.width:
+        if to.kind == types.INT and value.number.kind == types.BOOL and to.width == value.number.width:
             return converted(value, to)
         if 1 < value.number.width == to.width and value.number.kind != to.kind:
             raise OutsideSubsetError(node.coord, "a cast between vectors (convert_ is meant)")
         return converted(value, to)
 
-    def _vector(self, parts: c_ast.ExprList, to: Number) -> Value:
+    def _vector(self, parts: c_ast.ExprList, to: types.Number) -> Value:
         """Build a vector of its lanes, or of smaller vectors."""
         values = [self.value(part) for part in parts.exprs]
-        lanes = [converted(value, Number(to.kind, value.number.width)) for value in values]
+        lanes = [converted(value, types.Number(to.kind, value.number.width)) for value in values]
         if sum(lane.number.width for lane in lanes) != to.width:
             raise OutsideSubsetError(parts.coord, f"a vector of {to.width} of another number of lanes")
         reads = any(lane.reads_memory for lane in lanes)

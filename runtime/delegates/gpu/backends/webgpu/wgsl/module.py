@@ -7,25 +7,12 @@ from typing import Any, Final
 
 from pycparser import c_ast
 
+from runtime.delegates.gpu.backends.webgpu.wgsl import types
 from runtime.delegates.gpu.backends.webgpu.wgsl.parse import OutsideSubsetError, Parsed, parse
 from runtime.delegates.gpu.backends.webgpu.wgsl.places import Accesses, Variable, recast
 from runtime.delegates.gpu.backends.webgpu.wgsl.prelude import FUNCTIONS, ORDERED, PRELUDE
 from runtime.delegates.gpu.backends.webgpu.wgsl.scope import Scope, Writer, named
 from runtime.delegates.gpu.backends.webgpu.wgsl.statements import Statements, assigned
-from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
-    BOOL,
-    FLOAT,
-    TYPES,
-    UINT,
-    WIDTHS,
-    Array,
-    Buffer,
-    Element,
-    Number,
-    Pointer,
-    Type,
-    Void,
-)
 from runtime.delegates.gpu.backends.webgpu.wgsl.values import Value, converted
 from runtime.errors import DelegateError
 
@@ -74,9 +61,9 @@ class _Translation:
         self._parsed = parsed
         self._windows = windows
         self.access = Accesses()
-        self._made: dict[tuple[str, tuple[Pointer | None, ...]], tuple[str, Type]] = {}
+        self._made: dict[tuple[str, tuple[types.Pointer | None, ...]], tuple[str, types.Type]] = {}
         self._texts: list[str] = []
-        self._shared: dict[str, Array] = {}
+        self._shared: dict[str, types.Array] = {}
         self._preludes: dict[str, str] = {}
 
     def module(self, kernel: str) -> Module:
@@ -85,7 +72,7 @@ class _Translation:
         if node is None:
             raise DelegateError(f"gpu delegate: the text has no kernel {kernel}")
         arguments = self._bound(node)
-        buffers = [value.type.buffer for value in arguments if isinstance(value.type, Pointer)]
+        buffers = [value.type.buffer for value in arguments if isinstance(value.type, types.Pointer)]
         called = self.call(kernel, arguments, node.coord)
         assert called is not None
         shared = [f"var<workgroup> {name}: {array.wgsl};\n" for name, array in self._shared.items()]
@@ -107,15 +94,15 @@ class _Translation:
         counts = iter((self._windows.arena, self._windows.constants))
         for parameter in _parameters(node):
             if not isinstance(parameter.type, c_ast.PtrDecl):
-                arguments.append(Value("0", Number("i32"), 0))
+                arguments.append(Value("0", types.Number("i32"), 0))
                 continue
             pointed = parameter.type.type
             name, is_writable = f"{parameter.name}_words", "const" not in pointed.quals
-            buffer = Buffer(name, is_writable, bindings=next(counts, 1))
-            arguments.append(Value("0", Pointer(buffer, self.element(pointed)), 0))
+            buffer = types.Buffer(name, is_writable, bindings=next(counts, 1))
+            arguments.append(Value("0", types.Pointer(buffer, self.element(pointed)), 0))
         return arguments
 
-    def _declared(self, buffers: Sequence[Buffer]) -> Iterator[str]:
+    def _declared(self, buffers: Sequence[types.Buffer]) -> Iterator[str]:
         """Declare the bindings, in the order of the kernel's pointers, once all accesses are known."""
         first = 0
         for buffer in buffers:
@@ -132,7 +119,7 @@ class _Translation:
         given = [self._argument(p, a) for p, a in zip(_parameters(node), arguments, strict=False)]
         if len(given) != len(arguments) or len(given) != len(_parameters(node)):
             raise OutsideSubsetError(coordinate, f"a call of {name} with {len(arguments)} arguments")
-        key = (name, tuple(a.type if isinstance(a.type, Pointer) else None for a in given))
+        key = (name, tuple(a.type if isinstance(a.type, types.Pointer) else None for a in given))
         if key not in self._made:
             result = self._result(node)
             self._made[key] = (named(f"{name}_{len(self._made)}"), result)
@@ -144,26 +131,26 @@ class _Translation:
     def _prelude_call(self, name: str, arguments: Sequence[Value], coordinate: object) -> Value:
         """Call a function that WGSL lacks, for the width of its first argument."""
         try:
-            vector = Number(FUNCTIONS[name].kind, max(value.number.width for value in arguments))
+            vector = types.Number(FUNCTIONS[name].kind, max(value.number.width for value in arguments))
             given = [converted(value, vector) for value in arguments]
         except TypeError as error:
             raise OutsideSubsetError(coordinate, str(error)) from error
         written = f"{name}_of_{vector.width}"
         self._preludes[written] = FUNCTIONS[name].text.format(
-            name=written, T=vector.wgsl, U=Number(UINT, vector.width).wgsl
+            name=written, T=vector.wgsl, U=types.Number(types.UINT, vector.width).wgsl
         )
         reads = any(value.reads_memory for value in given)
         return Value(f"{written}({', '.join(value.text for value in given)})", vector, None, reads)
 
     def _argument(self, parameter: c_ast.Decl, value: Value) -> Value:
         if isinstance(parameter.type, c_ast.PtrDecl):
-            if not isinstance(value.type, Pointer):
+            if not isinstance(value.type, types.Pointer):
                 raise OutsideSubsetError(
                     parameter.coord, f"the pointer {parameter.name} to what is no buffer"
                 )
             return self.retyped(value, parameter.type.type)
         number = self.element(parameter.type)
-        if not isinstance(number, Number):
+        if not isinstance(number, types.Number):
             raise OutsideSubsetError(parameter.coord, f"a parameter of the type of {parameter.name}")
         return converted(value, number)
 
@@ -171,23 +158,27 @@ class _Translation:
         """Convert a pointer to one to another type: from and to void, as C converts by itself."""
         return recast(pointer, self.element(pointed))
 
-    def _result(self, node: c_ast.FuncDef) -> Type:
+    def _result(self, node: c_ast.FuncDef) -> types.Type:
         result = node.decl.type.type
-        element = Pointer if isinstance(result, c_ast.PtrDecl) else self.element(result)
-        if not isinstance(element, Number | Void):
+        element = types.Pointer if isinstance(result, c_ast.PtrDecl) else self.element(result)
+        if not isinstance(element, types.Number | types.Void):
             raise OutsideSubsetError(node.coord, f"the type of the result of {node.decl.name}")
         return element
 
     def _function(
-        self, node: c_ast.FuncDef, written: str, pointers: tuple[Pointer | None, ...], result: Type
+        self,
+        node: c_ast.FuncDef,
+        written: str,
+        pointers: tuple[types.Pointer | None, ...],
+        result: types.Type,
     ) -> str:
         scope, writer = Scope(), Writer()
         changed = assigned(node.body)
         heads = []
         for parameter, pointer in zip(_parameters(node), pointers, strict=True):
             number = pointer or self.element(parameter.type)
-            assert isinstance(number, Number | Pointer)
-            kind = number.wgsl if isinstance(number, Number) else "i32"
+            assert isinstance(number, types.Number | types.Pointer)
+            kind = number.wgsl if isinstance(number, types.Number) else "i32"
             name = named(parameter.name)
             # Parameters of WGSL cannot be assigned to.
             heads.append(f"{'given_' if parameter.name in changed else ''}{name}: {kind}")
@@ -195,28 +186,30 @@ class _Translation:
                 writer.line(f"var {name}: {kind} = given_{name};")
             scope.declare(parameter.name, Variable(name, number))
         Statements(self, scope, writer, result=result, share=self._share).body(node.body)
-        returned = f" -> {result.wgsl}" if isinstance(result, Number) else ""
+        returned = f" -> {result.wgsl}" if isinstance(result, types.Number) else ""
         body = "".join(f"{line}\n" for line in writer.lines)
         return f"fn {written}({', '.join(heads)}){returned} {{\n{body}}}\n"
 
-    def _share(self, name: str, array: Array) -> Buffer:
+    def _share(self, name: str, array: types.Array) -> types.Buffer:
         written = f"{name}_shared_{len(self._shared)}"
         self._shared[written] = array
-        return Buffer(written, element=array.element if isinstance(array.element, Number) else None)
+        return types.Buffer(
+            written, element=array.element if isinstance(array.element, types.Number) else None
+        )
 
-    def element(self, node: Any) -> Element:
+    def element(self, node: Any) -> types.Element:
         """Return the type that a type's node names, which is no pointer and no array."""
         if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
             raise OutsideSubsetError(node.coord, "a type that is neither a number nor a vector")
         name = " ".join(node.type.names)
         if name in self._parsed.aliases:
             return self.element(self._parsed.aliases[name].type)
-        if name not in TYPES:
+        if name not in types.TYPES:
             raise OutsideSubsetError(node.coord, f"the type {name}")
-        return TYPES[name]
+        return types.TYPES[name]
 
 
-def _declared(buffer: Buffer, first: int, words: int) -> str:
+def _declared(buffer: types.Buffer, first: int, words: int) -> str:
     """Declare the bindings of a buffer, from number `first` on, and the choice among several."""
     mode = "read_write" if buffer.is_writable else "read"
     names = [buffer.name if buffer.bindings == 1 else f"{buffer.name}_{k}" for k in range(buffer.bindings)]
@@ -244,8 +237,10 @@ def _choosing(head: str, statements: Sequence[str], words: int) -> str:
 
 
 def _comparisons() -> Iterator[str]:
-    for width in (1, *WIDTHS):
-        floats, bits, truths = (Number(kind, width).wgsl for kind in (FLOAT, UINT, BOOL))
+    for width in (1, *types.WIDTHS):
+        floats, bits, truths = (
+            types.Number(kind, width).wgsl for kind in (types.FLOAT, types.UINT, types.BOOL)
+        )
         yield ORDERED.format(width=width, T=floats, U=bits, B=truths)
 
 

@@ -6,17 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from runtime.delegates.gpu.backends.webgpu.wgsl.types import (
-    UINT,
-    WORD,
-    Array,
-    Buffer,
-    Narrow,
-    Number,
-    Pointer,
-    Type,
-    Void,
-)
+from runtime.delegates.gpu.backends.webgpu.wgsl import types
 from runtime.delegates.gpu.backends.webgpu.wgsl.values import Value
 
 _LANES: Final = "xyzw"
@@ -30,7 +20,7 @@ class Variable:
     """
 
     text: str
-    type: Type
+    type: types.Type
     in_memory: bool = False
     literal: int | None = None
 
@@ -47,16 +37,16 @@ class Variable:
 class InBuffer:
     """An element of a buffer, `index` elements of its type behind the buffer's start."""
 
-    pointer: Pointer
+    pointer: types.Pointer
     index: str
 
     @property
-    def type(self) -> Number:
+    def type(self) -> types.Number:
         """The type of a loaded value. Raises TypeError if nothing can be loaded."""
         element = self.pointer.element
-        if isinstance(element, Void):
+        if isinstance(element, types.Void):
             raise TypeError("a pointer to void points to nothing that can be read or written")
-        return element.loaded if isinstance(element, Narrow) else element
+        return element.loaded if isinstance(element, types.Narrow) else element
 
     def load(self, access: Accesses) -> Value:
         """Its value."""
@@ -75,10 +65,10 @@ class Lanes:
     lanes: str
 
     @property
-    def type(self) -> Number:
+    def type(self) -> types.Number:
         """The type of these lanes together."""
-        assert isinstance(self.whole.type, Number)
-        return Number(self.whole.type.kind, len(self.lanes))
+        assert isinstance(self.whole.type, types.Number)
+        return types.Number(self.whole.type.kind, len(self.lanes))
 
     def load(self, access: Accesses) -> Value:
         """Their values."""
@@ -118,11 +108,11 @@ class Accesses:
     """The functions that load from buffers and store into them, made when they are first needed."""
 
     def __init__(self) -> None:
-        self._functions: dict[str, tuple[Buffer, Callable[[Buffer], str]]] = {}
+        self._functions: dict[str, tuple[types.Buffer, Callable[[types.Buffer], str]]] = {}
         self._in_quads: set[str] = set()
         self._in_words: set[str] = set()
 
-    def layout(self, buffer: Buffer) -> Buffer:
+    def layout(self, buffer: types.Buffer) -> types.Buffer:
         """Return a buffer as all accesses that were asked for suit it: of vectors, or of words."""
         is_wide = buffer.name in self._in_quads - self._in_words and buffer.bindings == 1
         return replace(buffer, is_wide=is_wide)
@@ -131,10 +121,10 @@ class Accesses:
         """Return the functions that were asked for."""
         return [write(self.layout(buffer)) for buffer, write in self._functions.values()]
 
-    def loading(self, pointer: Pointer, width: int | None = None) -> str:
+    def loading(self, pointer: types.Pointer, width: int | None = None) -> str:
         """Return the name of the function that loads an element, or `width` elements side by side."""
         buffer, element = pointer.buffer, pointer.element
-        if isinstance(element, Narrow):
+        if isinstance(element, types.Narrow):
             sign = "i" if element.is_signed else "u"
             name = f"load_{buffer.name}_{sign}{element.bits}"
             self._functions.setdefault(name, (buffer, lambda laid: _narrow_load(name, laid, element)))
@@ -147,7 +137,7 @@ class Accesses:
         self._functions.setdefault(name, (buffer, lambda laid: _load(name, laid, loaded, step)))
         return name
 
-    def storing(self, pointer: Pointer, width: int | None = None) -> str:
+    def storing(self, pointer: types.Pointer, width: int | None = None) -> str:
         """Return the name of the function that stores an element, or `width` elements side by side.
 
         Raises TypeError where the buffer is read only, or an element is smaller than a word: two invocations
@@ -157,7 +147,7 @@ class Accesses:
         buffer, element = pointer.buffer, pointer.element
         if not buffer.is_writable:
             raise TypeError("a store into a buffer that is only read")
-        if isinstance(element, Narrow):
+        if isinstance(element, types.Narrow):
             raise TypeError(f"a store of {element.bits} bits")
         stored = _widened(element, width)
         step = 1 if width else stored.width
@@ -168,30 +158,30 @@ class Accesses:
         return name
 
 
-def _widened(element: Number | Narrow | Void, width: int | None) -> Number:
-    if not isinstance(element, Number) or (width and element.width != 1):
+def _widened(element: types.Number | types.Narrow | types.Void, width: int | None) -> types.Number:
+    if not isinstance(element, types.Number) or (width and element.width != 1):
         raise TypeError("a load or store of a vector through a pointer to something else than its lanes")
-    return Number(element.kind, width or element.width)
+    return types.Number(element.kind, width or element.width)
 
 
-def _load(name: str, buffer: Buffer, loaded: Number, step: int) -> str:
+def _load(name: str, buffer: types.Buffer, loaded: types.Number, step: int) -> str:
     if buffer.element == loaded:
         return f"fn {name}(i: i32) -> {loaded.wgsl} {{\n    return {buffer.name}[i];\n}}\n"
     words = [buffer.word(_place(step, lane)) for lane in range(loaded.width)]
-    held = buffer.element.kind if buffer.element else UINT
-    joined = words[0] if loaded.width == 1 else f"{Number(held, loaded.width).wgsl}({', '.join(words)})"
+    held = buffer.element.kind if buffer.element else types.UINT
+    joined = words[0] if loaded.width == 1 else f"{types.Number(held, loaded.width).wgsl}({', '.join(words)})"
     if buffer.is_wide and step == QUAD:
         joined = f"{buffer.name}[i]"
     value = joined if held == loaded.kind else f"bitcast<{loaded.wgsl}>({joined})"
     return f"fn {name}(i: i32) -> {loaded.wgsl} {{\n    return {value};\n}}\n"
 
 
-def _store(name: str, buffer: Buffer, stored: Number, step: int) -> str:
+def _store(name: str, buffer: types.Buffer, stored: types.Number, step: int) -> str:
     if buffer.element == stored:
         return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n    {buffer.name}[i] = v;\n}}\n"
-    held = buffer.element.kind if buffer.element else UINT
+    held = buffer.element.kind if buffer.element else types.UINT
     if buffer.is_wide:
-        value = "v" if held == stored.kind else f"bitcast<{Number(held, QUAD).wgsl}>(v)"
+        value = "v" if held == stored.kind else f"bitcast<{types.Number(held, QUAD).wgsl}>(v)"
         return f"fn {name}(i: i32, v: {stored.wgsl}) {{\n    {buffer.name}[i] = {value};\n}}\n"
     lines = []
     for lane in range(stored.width):
@@ -206,8 +196,8 @@ def _place(step: int, lane: int) -> str:
     return f"{index} + {lane}" if lane else index
 
 
-def _narrow_load(name: str, buffer: Buffer, element: Narrow) -> str:
-    each = WORD * 8 // element.bits
+def _narrow_load(name: str, buffer: types.Buffer, element: types.Narrow) -> str:
+    each = types.WORD * 8 // element.bits
     shift = {2: 1, 4: 2}[each]
     word = buffer.word(f"i >> {shift}u")
     bits = f"{element.bits}u"
@@ -221,7 +211,7 @@ def _narrow_load(name: str, buffer: Buffer, element: Narrow) -> str:
 
 def element_of(array: Variable, index: Value) -> Variable:
     """Return an element of an array."""
-    assert isinstance(array.type, Array)
+    assert isinstance(array.type, types.Array)
     return Variable(f"{array.text}[{index.text}]", array.type.element, in_memory=True)
 
 
@@ -233,12 +223,12 @@ def advanced(pointer: Value, count: Value) -> Value:
     return Value(f"({pointer.text} + {count.text})", pointer.type, None, reads)
 
 
-def recast(pointer: Value, element: Number | Narrow | Void) -> Value:
+def recast(pointer: Value, element: types.Number | types.Narrow | types.Void) -> Value:
     """Return the same place for elements of another type, which begins at a multiple of their size.
 
     Raises TypeError in memory of a work-group, whose arrays have one type.
     """
-    assert isinstance(pointer.type, Pointer)
+    assert isinstance(pointer.type, types.Pointer)
     given = pointer.type.element
     if given == element:
         return pointer
@@ -252,4 +242,4 @@ def recast(pointer: Value, element: Number | Narrow | Void) -> Value:
     else:
         text = pointer.text
     literal = 0 if pointer.literal == 0 else None
-    return Value(text, Pointer(pointer.type.buffer, element), literal, pointer.reads_memory)
+    return Value(text, types.Pointer(pointer.type.buffer, element), literal, pointer.reads_memory)
