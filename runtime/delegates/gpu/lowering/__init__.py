@@ -61,7 +61,8 @@ A launch on a CPU device runs a *unit function*, the text of the family's `.cl` 
 - A family that can read a dense or transposed first input (images of 3 channels: any strides, no padded
   lanes) says so with `reads_any_layout`; else the frame inserts a packing launch. `writes_dense` is the same
   for outputs whose pixel stride is exactly C.
-- Constants: `packed("name", elements, make)`; `make` is called only when the candidate is chosen or timed.
+- Constants: `PackedConstant("name", elements, make)`; `make` is called only when the candidate is chosen or
+  timed.
 
 Where `context.device.works_in_groups`, a family may offer launches of work-groups instead, by files
 `<family>_groups.cl` in the portable subset of C that docs/architecture.md describes:

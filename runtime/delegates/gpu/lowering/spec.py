@@ -176,6 +176,22 @@ class Epilogue:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a launch, for profile and plan: operations, and bytes that are read and written; without
+    `moved` those of the node's inputs and outputs. `note` stands in its label in place of the output's shape.
+    """
+
+    note: str = ""
+    flops: int = 0
+    moved: int | None = None
+
+    @classmethod
+    def of_product(cls, rows: int, depth: int, columns: int, moved: int) -> "Work":
+        """Return the work of a product [rows, depth] by [depth, columns]."""
+        return cls(f"{rows}x{depth}x{columns}", 2 * rows * depth * columns, moved)
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel execution.
 
@@ -298,10 +314,7 @@ class Context:
         instance: Instance,
         args: tuple[Argument, ...],
         units: int | tuple[int, ...],
-        *,
-        note: str = "",
-        flops: int = 0,
-        moved: int | None = None,
+        work: Work = Work(),
     ) -> Launch:
         """Return a launch of a node; one that stores the node's output applies its epilogue.
 
@@ -310,9 +323,7 @@ class Context:
             instance: the function, whose epilogue has vectors of `LANES`, of `QUAD` for work-groups.
             args: its pointers.
             units: units, or the number of work-groups in each dimension.
-            note: what the label says behind the operator's name: the output's shape where it is empty.
-            flops: operations, for profile and plan.
-            moved: bytes read and written; without it, those of the node's inputs and outputs.
+            work: what it computes and moves.
         """
         groups = units if isinstance(units, tuple) else ()
         direct = (value for value in (*node.inputs, *node.outputs) if value is not None)
@@ -320,10 +331,10 @@ class Context:
             instance,
             args,
             units=units if isinstance(units, int) else prod(units),
-            label=f"{node.name} {note or self.value(node.outputs[0]).extents}",
+            label=f"{node.name} {work.note or self.value(node.outputs[0]).extents}",
             sources=node.sources,
-            flops=flops,
-            bytes=sum(self.value(value).bytes for value in direct) if moved is None else moved,
+            flops=work.flops,
+            bytes=sum(self.value(value).bytes for value in direct) if work.moved is None else work.moved,
             epilogue=epilogue_of(node, self.graph, QUAD if groups else LANES)
             if node.outputs[0] in args
             else Epilogue(),
@@ -444,11 +455,6 @@ def pixels_packed(value: Value) -> PackedConstant:
         return np.pad(rows, ((0, 0), (0, stride - value.channels)))
 
     return PackedConstant(f"v{value.id}", value.pixels * stride, make, value.type)
-
-
-def packed(name: str, elements: int, make: Callable[[], Array]) -> PackedConstant:
-    """Return a constant that `make` packs when it is needed."""
-    return PackedConstant(name, elements, make)
 
 
 def defines(**values: int | str) -> tuple[tuple[str, int | str], ...]:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from runtime.delegates.gpu.layout.constants import divide
-from runtime.delegates.gpu.lowering.spec import packed
+from runtime.delegates.gpu.lowering.spec import PackedConstant
 from tests.runtime.delegates.gpu.models import launch
 
 
 def constant(name, elements):
-    return packed(name, elements, lambda: np.zeros(elements, np.float32))
+    return PackedConstant(name, elements, lambda: np.zeros(elements, np.float32))
 
 
 def reading(*constants):

@@ -140,13 +140,13 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             CHANNELS=channels,
         )
         units = max(1, min(_UNITS, value.pixels * channels // (16 * _VECTORS_PER_UNIT), value.pixels))
+    operations = max(1, len(node.epilogue) - 1)
     launch = context.launch(
         node,
         instance,
         (target,),
         units,
-        flops=value.elements * max(1, len(node.epilogue) - 1),
-        moved=value.bytes * (1 + len(node.reads)),
+        spec.Work(flops=value.elements * operations, moved=value.bytes * (1 + len(node.reads))),
     )
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 

@@ -253,9 +253,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance,
         (*sources, target) if linear is not None else (*sources, packed, target),
         max(1, min(most_units(context.device, _UNITS), shape["PIXELS"])),
-        note=f"int8 {output.extents}",
-        flops=output.elements,
-        moved=output.elements * (1 + len(places)),
+        spec.Work(f"int8 {output.extents}", output.elements, output.elements * (1 + len(places))),
     )
     return [spec.Candidate("rows", (launch,))]
 

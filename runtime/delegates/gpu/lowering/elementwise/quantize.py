@@ -77,25 +77,24 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     stored = after if to_levels else before
     limits = np.iinfo(stored.type.dtype)
     bounds = {"LOW": float(limits.min), "HIGH": float(limits.max)} if to_levels else {}
-    instance = spec.function(
-        f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
-        f"f32_{node.op.name.lower()}_{stored.type.value}",
-        {"T": stored.type.opencl},
-        **bounds,
-        PIXELS=after.pixels,
-        CHANNELS=after.channels,
-        IN_STRIDE=read.pixel_stride,
-        IN_CHANNEL_STRIDE=read.channel_stride,
-        OUT_STRIDE=write.pixel_stride,
-        SCALE=float(node.attributes["scale"]),
-        ZERO_POINT=float(node.attributes["zero_point"]),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            f"elementwise/quantize_{'store' if to_levels else 'load'}.cl",
+            f"f32_{node.op.name.lower()}_{stored.type.value}",
+            {"T": stored.type.opencl},
+            **bounds,
+            PIXELS=after.pixels,
+            CHANNELS=after.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            OUT_STRIDE=write.pixel_stride,
+            SCALE=float(node.attributes["scale"]),
+            ZERO_POINT=float(node.attributes["zero_point"]),
+        ),
         (source, target),
         max(1, min(most_units(context.device, _UNITS), after.pixels)),
-        flops=3 * after.elements,
+        spec.Work(flops=3 * after.elements),
     )
     return [spec.Candidate("rows", (launch,))]
 

@@ -55,7 +55,7 @@ def _circle(size: int) -> spec.PackedConstant:
         angles = 2 * np.pi * np.arange(size // 2) / size
         return np.concatenate([np.cos(angles), np.sin(angles)])
 
-    return spec.packed(f"circle{size}", size, make)
+    return spec.PackedConstant(f"circle{size}", size, make)
 
 
 def _spectrum(node: Node, context: spec.Context, source: int) -> spec.Launch:
@@ -63,23 +63,22 @@ def _spectrum(node: Node, context: spec.Context, source: int) -> spec.Launch:
     before, after = context.value(source), context.value(node.outputs[0])
     height, width = node.attributes["lengths"]
     size, images = max(2, height, width), prod(after.shape[:-2])
-    instance = spec.function(
-        "features/signal_spectrum.cl",
-        spec.instance_name("spectrum", f"n{size}"),
-        {"SIZE": size},
-        IN_HEIGHT=before.shape[-2],
-        IN_WIDTH=before.shape[-1],
-        HEIGHT=height,
-        WIDTH=width,
-        TAIL=context.tail(node.outputs[0]),
-        **context.strides(IN=source, OUT=node.outputs[0]),
-    )
     return context.launch(
         node,
-        instance,
+        spec.function(
+            "features/signal_spectrum.cl",
+            spec.instance_name("spectrum", f"n{size}"),
+            {"SIZE": size},
+            IN_HEIGHT=before.shape[-2],
+            IN_WIDTH=before.shape[-1],
+            HEIGHT=height,
+            WIDTH=width,
+            TAIL=context.tail(node.outputs[0]),
+            **context.strides(IN=source, OUT=node.outputs[0]),
+        ),
         (source, _circle(size), node.outputs[0]),
         images,
-        flops=_OPERATIONS * images * height * width * (size.bit_length() - 1),
+        spec.Work(flops=_OPERATIONS * images * height * width * (size.bit_length() - 1)),
     )
 
 
@@ -87,20 +86,19 @@ def _part(node: Node, context: spec.Context, source: int) -> spec.Launch:
     """Return the launch of a part of complex numbers; a unit is a range of pixels."""
     after = context.value(node.outputs[0])
     channels = round_up(after.channels)
-    instance = spec.function(
-        "features/signal_part.cl",
-        f"f32_signal_{node.op.name.lower()}",
-        {"PART(re, im)": _PARTS[node.op]},
-        PIXELS=after.pixels,
-        CHANNELS=channels,
-        **context.strides(IN=source, OUT=node.outputs[0]),
-    )
     return context.launch(
         node,
-        instance,
+        spec.function(
+            "features/signal_part.cl",
+            f"f32_signal_{node.op.name.lower()}",
+            {"PART(re, im)": _PARTS[node.op]},
+            PIXELS=after.pixels,
+            CHANNELS=channels,
+            **context.strides(IN=source, OUT=node.outputs[0]),
+        ),
         (source, node.outputs[0]),
         max(1, min(_UNITS, after.pixels * channels // (LANES * _VECTORS_PER_UNIT), after.pixels)),
-        flops=after.elements,
+        spec.Work(flops=after.elements),
     )
 
 

@@ -112,7 +112,11 @@ def _candidate(
 ) -> spec.Candidate:
     after = context.value(node.outputs[0])
     launch = context.launch(
-        node, instance, pointers, after.pixels * ceil_div(after.channels, LANES), flops=after.elements
+        node,
+        instance,
+        pointers,
+        after.pixels * ceil_div(after.channels, LANES),
+        spec.Work(flops=after.elements),
     )
     return spec.Candidate("vectors", (launch,))
 

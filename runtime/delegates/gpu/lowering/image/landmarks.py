@@ -71,13 +71,12 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     elif node.op is _MOVED:
         numbers["DIMENSIONS"] = after.channels
     part = _PARTS[node.op]
-    instance = spec.function(f"image/landmarks_{part}.cl", f"f32_landmarks_{part}", {}, **numbers)
     launch = context.launch(
         node,
-        instance,
+        spec.function(f"image/landmarks_{part}.cl", f"f32_landmarks_{part}", {}, **numbers),
         (context.pointer(source), second, target),
         1 if node.op is _MATRIX else after.pixels,
-        flops=_OPERATIONS * (before if node.op is _MATRIX else after).elements,
+        spec.Work(flops=_OPERATIONS * (before if node.op is _MATRIX else after).elements),
     )
     return [spec.Candidate("units", (launch,))]
 

@@ -84,13 +84,13 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             file, kind["T"] = "image/pool_levels.cl", after.type.opencl
             shape |= {"LOW": a["low"], "HIGH": a["high"]}
         instance, units = spec.function(file, f"f32_{name}", kind, **shape), images * out_h
+    note = f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']} {out_h}x{out_w}x{channels}"
     launch = context.launch(
         node,
         instance,
         (source, target),
         units,
-        note=f"{a['filter_h']}x{a['filter_w']}s{a['stride_h']} {out_h}x{out_w}x{channels}",
-        flops=after.elements * a["filter_h"] * a["filter_w"],
+        spec.Work(note, after.elements * a["filter_h"] * a["filter_w"]),
     )
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 

@@ -14,22 +14,21 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     (source, positions), (target,) = node.required, node.outputs
     value = context.value(target)
     _, height, width, channels = value.shape
-    instance = spec.function(
-        "image/resampler.cl",
-        "f32_resampler",
-        {},
-        IN_H=height,
-        IN_W=width,
-        CHANNELS=channels,
-        **context.strides(IN=source, POSITION=positions, OUT=target),
-        **divisor("IN_PIXELS", height * width),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "image/resampler.cl",
+            "f32_resampler",
+            {},
+            IN_H=height,
+            IN_W=width,
+            CHANNELS=channels,
+            **context.strides(IN=source, POSITION=positions, OUT=target),
+            **divisor("IN_PIXELS", height * width),
+        ),
         (context.pointer(source), context.pointer(positions), target),
         value.pixels,
-        flops=8 * value.elements,
+        spec.Work(flops=8 * value.elements),
     )
     return [spec.Candidate("pixels", (launch,))]
 

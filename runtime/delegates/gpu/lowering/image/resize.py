@@ -79,8 +79,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance,
         (source, target),
         units,
-        note=f"{out_h}x{out_w}x{channels}",
-        flops=after.elements * (7 if is_bilinear else 0),
+        spec.Work(f"{out_h}x{out_w}x{channels}", after.elements * (7 if is_bilinear else 0)),
     )
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 

@@ -15,7 +15,7 @@ from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.family import constants_refusal, window_candidates
 from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.left_side import GroupProduct, LeftSide
-from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of, cost_of
+from runtime.delegates.gpu.lowering.matmul.conv.shape import ConvShape, bias_of, work_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import Weights, panels, weights_of
 from runtime.model.schema import BuiltinOperator as Op
@@ -136,27 +136,23 @@ def _direct(node: Node, context: spec.Context, tile: Tile) -> spec.Candidate:
             f"PAD_{letter}": node.attributes["before"][axis],
         }
     name = "x".join(map(str, taps))
-    instance = spec.function(
-        "matmul/conv_3d.cl",
-        spec.instance_name("conv_3d", tile.name, found.type),
-        {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
-        **window,
-        **tile.order(after.pixels, after.channels, packed_weights.bytes),
-        M=after.pixels,
-        K=channels,
-        CHANNELS=round_up(after.channels),
-        **context.strides(IN=source, OUT=target),
-    )
-    flops, traffic = cost_of(after.pixels, before, weights, after)
-    zeros = spec.packed("zeros", channels, lambda: np.zeros(channels, np.float32))
+    zeros = spec.PackedConstant("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv_3d.cl",
+            spec.instance_name("conv_3d", tile.name, found.type),
+            {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
+            **window,
+            **tile.order(after.pixels, after.channels, packed_weights.bytes),
+            M=after.pixels,
+            K=channels,
+            CHANNELS=round_up(after.channels),
+            **context.strides(IN=source, OUT=target),
+        ),
         (source, packed_weights, zeros, target),
         tile.units(after.pixels, after.channels),
-        note=f"{name} {after.extents}",
-        flops=flops,
-        moved=traffic,
+        work_of(f"{name} {after.extents}", after.pixels, before, weights, after),
     )
     return spec.Candidate(f"direct_{tile.name}", (launch,))
 
@@ -189,9 +185,8 @@ def _in_groups(node: Node, context: spec.Context) -> list[spec.Candidate]:
     aligned = layout.channel_stride == 1 and layout.pixel_stride % QUAD == 0 and width <= layout.pixel_stride
     left = LeftSide("volume", layout.pixel_stride, layout.channel_stride, channels, aligned, values=values)
     matrix_of_weights = _weights(node, context).arranged(matrix)
-    note = f"{'x'.join(map(str, taps))} {after.extents}"
-    cost = cost_of(after.pixels, before, weights, after)
-    product = GroupProduct(left, matrix_of_weights, after.pixels, rows, columns, note, cost)
+    work = work_of(f"{'x'.join(map(str, taps))} {after.extents}", after.pixels, before, weights, after)
+    product = GroupProduct(left, matrix_of_weights, after.pixels, rows, columns, work)
     return tiled_product(node, context, product)
 
 

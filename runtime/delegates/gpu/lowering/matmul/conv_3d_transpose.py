@@ -10,7 +10,7 @@ import numpy as np
 from runtime.delegates.gpu.graph.graph import LANES, Node, ceil_div, round_up
 from runtime.delegates.gpu.graph.parameters import divisor
 from runtime.delegates.gpu.lowering import spec
-from runtime.delegates.gpu.lowering.matmul.conv.shape import cost_of
+from runtime.delegates.gpu.lowering.matmul.conv.shape import work_of
 from runtime.delegates.gpu.lowering.matmul.transpose_conv import TRANSPOSED, activation_refusal
 from runtime.model.schema import BuiltinOperator as Op
 from runtime.model.schema import Padding
@@ -66,32 +66,29 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             **divisor(f"STRIDE_{letter}", node.attributes["strides"][axis]),
         }
     _, _, height, width, _ = after.shape
-    instance = spec.function(
-        "matmul/conv_3d_transpose.cl",
-        "f32_conv_3d_transpose",
-        {},
-        K=depth,
-        CHANNELS=after.channels,
-        **context.strides(IN=source, OUT=target),
-        **window,
-        **divisor("UNIT_BLOCKS", blocks),
-        **divisor("OUT_VOLUME", prod(after.shape[1:4])),
-        **divisor("OUT_AREA", height * width),
-        **divisor("OUT_W", width),
-    )
-    flops, traffic = cost_of(before.pixels, before, weights, after)
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv_3d_transpose.cl",
+            "f32_conv_3d_transpose",
+            {},
+            K=depth,
+            CHANNELS=after.channels,
+            **context.strides(IN=source, OUT=target),
+            **window,
+            **divisor("UNIT_BLOCKS", blocks),
+            **divisor("OUT_VOLUME", prod(after.shape[1:4])),
+            **divisor("OUT_AREA", height * width),
+            **divisor("OUT_W", width),
+        ),
         (
             source,
-            spec.packed(f"weights{target}", blocks * taps * depth * LANES, pack),
-            spec.packed(f"bias{target}", round_up(after.channels), start),
+            spec.PackedConstant(f"weights{target}", blocks * taps * depth * LANES, pack),
+            spec.PackedConstant(f"bias{target}", round_up(after.channels), start),
             target,
         ),
         after.pixels * blocks,
-        flops=flops,
-        moved=traffic,
+        work_of("", before.pixels, before, weights, after),
     )
     return [spec.Candidate("cells", (launch,))]
 

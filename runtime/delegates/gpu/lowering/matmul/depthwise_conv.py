@@ -208,14 +208,14 @@ def _launch(
     units: int | tuple[int, ...],
 ) -> spec.Launch:
     s = shape
+    note = f"{s.window} {s.out_h}x{s.out_w}x{s.out_channels}"
+    moved = s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels
     return context.launch(
         node,
         instance,
         (s.source, weights, s.target),
         units,
-        note=f"{s.window} {s.out_h}x{s.out_w}x{s.out_channels}",
-        flops=2 * s.pixels * s.out_channels * s.filter_h * s.filter_w,
-        moved=4 * s.images * (s.in_h * s.in_w + s.out_h * s.out_w) * s.out_channels,
+        spec.Work(note, 2 * s.pixels * s.out_channels * s.filter_h * s.filter_w, 4 * moved),
     )
 
 

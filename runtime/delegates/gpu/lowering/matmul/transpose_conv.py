@@ -15,7 +15,7 @@ from runtime.delegates.gpu.graph.work_groups import QUAD, suits_groups
 from runtime.delegates.gpu.lowering import spec
 from runtime.delegates.gpu.lowering.matmul.conv.groups import tiled_product
 from runtime.delegates.gpu.lowering.matmul.conv.left_side import GroupProduct, LeftSide
-from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of, cost_of
+from runtime.delegates.gpu.lowering.matmul.conv.shape import bias_of, work_of
 from runtime.delegates.gpu.lowering.matmul.conv.tiles import Tile, best_tiles
 from runtime.delegates.gpu.lowering.matmul.conv.weights import filter_matrix, panels, weights_of
 from runtime.model.schema import BuiltinOperator as Op
@@ -125,29 +125,25 @@ def _gather(node: Node, context: spec.Context, rows: _Axis, columns: _Axis, tile
 
     found = weights_of(weights, 0, lambda: bias_of(bias, context))
     packed_weights = found.panels(f"weights{target}", count, taps * channels, tile.columns, pack)
-    instance = spec.function(
-        "matmul/transpose_conv.cl",
-        spec.instance_name("transpose_conv", tile.name, found.type),
-        {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
-        **rows.parameters("H"),
-        **columns.parameters("W"),
-        **divisor("PHASES", phases),
-        **tile.order(pixels, after.channels, packed_weights.bytes, phases),
-        M=pixels,
-        K=channels,
-        CHANNELS=round_up(after.channels),
-        **context.strides(IN=source, OUT=target),
-    )
-    flops, traffic = cost_of(before.pixels, before, weights, after)
-    zeros = spec.packed("zeros", channels, lambda: np.zeros(channels, np.float32))
+    zeros = spec.PackedConstant("zeros", channels, lambda: np.zeros(channels, np.float32))
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/transpose_conv.cl",
+            spec.instance_name("transpose_conv", tile.name, found.type),
+            {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": found.type.value},
+            **rows.parameters("H"),
+            **columns.parameters("W"),
+            **divisor("PHASES", phases),
+            **tile.order(pixels, after.channels, packed_weights.bytes, phases),
+            M=pixels,
+            K=channels,
+            CHANNELS=round_up(after.channels),
+            **context.strides(IN=source, OUT=target),
+        ),
         (source, packed_weights, zeros, target),
         phases * tile.units(pixels, after.channels),
-        note=f"{_note(rows, columns, after)}",
-        flops=flops,
-        moved=traffic,
+        work_of(_note(rows, columns, after), before.pixels, before, weights, after),
     )
     return spec.Candidate(f"phases_{tile.name}", (launch,))
 
@@ -199,8 +195,8 @@ def _in_groups(node: Node, context: spec.Context, rows: _Axis, columns: _Axis) -
         },
     )
     found = weights_of(weights, 0, lambda: bias_of(bias, context)).arranged(matrix)
-    note, cost = _note(rows, columns, after), cost_of(before.pixels, before, weights, after)
-    product = GroupProduct(left, found, pixels, depth, after.channels, note, cost)
+    work = work_of(_note(rows, columns, after), before.pixels, before, weights, after)
+    product = GroupProduct(left, found, pixels, depth, after.channels, work)
     return tiled_product(node, context, product)
 
 

@@ -124,7 +124,7 @@ def copy_launch(
         instance, units = _in_groups(copy)
     else:
         instance, units = _in_units(copy), min(most_units(context.device, _UNITS), value.pixels)
-    return context.launch(node, instance, (source, target), units, moved=2 * value.bytes)
+    return context.launch(node, instance, (source, target), units, spec.Work(moved=2 * value.bytes))
 
 
 @dataclass(frozen=True, slots=True)

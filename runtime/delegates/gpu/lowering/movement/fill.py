@@ -22,22 +22,21 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     (source, on, off), (target,) = node.required, node.outputs
     indices, value = context.value(source), context.value(target)
     read, write = context.layout(source), context.layout(target)
-    instance = spec.function(
-        "movement/fill_one_hot.cl",
-        "f32_one_hot",
-        {"T": value.type.word, "INDEX": indices.type.opencl},
-        CHANNELS=value.channels,
-        OUT_STRIDE=write.pixel_stride,
-        TAIL=context.tail(target),
-        INDEX_STRIDE=read.pixel_stride,
-        INDEX_CHANNEL_STRIDE=read.channel_stride,
-        **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
-        **divisor("INNER", node.attributes["inner"]),
-        **divisor("INDEX_CHANNELS", indices.channels),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "movement/fill_one_hot.cl",
+            "f32_one_hot",
+            {"T": value.type.word, "INDEX": indices.type.opencl},
+            CHANNELS=value.channels,
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=context.tail(target),
+            INDEX_STRIDE=read.pixel_stride,
+            INDEX_CHANNEL_STRIDE=read.channel_stride,
+            **divisor("DEPTH_INNER", node.attributes["depth"] * node.attributes["inner"]),
+            **divisor("INNER", node.attributes["inner"]),
+            **divisor("INDEX_CHANNELS", indices.channels),
+        ),
         (context.pointer(source), context.pointer(on), context.pointer(off), target),
         value.pixels,
     )

@@ -115,40 +115,39 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             "BLOCK": _BLOCK,
             "VECTORS": rows and read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
         }
-    instance = spec.function(
-        f"movement/{'gather_groups' if in_groups else 'gather'}.cl",
-        f"f32_{'groups_' if in_groups else ''}gather_{'rows' if rows else 'elements'}",
-        spec.joined(
-            how,
-            {
-                "ROWS": rows,
-                "CHECKED": not indices.is_constant,
-                "DEPTH": len(form.extents),
-            },
-        ),
-        group,
-        CHANNELS=after.channels,
-        IN_STRIDE=read.pixel_stride,
-        IN_CHANNEL_STRIDE=read.channel_stride,
-        OUT_STRIDE=write.pixel_stride,
-        TAIL=context.tail(target),
-        **context.strides(INDEX=chooser),
-        SPAN=prod(form.extents),
-        **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
-        **places,
-        **divisor("IN_CHANNELS", before.channels),
-        **divisor("INDEX_CHANNELS", indices.channels),
-        **divisor("COUNT_INNER", count * inner),
-        COUNT=count,
-        **divisor("INNER", inner),
-        **divisor("SHARED", form.shared),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            f"movement/{'gather_groups' if in_groups else 'gather'}.cl",
+            f"f32_{'groups_' if in_groups else ''}gather_{'rows' if rows else 'elements'}",
+            spec.joined(
+                how,
+                {
+                    "ROWS": rows,
+                    "CHECKED": not indices.is_constant,
+                    "DEPTH": len(form.extents),
+                },
+            ),
+            group,
+            CHANNELS=after.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=context.tail(target),
+            **context.strides(INDEX=chooser),
+            SPAN=prod(form.extents),
+            **{f"EXTENT{i}": extent for i, extent in enumerate(form.extents)},
+            **places,
+            **divisor("IN_CHANNELS", before.channels),
+            **divisor("INDEX_CHANNELS", indices.channels),
+            **divisor("COUNT_INNER", count * inner),
+            COUNT=count,
+            **divisor("INNER", inner),
+            **divisor("SHARED", form.shared),
+        ),
         (context.pointer(source), context.pointer(chooser), target, *flag),
         units,
-        moved=2 * after.type.size * after.elements,
+        spec.Work(moved=2 * after.type.size * after.elements),
     )
     return [spec.Candidate("groups" if in_groups else "positions", (launch,))]
 
@@ -191,29 +190,28 @@ def _narrow(node: Node, context: spec.Context, table: spec.PackedConstant) -> sp
     if stored is None:
         raise ValueError(f"value {source} is float32")
     flag = () if indices.is_constant else (spec.Check.of(node, node.attributes["outside"]),)
-    instance = spec.function(
-        "movement/gather_narrow.cl",
-        spec.instance_name("gather", weights=stored.type),
-        {
-            "WEIGHT": stored.type.value,
-            "INDEX": indices.type.opencl,
-            "CHECKED": not indices.is_constant,
-            "BLOCK": _BLOCK,
-        },
-        ROWS=before.shape[0],
-        ROW_BYTES=table.bytes // before.shape[0],
-        HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
-        CHANNELS=round_up(after.channels),
-        **context.strides(OUT=target, INDEX=chooser),
-        **divisor("BLOCKS", blocks),
-        **divisor("INDEX_CHANNELS", indices.channels),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "movement/gather_narrow.cl",
+            spec.instance_name("gather", weights=stored.type),
+            {
+                "WEIGHT": stored.type.value,
+                "INDEX": indices.type.opencl,
+                "CHECKED": not indices.is_constant,
+                "BLOCK": _BLOCK,
+            },
+            ROWS=before.shape[0],
+            ROW_BYTES=table.bytes // before.shape[0],
+            HEAD_BYTES=0 if stored.scales is None else 2 * ElementType.F32.size,
+            CHANNELS=round_up(after.channels),
+            **context.strides(OUT=target, INDEX=chooser),
+            **divisor("BLOCKS", blocks),
+            **divisor("INDEX_CHANNELS", indices.channels),
+        ),
         (table, context.pointer(chooser), target, *flag),
         after.pixels * blocks,
-        moved=(4 + before.type.size) * after.elements,
+        spec.Work(moved=(4 + before.type.size) * after.elements),
     )
     return spec.Candidate("narrow_rows", (launch,))
 

@@ -119,7 +119,7 @@ def _launch(
     turned: _Turned, context: spec.Context, instance: spec.Instance, units: int | tuple[int, ...]
 ) -> spec.Launch:
     pointers = (*turned.node.reads, turned.after.id)
-    return context.launch(turned.node, instance, pointers, units, moved=2 * turned.after.bytes)
+    return context.launch(turned.node, instance, pointers, units, spec.Work(moved=2 * turned.after.bytes))
 
 
 FAMILY = spec.Family(

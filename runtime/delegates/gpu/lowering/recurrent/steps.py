@@ -115,7 +115,7 @@ def matrices_packed(name: str, gates: Sequence[spec.Array]) -> spec.PackedConsta
         blocks = padded.reshape(len(gates), blocks_of(cells), LANES, depth)
         return np.ascontiguousarray(blocks.transpose(1, 3, 0, 2))
 
-    return spec.packed(name, len(gates) * round_up(cells) * depth, make)
+    return spec.PackedConstant(name, len(gates) * round_up(cells) * depth, make)
 
 
 def biases_packed(name: str, gates: Sequence[spec.Array]) -> spec.PackedConstant:
@@ -132,7 +132,7 @@ def vectors_packed(name: str, vectors: Sequence[spec.Array]) -> spec.PackedConst
         padded[:, :cells] = vectors
         return padded
 
-    return spec.packed(name, len(vectors) * round_up(cells), make)
+    return spec.PackedConstant(name, len(vectors) * round_up(cells), make)
 
 
 def for_lanes(form: Mapping[str, int | str], device: Capabilities) -> dict[str, int | str]:
@@ -168,9 +168,7 @@ def step_launch(
         instance,
         arguments,
         units if instance.work_group is None else (units, 1),
-        note=str(dict(instance.parameters)["CELLS"]),
-        flops=2 * work,
-        moved=4 * work,
+        spec.Work(str(dict(instance.parameters)["CELLS"]), 2 * work, 4 * work),
     )
 
 

@@ -93,6 +93,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         **divisor("OUT_UNITS", out.channels),
     }
     instance, units = _function(node, context, batch * out.channels, shape)
+    moved = weights.type.size * weights.elements + times.type.size * times.elements
     launch = context.launch(
         node,
         instance,
@@ -106,9 +107,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             state,
         ),
         units,
-        note=str(out.channels),
-        flops=2 * batch * (weights.elements + times.elements),
-        moved=weights.type.size * weights.elements + times.type.size * times.elements,
+        spec.Work(str(out.channels), 2 * batch * (weights.elements + times.elements), moved),
     )
     return [spec.Candidate("groups" if instance.work_group else "units", (launch,))]
 

@@ -82,8 +82,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance,
         (context.pointer(source), target),
         units,
-        note=value.extents,
-        flops=value.elements,
+        spec.Work(value.extents, value.elements),
     )
     return [spec.Candidate("groups" if instance.work_group else "elements", (launch,))]
 

@@ -53,7 +53,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         shape = {"LENGTH": value.shape[axis], "INNER": inner, **shared}
         instance = spec.function("reduction/cumsum.cl", "f32_cumsum", flags, **shape)
         units = prod(value.shape[:axis]) * inner * ceil_div(value.channels, LANES)
-    launch = context.launch(node, instance, (source, target), units, flops=value.elements)
+    launch = context.launch(node, instance, (source, target), units, spec.Work(flops=value.elements))
     return [spec.Candidate("runs", (launch,))]
 
 
@@ -65,26 +65,31 @@ def _grouped(node: Node, context: spec.Context) -> spec.Launch:
     inner = prod(value.shape[axis + 1 : -1])
     runs = value.pixels if rows else prod(value.shape[:axis]) * inner * vectors
     group, groups = strided(runs)
-    instance = spec.function(
-        "reduction/cumsum_groups.cl",
-        f"f32_groups_cumsum_{'rows' if rows else 'lines'}",
-        {
-            "T": _SUMMED[value.type],
-            "IS_FLOAT": value.type is ElementType.F32,
-            "VALUE(i)": _GROUPED[value.type],
-            "ROWS": rows,
-            "EXCLUSIVE": node.attributes["exclusive"],
-            "PLACE(k, n)": "((n) - 1 - (k))" if node.attributes["reverse"] else "(k)",
-        },
-        group,
-        RUNS=runs,
-        CHANNELS=value.channels,
-        **context.strides(IN=source, OUT=target),
-        LENGTH=value.shape[axis],
-        **divisor("INNER", inner),
-        **divisor("VECTORS", vectors),
+    return context.launch(
+        node,
+        spec.function(
+            "reduction/cumsum_groups.cl",
+            f"f32_groups_cumsum_{'rows' if rows else 'lines'}",
+            {
+                "T": _SUMMED[value.type],
+                "IS_FLOAT": value.type is ElementType.F32,
+                "VALUE(i)": _GROUPED[value.type],
+                "ROWS": rows,
+                "EXCLUSIVE": node.attributes["exclusive"],
+                "PLACE(k, n)": "((n) - 1 - (k))" if node.attributes["reverse"] else "(k)",
+            },
+            group,
+            RUNS=runs,
+            CHANNELS=value.channels,
+            **context.strides(IN=source, OUT=target),
+            LENGTH=value.shape[axis],
+            **divisor("INNER", inner),
+            **divisor("VECTORS", vectors),
+        ),
+        (source, target),
+        groups,
+        spec.Work(flops=value.elements),
     )
-    return context.launch(node, instance, (source, target), groups, flops=value.elements)
 
 
 FAMILY = spec.Family(

@@ -66,7 +66,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance,
         (source, target),
         (ceil_div(value.pixels, rows), 1) if in_groups else value.pixels,
-        flops=value.elements * 4,
+        spec.Work(flops=value.elements * 4),
     )
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 

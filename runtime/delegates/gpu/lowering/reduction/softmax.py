@@ -58,22 +58,20 @@ def _of_levels(node: Node, context: spec.Context, source: int) -> spec.Candidate
     """Fixed-point numbers, exactly as LiteRT's reference kernel."""
     (target,) = node.outputs
     value, table = context.value(target), np.frombuffer(node.attributes["exponentials"], np.int32)
-    instance = spec.function(
-        "reduction/softmax_levels.cl",
-        "i8_softmax_levels",
-        {"T": value.type.opencl},
-        PIXELS=value.pixels,
-        CHANNELS=value.channels,
-        **context.strides(IN=source, OUT=target),
-        LOWEST=_LOWEST[value.type],
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "reduction/softmax_levels.cl",
+            "i8_softmax_levels",
+            {"T": value.type.opencl},
+            PIXELS=value.pixels,
+            CHANNELS=value.channels,
+            **context.strides(IN=source, OUT=target),
+            LOWEST=_LOWEST[value.type],
+        ),
         (source, spec.PackedConstant(f"table{target}", table.size, lambda: table, ElementType.I32), target),
         max(1, min(_UNITS, value.pixels)),
-        note=f"{value.type.value} {value.extents}",
-        flops=value.elements * 12,
+        spec.Work(f"{value.type.value} {value.extents}", value.elements * 12),
     )
     return spec.Candidate("rows", (launch,))
 
@@ -107,7 +105,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
             PIXELS=value.pixels,
             PADDED=round_up(value.channels),
         )
-    launch = context.launch(node, instance, (source, target), units, flops=value.elements * 12)
+    launch = context.launch(node, instance, (source, target), units, spec.Work(flops=value.elements * 12))
     return [spec.Candidate("groups" if in_groups else "rows", (launch,))]
 
 

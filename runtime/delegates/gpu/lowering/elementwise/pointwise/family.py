@@ -235,24 +235,29 @@ def _grouped(node: Node, context: spec.Context, values: Sequence[Value]) -> spec
     if output.type is F32 and output.channels != round_up(output.channels):
         expression, valid = f"((c) < VALID ? {expression} : 0.0f)", {"VALID": output.channels}
     names = "_".join(one.name.lower() for one in (*types, output.type))
-    instance = spec.function(
-        "elementwise/pointwise/groups.cl",
-        f"f32_groups_pointwise_{node.op.name.lower()}_{names}",
-        {
-            "INPUTS": ", ".join(f"INPUT(x{i})" for i in range(len(values))),
-            "VALUE(p, c)": f"({expression})",
-            "IS_FLOAT": output.type is F32,
-            "WIDTH": output.type.size,
-        },
-        group,
-        **context.strides(OUT=target),
-        **vectors,
-        **valid,
-        **{name: n for operand in operands for name, n in operand.parameters.items()},
-    )
     pointers = tuple(context.pointer(value.id) for value in values)
     moved = sum(value.bytes for value in (*values, output))
-    return context.launch(node, instance, (*pointers, target), groups, flops=output.elements, moved=moved)
+    return context.launch(
+        node,
+        spec.function(
+            "elementwise/pointwise/groups.cl",
+            f"f32_groups_pointwise_{node.op.name.lower()}_{names}",
+            {
+                "INPUTS": ", ".join(f"INPUT(x{i})" for i in range(len(values))),
+                "VALUE(p, c)": f"({expression})",
+                "IS_FLOAT": output.type is F32,
+                "WIDTH": output.type.size,
+            },
+            group,
+            **context.strides(OUT=target),
+            **vectors,
+            **valid,
+            **{name: n for operand in operands for name, n in operand.parameters.items()},
+        ),
+        (*pointers, target),
+        groups,
+        spec.Work(flops=output.elements, moved=moved),
+    )
 
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
@@ -303,8 +308,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
                 output.pixels,
             ),
         ),
-        flops=output.elements,
-        moved=sum(value.bytes for value in (*values, output)),
+        spec.Work(flops=output.elements, moved=sum(value.bytes for value in (*values, output))),
     )
     return [spec.Candidate("rows", (launch,))]
 

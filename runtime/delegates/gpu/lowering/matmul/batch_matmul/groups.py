@@ -55,9 +55,7 @@ def product_in_groups(node: Node, context: spec.Context, product: Product) -> sp
             ),
             (left.source, context.pointer(right.source), target),
             (*tile.groups(product.rows, product.columns), product.batch),
-            note=product.sizes,
-            flops=product.flops,
-            moved=product.bytes,
+            spec.Work(product.sizes, product.flops, product.bytes),
         )
         return spec.Candidate(f"groups_{tile.name}", (launch,))
 

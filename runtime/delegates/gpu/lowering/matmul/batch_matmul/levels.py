@@ -96,8 +96,7 @@ def _pack(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
         ),
         (context.pointer(right.source), scratch),
         right.matrices * packed.count,
-        note=f"{product.sizes} int8 panels",
-        moved=right.matrices * product.depth * product.columns + scratch.bytes,
+        spec.Work(f"{product.sizes} int8 panels", moved=product.right_elements + scratch.bytes),
     )
 
 
@@ -145,9 +144,7 @@ def _gemm(node: Node, context: spec.Context, packed: _Packed) -> spec.Launch:
         ),
         (left.source, packed.scratch(), stage, target),
         product.batch * packed.count * rows,
-        note=f"{product.sizes} int8",
-        flops=product.flops,
-        moved=product.bytes // 4,
+        spec.Work(f"{product.sizes} int8", product.flops, product.bytes // 4),
     )
 
 

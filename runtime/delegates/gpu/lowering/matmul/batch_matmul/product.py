@@ -94,6 +94,11 @@ class Product:
         return round_up(self.columns)
 
     @property
+    def right_elements(self) -> int:
+        """Elements of all different matrices of the right side."""
+        return self.right.matrices * self.depth * self.columns
+
+    @property
     def flops(self) -> int:
         """Multiplications and additions."""
         return 2 * self.batch * self.rows * self.depth * self.columns
@@ -101,8 +106,7 @@ class Product:
     @property
     def bytes(self) -> int:
         """Bytes that must be read and written at least once."""
-        results = self.batch * self.rows * (self.depth + self.columns)
-        return 4 * (results + self.right.matrices * self.depth * self.columns)
+        return 4 * (self.batch * self.rows * (self.depth + self.columns) + self.right_elements)
 
     def starts(self, right: Sequence[int], start: int = 0) -> tuple[dict[str, str], dict[str, int]]:
         """Return the starts of both sides' matrices of a batch, as defines and their parameters.
@@ -165,7 +169,7 @@ def _with_panels(node: Node, context: spec.Context, product: Product, tile: Tile
 
 def _with_constant(node: Node, context: spec.Context, product: Product, tile: Tile) -> spec.Candidate:
     matrix = _panel_elements(product, tile)
-    weights = spec.packed(
+    weights = spec.PackedConstant(
         f"right{node.outputs[0]}",
         product.right.matrices * matrix,
         lambda: overlapping_panels(_matrices(product), tile.columns),
@@ -220,8 +224,7 @@ def _pack(
         ),
         (right.source, target),
         right.matrices * panels * ceil_div(product.depth, LANES),
-        note=f"{product.sizes} panels",
-        moved=4 * (right.matrices * product.depth * product.columns + target.elements),
+        spec.Work(f"{product.sizes} panels", moved=4 * (product.right_elements + target.elements)),
     )
 
 
@@ -264,9 +267,7 @@ def _gemm(
         ),
         (left.source, right, target),
         product.batch * tile.units(product.rows, product.columns),
-        note=product.sizes,
-        flops=product.flops,
-        moved=product.bytes,
+        spec.Work(product.sizes, product.flops, product.bytes),
     )
 
 
@@ -291,8 +292,6 @@ def _dots(node: Node, context: spec.Context, product: Product) -> spec.Candidate
         ),
         (product.left.source, right.source, target),
         product.batch * ceil_div(product.columns, LANES),
-        note=product.sizes,
-        flops=product.flops,
-        moved=product.bytes,
+        spec.Work(product.sizes, product.flops, product.bytes),
     )
     return spec.Candidate("dots", (launch,))

@@ -36,30 +36,27 @@ def direct(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> s
     )
 
     span = depth * s.in_layout.channel_stride
-    zeros = spec.packed("zeros", span, lambda: np.zeros(span, np.float32))
-    instance = spec.function(
-        "matmul/conv/direct.cl",
-        spec.instance_name("conv_direct", tile.name, s.weights.type),
-        {"TILE_M": tile.rows, "TILE_N": width, "WEIGHT": s.weights.type.value},
-        **s.image,
-        **s.taps,
-        **tile.order(s.pixels, s.out_channels, weights.bytes),
-        M=s.pixels,
-        K=depth,
-        CHANNELS=round_up(s.out_channels),
-        IN_CHANNELS=s.in_channels,
-        IN_STEP=s.in_layout.channel_stride,
-        GROUP_IN=s.group_in,
-        GROUP_OUT=s.group_out,
-    )
+    zeros = spec.PackedConstant("zeros", span, lambda: np.zeros(span, np.float32))
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/direct.cl",
+            spec.instance_name("conv_direct", tile.name, s.weights.type),
+            {"TILE_M": tile.rows, "TILE_N": width, "WEIGHT": s.weights.type.value},
+            **s.image,
+            **s.taps,
+            **tile.order(s.pixels, s.out_channels, weights.bytes),
+            M=s.pixels,
+            K=depth,
+            CHANNELS=round_up(s.out_channels),
+            IN_CHANNELS=s.in_channels,
+            IN_STEP=s.in_layout.channel_stride,
+            GROUP_IN=s.group_in,
+            GROUP_OUT=s.group_out,
+        ),
         (s.source, weights, zeros, s.target),
         tile.units(s.pixels, s.out_channels),
-        note=s.label,
-        flops=s.flops,
-        moved=s.bytes,
+        spec.Work(s.label, s.flops, s.bytes),
     )
     return spec.Candidate(f"direct_{tile.name}", (launch,))
 
@@ -72,29 +69,26 @@ def direct_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> spe
     group, groups = strided(s.pixels * vectors)
     matrix = s.weights.arranged(lambda codes: filter_matrix(codes, s.group_in))
     sizes = s.image | s.taps
-    instance = spec.function(
-        "matmul/conv/direct_groups.cl",
-        spec.instance_name("groups_conv_direct", weights=s.weights.type),
-        {"ALIKE": s.group_out % QUAD == 0, "WEIGHT": s.weights.type.value},
-        group,
-        **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
-        TOTAL=s.pixels * vectors,
-        IN_STEP=s.in_layout.channel_stride,
-        CHANNELS=channels,
-        OUT_CHANNELS=s.out_channels,
-        GROUP_IN=s.group_in,
-        **divisor("VECTORS", vectors),
-        **divisor("OUT_PIXELS", s.out_h * s.out_w),
-        **divisor("OUT_W", s.out_w),
-        **divisor("GROUP_OUT", s.group_out),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/direct_groups.cl",
+            spec.instance_name("groups_conv_direct", weights=s.weights.type),
+            {"ALIKE": s.group_out % QUAD == 0, "WEIGHT": s.weights.type.value},
+            group,
+            **{name: value for name, value in sizes.items() if name not in ("OUT_H", "OUT_W")},
+            TOTAL=s.pixels * vectors,
+            IN_STEP=s.in_layout.channel_stride,
+            CHANNELS=channels,
+            OUT_CHANNELS=s.out_channels,
+            GROUP_IN=s.group_in,
+            **divisor("VECTORS", vectors),
+            **divisor("OUT_PIXELS", s.out_h * s.out_w),
+            **divisor("OUT_W", s.out_w),
+            **divisor("GROUP_OUT", s.group_out),
+        ),
         (s.source, matrix.rows(f"weights{s.target}", depth, s.out_channels), s.target),
         groups,
-        note=s.label,
-        flops=s.flops,
-        moved=s.bytes,
+        spec.Work(s.label, s.flops, s.bytes),
     )
     return spec.Candidate("groups_direct", (launch,))

@@ -47,6 +47,12 @@ class Product:
         """Size of the weights."""
         return self.depth * self.columns * self.weights.type.bits // 8
 
+    @property
+    def work(self) -> spec.Work:
+        """The operations of all its numbers, each of which is read or written once."""
+        moved = self.weight_bytes + 4 * self.rows * (self.depth + self.columns)
+        return spec.Work.of_product(self.rows, self.depth, self.columns, moved)
+
 
 def product_candidates(node: Node, context: spec.Context, product: Product) -> list[spec.Candidate]:
     """Return the candidates for a product that is the whole of `node`."""
@@ -63,30 +69,27 @@ def product_candidates(node: Node, context: spec.Context, product: Product) -> l
 def gemm(node: Node, context: spec.Context, product: Product, tile: Tile) -> spec.Candidate:
     """One launch in register tiles of several rows: each weight that is loaded serves all rows of a tile."""
     source, (target,) = node.first, node.outputs
-    instance = spec.function(
-        "matmul/conv/gemm.cl",
-        spec.instance_name("gemm", tile.name, product.weights.type),
-        {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": product.weights.type.value},
-        M=product.rows,
-        K=product.depth,
-        CHANNELS=round_up(product.columns),
-        IN_STRIDE=product.row_stride,
-        IN_STEP=product.step,
-        **context.strides(OUT=target),
-        **tile.order(product.rows, product.columns, product.weight_bytes),
-    )
     weights = product.panels(f"weights{target}", tile.columns)
     return spec.Candidate(
         f"gemm_{tile.name}",
         (
             context.launch(
                 node,
-                instance,
+                spec.function(
+                    "matmul/conv/gemm.cl",
+                    spec.instance_name("gemm", tile.name, product.weights.type),
+                    {"TILE_M": tile.rows, "TILE_N": tile.columns, "WEIGHT": product.weights.type.value},
+                    M=product.rows,
+                    K=product.depth,
+                    CHANNELS=round_up(product.columns),
+                    IN_STRIDE=product.row_stride,
+                    IN_STEP=product.step,
+                    **context.strides(OUT=target),
+                    **tile.order(product.rows, product.columns, product.weight_bytes),
+                ),
                 (source, weights, target),
                 tile.units(product.rows, product.columns),
-                note=f"{product.rows}x{product.depth}x{product.columns}",
-                flops=2 * product.rows * product.depth * product.columns,
-                moved=_traffic(product),
+                product.work,
             ),
         ),
     )
@@ -105,25 +108,18 @@ def row(node: Node, context: spec.Context, product: Product, width: int) -> spec
     """
     source, (target,) = node.first, node.outputs
     split = max(1, _ROW_SPLIT[width] * min(context.device.vector_floats, LANES) // LANES)
-    instance = spec.function(
-        "matmul/conv/gemm_row.cl",
-        spec.instance_name("gemm_row", f"n{width}", product.weights.type),
-        {"TILE_N": width, "SPLIT": split, "WEIGHT": product.weights.type.value},
-        K=product.depth,
-        CHANNELS=round_up(product.columns),
-        IN_STEP=product.step,
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/gemm_row.cl",
+            spec.instance_name("gemm_row", f"n{width}", product.weights.type),
+            {"TILE_N": width, "SPLIT": split, "WEIGHT": product.weights.type.value},
+            K=product.depth,
+            CHANNELS=round_up(product.columns),
+            IN_STEP=product.step,
+        ),
         (source, product.panels(f"weights{target}", width), target),
         ceil_div(product.columns, width),
-        note=f"1x{product.depth}x{product.columns}",
-        flops=2 * product.depth * product.columns,
-        moved=_traffic(product),
+        product.work,
     )
     return spec.Candidate(f"row_n{width}", (launch,))
-
-
-def _traffic(product: Product) -> int:
-    return product.weight_bytes + 4 * product.rows * (product.depth + product.columns)

@@ -173,8 +173,7 @@ def product_in_groups(
     if product.rows <= FEW_ROWS and scale is None:
         return [_few_rows(node, context, product)]
     left = LeftSide("rows", product.row_stride, product.step, product.depth, aligned, scale)
-    shape = (product.rows, product.depth, product.columns)
-    whole = GroupProduct(left, product.weights, *shape, "x".join(map(str, shape)))
+    whole = GroupProduct(left, product.weights, product.rows, product.depth, product.columns, product.work)
     return tiled_product(node, context, whole)
 
 
@@ -198,7 +197,8 @@ def window_in_groups(node: Node, context: spec.Context, shape: ConvShape) -> lis
         **divisor("DEPTH", channels),
     }
     left = LeftSide("window", stride, step, s.group_in, aligned, members=s.groups, values=values)
-    product = GroupProduct(left, matrix, s.pixels, depth, s.out_channels, s.label, (s.flops, s.bytes))
+    work = spec.Work(s.label, s.flops, s.bytes)
+    product = GroupProduct(left, matrix, s.pixels, depth, s.out_channels, work)
     return tiled_product(node, context, product)
 
 
@@ -249,35 +249,32 @@ def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: Group
         values |= {"OUT_M": pixels, **divisor("PARTS", parts)}
     scratch = spec.Scratch("parts", parts * pixels * round_up(columns))
     scales: tuple[spec.Argument, ...] = () if left.scale is None else (left.scale,)
-    flops, traffic = product.costs(right)
+    moved = (product.work.moved or 0) + (scratch.bytes if is_split else 0)
     kind = f"matrix_{left.kind}" if tile.in_matrices else left.kind
-    instance = spec.function(
-        "matmul/conv/gemm_groups.cl",
-        spec.instance_name(f"groups_gemm_{kind}", tile.name, weights.type),
-        spec.joined(
-            left.defines,
-            {
-                "RIGHT_PACKED": 1,
-                "RIGHT_COLUMNS": 0,
-                "WEIGHT": weights.type.value,
-                "ROWS": tile.rows,
-                "VECTORS": tile.vectors,
-                "TILE_K": tile.depth,
-                "SPLIT": is_split,
-                "MATRIX": tile.in_matrices,
-            },
-        ),
-        tile.work_group,
-        **values,
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/gemm_groups.cl",
+            spec.instance_name(f"groups_gemm_{kind}", tile.name, weights.type),
+            spec.joined(
+                left.defines,
+                {
+                    "RIGHT_PACKED": 1,
+                    "RIGHT_COLUMNS": 0,
+                    "WEIGHT": weights.type.value,
+                    "ROWS": tile.rows,
+                    "VECTORS": tile.vectors,
+                    "TILE_K": tile.depth,
+                    "SPLIT": is_split,
+                    "MATRIX": tile.in_matrices,
+                },
+            ),
+            tile.work_group,
+            **values,
+        ),
         (source, right, scratch if is_split else target, *scales),
         (across, down, count * parts),
-        note=product.note,
-        flops=flops,
-        moved=traffic + (scratch.bytes if is_split else 0),
+        replace(product.work, moved=moved),
     )
     name = f"{'matrices' if tile.in_matrices else 'groups'}_{tile.name}"
     if not is_split:
@@ -299,21 +296,18 @@ def _few_rows(node: Node, context: spec.Context, product: Product) -> spec.Candi
     values |= {"LEFT_ROW": product.row_stride, "LEFT_STEP": product.step}
     stored = {"N": product.columns, "OUT_STRIDE": context.layout(target).pixel_stride}
     values |= {"M": product.rows} if is_split else stored
-    instance = spec.function(
-        "matmul/conv/gemm_row_groups.cl",
-        spec.instance_name("groups_gemm_row", weights=product.weights.type),
-        {"SPLIT": is_split, "WEIGHT": product.weights.type.value},
-        WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
-        **values,
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/gemm_row_groups.cl",
+            spec.instance_name("groups_gemm_row", weights=product.weights.type),
+            {"SPLIT": is_split, "WEIGHT": product.weights.type.value},
+            WorkGroup((SIDE, SIDE, 1), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+            **values,
+        ),
         (source, weights, scratch if is_split else target),
         (across, product.rows, parts),
-        note=f"{product.rows}x{product.depth}x{product.columns}",
-        flops=2 * product.rows * product.depth * product.columns,
-        moved=weights.bytes + 4 * product.rows * (product.depth + product.columns),
+        product.work,
     )
     if not is_split:
         return spec.Candidate("groups_row", (launch,))
@@ -334,25 +328,22 @@ def _joined(
     lanes = joining_items(count, rows * vectors)
     width = GROUP_ITEMS // lanes
     groups = ceil_div(rows * vectors, width)
-    instance = spec.function(
-        "matmul/conv/gemm_join_groups.cl",
-        spec.instance_name("groups_gemm_join", f"l{lanes}"),
-        {"LANES": lanes},
-        WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
-        M=rows,
-        N=columns,
-        CHANNELS=round_up(columns),
-        SPLITS=count,
-        TOTAL=rows * vectors,
-        **context.strides(OUT=target),
-        **divisor("VECTORS", vectors),
-    )
     return context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/gemm_join_groups.cl",
+            spec.instance_name("groups_gemm_join", f"l{lanes}"),
+            {"LANES": lanes},
+            WorkGroup((width, lanes), (LocalArray("partial", "float4", GROUP_ITEMS),)),
+            M=rows,
+            N=columns,
+            CHANNELS=round_up(columns),
+            SPLITS=count,
+            TOTAL=rows * vectors,
+            **context.strides(OUT=target),
+            **divisor("VECTORS", vectors),
+        ),
         (parts, weights, target),
         (groups, 1),
-        note=f"join {count}x{rows}x{columns}",
-        flops=count * rows * columns,
-        moved=parts.bytes + 4 * rows * columns,
+        spec.Work(f"join {count}x{rows}x{columns}", count * rows * columns, parts.bytes + 4 * rows * columns),
     )

@@ -30,7 +30,6 @@ def in_lanes(node: Node, context: spec.Context, product: GroupProduct) -> spec.C
     matrix = weights.arranged(lambda codes: np.pad(codes, ((0, padded - len(codes)), (0, 0))))
     right = matrix.rows(f"weights{target}", padded, columns)
     pixels = _pixels(rows, channels // LANES, context.device.compute_units)
-    flops, traffic = product.costs(right)
     launch = context.launch(
         node,
         spec.function(
@@ -56,9 +55,7 @@ def in_lanes(node: Node, context: spec.Context, product: GroupProduct) -> spec.C
         ),
         (node.first, right, target),
         (channels // LANES, ceil_div(rows, pixels * LANE_ITEMS)),
-        note=product.note,
-        flops=flops,
-        moved=traffic,
+        product.work,
     )
     return spec.Candidate(f"lanes_p{pixels}", (launch,))
 

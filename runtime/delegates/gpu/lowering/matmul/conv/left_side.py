@@ -41,20 +41,11 @@ class LeftSide:
 
 @dataclass(frozen=True, slots=True)
 class GroupProduct:
-    """A product [rows, depth] by [depth, columns] that is the whole of a node; `note` is for profiles.
-
-    `cost`: operations and bytes, where they are others than those of all its numbers.
-    """
+    """A product [rows, depth] by [depth, columns] that is the whole of a node."""
 
     left: LeftSide
     weights: Weights
     rows: int
     depth: int
     columns: int
-    note: str
-    cost: tuple[int, int] | None = None
-
-    def costs(self, right: spec.PackedConstant) -> tuple[int, int]:
-        """Return the operations, and the bytes that are read and written with these packed weights."""
-        flops, lines = 2 * self.rows * self.depth * self.columns, self.rows * (self.depth + self.columns)
-        return self.cost or (flops, 4 * lines + right.bytes)
+    work: spec.Work

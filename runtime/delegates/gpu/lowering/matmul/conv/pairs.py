@@ -50,7 +50,11 @@ def in_pairs(
         IN_STEP=strides[1],
     )
     rounding = context.launch(
-        node, instance, (source, pairs), rows, note=f"{note} pairs", moved=4 * rows * depth + pairs.bytes
+        node,
+        instance,
+        (source, pairs),
+        rows,
+        spec.Work(f"{note} pairs", moved=4 * rows * depth + pairs.bytes),
     )
     instance = spec.function(
         "matmul/conv/gemm_bf16.cl",
@@ -67,9 +71,7 @@ def in_pairs(
         instance,
         (pairs, packed, target),
         tile.units(rows, columns),
-        note=note,
-        flops=2 * rows * depth * columns,
-        moved=packed.bytes + pairs.bytes + 4 * rows * columns,
+        spec.Work.of_product(*shape, packed.bytes + pairs.bytes + 4 * rows * columns),
     )
     return spec.Candidate(f"pairs_{tile.name}", (rounding, product))
 

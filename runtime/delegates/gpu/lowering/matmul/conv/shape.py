@@ -156,9 +156,10 @@ def _weights(value: int, bias: int | None, context: spec.Context, *, depthwise: 
     return found.arranged(lambda codes: codes.transpose(3, 1, 2, 0)) if depthwise else found
 
 
-def cost_of(pixels: int, before: Value, weights: Value, after: Value) -> tuple[int, int]:
+def work_of(note: str, pixels: int, before: Value, weights: Value, after: Value) -> spec.Work:
     """Return the operations of all weights on so many pixels, and bytes that are touched at least once."""
-    return 2 * pixels * weights.elements, 4 * (before.elements + weights.elements + after.elements)
+    touched = before.elements + weights.elements + after.elements
+    return spec.Work(note, 2 * pixels * weights.elements, 4 * touched)
 
 
 def bias_of(bias: int | None, context: spec.Context) -> Floats | None:

@@ -72,35 +72,32 @@ def stem(node: Node, context: spec.Context, shape: ConvShape, tile: Tile) -> spe
 
     weights = s.weights.panels(f"weights{s.target}", count, depth, tile.columns, pack)
     given = s.image | s.taps
-    instance = spec.function(
-        "matmul/conv/stem.cl",
-        spec.instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
-        spec.joined(
-            {name: given.pop(name) for name in _CONSTANT},
-            {
-                "PLANAR": is_planar(s),
-                "IN_CHANNELS": s.in_channels,
-                "TILE_M": tile.rows,
-                "TILE_N": tile.columns,
-                "WEIGHT": s.weights.type.value,
-                # One size for all images, of which only what is used is touched: every size were one more
-                # function.
-                "CAPACITY": _MOST_LINE_BYTES // 4,
-            },
-        ),
-        **given,
-        IN_STEP=s.in_layout.channel_stride,
-        CHANNELS=round_up(s.out_channels),
-        **divisor("PANELS", count),
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/stem.cl",
+            spec.instance_name(f"conv_stem_w{s.filter_w}s{s.stride_w}", tile.name, s.weights.type),
+            spec.joined(
+                {name: given.pop(name) for name in _CONSTANT},
+                {
+                    "PLANAR": is_planar(s),
+                    "IN_CHANNELS": s.in_channels,
+                    "TILE_M": tile.rows,
+                    "TILE_N": tile.columns,
+                    "WEIGHT": s.weights.type.value,
+                    # One size for all images, of which only what is used is touched: every size were one more
+                    # function.
+                    "CAPACITY": _MOST_LINE_BYTES // 4,
+                },
+            ),
+            **given,
+            IN_STEP=s.in_layout.channel_stride,
+            CHANNELS=round_up(s.out_channels),
+            **divisor("PANELS", count),
+        ),
         (s.source, weights, s.target),
         s.images * s.out_h,
-        note=s.label,
-        flops=s.flops,
-        moved=s.bytes,
+        spec.Work(s.label, s.flops, s.bytes),
     )
     return spec.Candidate(f"stem_{tile.name}", (launch,))
 

@@ -177,23 +177,22 @@ def _tile(shape: ConvShape, tiles: int, depth: int, device: Capabilities) -> Til
 def _input(node: Node, context: spec.Context, shape: ConvShape, grid: _Grid) -> spec.Launch:
     """Return the launch that transforms the patches of all tiles: each product reads one block."""
     values = {"IN_H": shape.in_h, "IN_W": shape.in_w, "IN_STRIDE": shape.in_layout.pixel_stride}
+    pixels = shape.images * shape.in_h * shape.in_w
     pads = {"PAD_TOP": shape.pad_top, "PAD_LEFT": shape.pad_left}
-    instance = spec.function(
-        "matmul/conv/winograd_input.cl",
-        f"f32_conv_winograd_f{grid.size}_input",
-        {"TILE": grid.size},
-        CHANNELS=grid.channels,
-        **grid.shape,
-        **values,
-        **pads,
-    )
     return context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/winograd_input.cl",
+            f"f32_conv_winograd_f{grid.size}_input",
+            {"TILE": grid.size},
+            CHANNELS=grid.channels,
+            **grid.shape,
+            **values,
+            **pads,
+        ),
         (shape.source, grid.patches),
         grid.images * grid.tiles_y,
-        note=f"{shape.label} patches",
-        moved=4 * (shape.images * shape.in_h * shape.in_w * grid.channels + grid.patches.elements),
+        spec.Work(f"{shape.label} patches", moved=4 * (pixels * grid.channels + grid.patches.elements)),
     )
 
 
@@ -204,7 +203,7 @@ def _weights(
     kind, width = shape.weights.type, grid.tile.columns
     elements = grid.batch * grid.depth * grid.columns
     if kind is WeightType.F32:
-        return spec.packed(
+        return spec.PackedConstant(
             f"winograd{shape.target}",
             elements,
             lambda: pack_filter(
@@ -220,20 +219,18 @@ def _weights(
         width,
         lambda codes: panels(filter_matrix(codes, grid.depth), width),
     )
-    instance = spec.function(
-        "matmul/conv/winograd_filter.cl",
-        spec.instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
-        {"TILE": grid.size, "TILE_N": width, "ROWS": _FILTER_ROWS, "WEIGHT": kind.value},
-        K=grid.depth,
-        PANELS=grid.panels,
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/winograd_filter.cl",
+            spec.instance_name(f"conv_winograd_f{grid.size}_filter", f"n{width}", kind),
+            {"TILE": grid.size, "TILE_N": width, "ROWS": _FILTER_ROWS, "WEIGHT": kind.value},
+            K=grid.depth,
+            PANELS=grid.panels,
+        ),
         (source, target),
         grid.panels * ceil_div(grid.depth, _FILTER_ROWS),
-        note=f"{shape.label} weights",
-        moved=source.bytes + target.bytes,
+        spec.Work(f"{shape.label} weights", moved=source.bytes + target.bytes),
     )
     return target, (launch,)
 
@@ -246,25 +243,23 @@ def _product(
     weights: spec.PackedConstant | spec.Scratch,
 ) -> spec.Launch:
     """One launch for all products: each has few rows, and together they keep every worker busy."""
-    instance = spec.function(
-        "matmul/conv/winograd_product.cl",
-        spec.instance_name("conv_winograd_product", grid.tile.name),
-        {"TILE_M": grid.tile.rows, "TILE_N": grid.tile.columns},
-        TILES=grid.tiles,
-        CHANNELS=grid.channels,
-        K=grid.depth,
-        **divisor("PANELS", grid.panels),
-        **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
-        **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
-    )
+    moved = grid.patches.elements + weights.elements + grid.products.elements
     return context.launch(
         node,
-        instance,
+        spec.function(
+            "matmul/conv/winograd_product.cl",
+            spec.instance_name("conv_winograd_product", grid.tile.name),
+            {"TILE_M": grid.tile.rows, "TILE_N": grid.tile.columns},
+            TILES=grid.tiles,
+            CHANNELS=grid.channels,
+            K=grid.depth,
+            **divisor("PANELS", grid.panels),
+            **reciprocal("GROUP_PANELS", grid.panels // shape.groups),
+            **divisor("ROW_TILES", ceil_div(grid.tiles, grid.tile.rows)),
+        ),
         (grid.patches, weights, grid.products),
         grid.batch * grid.panels * ceil_div(grid.tiles, grid.tile.rows),
-        note=f"{shape.label} products",
-        flops=2 * grid.batch * grid.tiles * grid.depth * grid.columns,
-        moved=4 * (grid.patches.elements + weights.elements + grid.products.elements),
+        spec.Work(f"{shape.label} products", 2 * grid.products.elements * grid.depth, 4 * moved),
     )
 
 
@@ -279,24 +274,22 @@ def _output(node: Node, context: spec.Context, shape: ConvShape, grid: _Grid) ->
             padded[: shape.out_channels] = found
         return padded
 
-    instance = spec.function(
-        "matmul/conv/winograd_output.cl",
-        f"f32_conv_winograd_f{grid.size}_output",
-        {"TILE": grid.size},
-        OUT_H=shape.out_h,
-        OUT_W=shape.out_w,
-        OUT_STRIDE=shape.out_layout.pixel_stride,
-        CHANNELS=channels,
-        COLUMNS=grid.columns,
-        **grid.shape,
-    )
     return context.launch(
         node,
-        instance,
-        (grid.products, spec.packed(f"bias{shape.target}", channels, pack), shape.target),
+        spec.function(
+            "matmul/conv/winograd_output.cl",
+            f"f32_conv_winograd_f{grid.size}_output",
+            {"TILE": grid.size},
+            OUT_H=shape.out_h,
+            OUT_W=shape.out_w,
+            OUT_STRIDE=shape.out_layout.pixel_stride,
+            CHANNELS=channels,
+            COLUMNS=grid.columns,
+            **grid.shape,
+        ),
+        (grid.products, spec.PackedConstant(f"bias{shape.target}", channels, pack), shape.target),
         grid.images * grid.tiles_y,
-        note=f"{shape.label} outputs",
-        moved=4 * (grid.products.elements + shape.pixels * channels),
+        spec.Work(f"{shape.label} outputs", moved=4 * (grid.products.elements + shape.pixels * channels)),
     )
 
 

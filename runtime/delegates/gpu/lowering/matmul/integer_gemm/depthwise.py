@@ -84,14 +84,13 @@ def depthwise(node: Node, context: spec.Context) -> spec.Candidate:
         OUT_STRIDE=context.layout(target).pixel_stride,
         **dict(instance.parameters),
     )
+    note = f"int8 {filter_h}x{filter_w} {out_h}x{out_w}x{channels}"
     launch = context.launch(
         node,
         spec.Instance(instance.source, instance.name, instance.defines, values),
         (source, *constants, target),
         n * out_h,
-        note=f"int8 {filter_h}x{filter_w} {out_h}x{out_w}x{channels}",
-        flops=2 * after.elements * s.taps,
-        moved=before.elements + after.elements,
+        spec.Work(note, 2 * after.elements * s.taps, before.elements + after.elements),
     )
     return spec.Candidate(name, (launch,))
 

@@ -194,9 +194,7 @@ def _candidate(
             target,
         ),
         panels.units(shape.pixels),
-        note=shape.label,
-        flops=shape.flops,
-        moved=rows.count * rows.row_bytes + 4 * shape.pixels * shape.outputs,
+        spec.Work(shape.label, shape.flops, rows.count * rows.row_bytes + 4 * shape.pixels * shape.outputs),
     )
     return spec.Candidate("quantised_rows", (*quantising, launch))
 
@@ -214,22 +212,27 @@ def _quantising(
     elements = rows.count * rows.lines * rows.length
 
     def launch(phase: int, args: tuple[spec.Argument, ...], moved: int) -> spec.Launch:
-        instance = spec.function(
-            "matmul/integer_gemm/quantize_rows.cl",
-            f"u8_quantize_rows_{phase}",
-            {"PHASE": phase, "ASYMMETRIC": node.attributes["quantises"] == "asymmetric"},
-            LINES=rows.lines,
-            LENGTH=rows.length,
-            LINE_STRIDE=rows.line_stride,
-            IN_STEP=rows.step,
-            ROW_STRIDE=rows.row_stride,
-            LINE_BYTES=rows.line_bytes,
-            ROW_BYTES=rows.row_bytes,
-            BORDER=border_bytes,
-            CHUNKS=chunks,
-        )
         note = f"levels of {rows.count} rows"
-        return context.launch(node, instance, args, rows.count * chunks, note=note, moved=moved * elements)
+        return context.launch(
+            node,
+            spec.function(
+                "matmul/integer_gemm/quantize_rows.cl",
+                f"u8_quantize_rows_{phase}",
+                {"PHASE": phase, "ASYMMETRIC": node.attributes["quantises"] == "asymmetric"},
+                LINES=rows.lines,
+                LENGTH=rows.length,
+                LINE_STRIDE=rows.line_stride,
+                IN_STEP=rows.step,
+                ROW_STRIDE=rows.row_stride,
+                LINE_BYTES=rows.line_bytes,
+                ROW_BYTES=rows.row_bytes,
+                BORDER=border_bytes,
+                CHUNKS=chunks,
+            ),
+            args,
+            rows.count * chunks,
+            spec.Work(note, moved=moved * elements),
+        )
 
     if chunks == 1:
         return (launch(0, (rows.source, *made), 9),)

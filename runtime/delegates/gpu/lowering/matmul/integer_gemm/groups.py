@@ -67,9 +67,7 @@ def product_in_groups(node: Node, context: spec.Context) -> spec.Candidate:
             target,
         ),
         (across, ceil_div(s.pixels, SIDE * rows), 1),
-        note=s.label,
-        flops=s.flops,
-        moved=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
+        spec.Work(s.label, s.flops, s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs),
     )
     return spec.Candidate(f"groups_m{SIDE * rows}", (launch,))
 

@@ -331,8 +331,6 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
             target,
         ),
         panels.units(s.pixels),
-        note=s.label,
-        flops=s.flops,
-        moved=s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs,
+        spec.Work(s.label, s.flops, s.images * s.in_h * s.in_w * s.channels + s.pixels * s.outputs),
     )
     return spec.Candidate("panels", (launch,))

@@ -61,8 +61,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         instance,
         (context.pointer(source), target, places),
         units,
-        note=before.extents,
-        flops=before.elements,
+        spec.Work(before.extents, before.elements),
     )
     return [spec.Candidate("groups" if instance.work_group else "rows", (launch,))]
 

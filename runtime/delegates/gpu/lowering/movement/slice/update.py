@@ -17,32 +17,31 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     before, box, after = (context.value(v) for v in (source, update, target))
     read, write = context.layout(source), context.layout(target)
     rank = len(after.shape)
-    instance = spec.function(
-        "movement/slice/update.cl",
-        "f32_slice_update",
-        {
-            "T": after.type.word,
-            "INDEX": context.value(starts).type.opencl,
-            "RANK": rank,
-            "SIZES": ", ".join(f"SIZE{a}" for a in range(rank)),
-            "WINDOWS": ", ".join(f"WINDOW{a}" for a in range(rank)),
-            "VECTORS": read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
-        },
-        CHANNELS=after.channels,
-        IN_STRIDE=read.pixel_stride,
-        IN_CHANNEL_STRIDE=read.channel_stride,
-        **context.strides(UPDATE=update),
-        OUT_STRIDE=write.pixel_stride,
-        TAIL=context.tail(target),
-        **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
-        **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
-    )
     launch = context.launch(
         node,
-        instance,
+        spec.function(
+            "movement/slice/update.cl",
+            "f32_slice_update",
+            {
+                "T": after.type.word,
+                "INDEX": context.value(starts).type.opencl,
+                "RANK": rank,
+                "SIZES": ", ".join(f"SIZE{a}" for a in range(rank)),
+                "WINDOWS": ", ".join(f"WINDOW{a}" for a in range(rank)),
+                "VECTORS": read.channel_stride == 1 and vector_lanes(before, read, after, write) > 0,
+            },
+            CHANNELS=after.channels,
+            IN_STRIDE=read.pixel_stride,
+            IN_CHANNEL_STRIDE=read.channel_stride,
+            **context.strides(UPDATE=update),
+            OUT_STRIDE=write.pixel_stride,
+            TAIL=context.tail(target),
+            **{f"SIZE{a}": extent for a, extent in enumerate(after.shape)},
+            **{f"WINDOW{a}": extent for a, extent in enumerate(box.shape)},
+        ),
         (context.pointer(source), context.pointer(update), context.pointer(starts), target),
         after.pixels,
-        moved=after.type.size * (2 * after.elements + box.elements),
+        spec.Work(moved=after.type.size * (2 * after.elements + box.elements)),
     )
     return [spec.Candidate("rows", (launch,))]
 
