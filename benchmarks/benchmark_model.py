@@ -17,15 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.interleaved import ends, measure, ratio
-from benchmarks.output import RESULTS, parser, restored, table, write_report
-from runtime.common.statistics import geometric_mean
+from benchmarks.interleaved import agreement, agreement_table, measure, ratio
+from benchmarks.output import RESULTS, parser, restored, write_report
 from tests.tree import tree
 
 MODELS: Final = ("torchvision_mobilenet_v3_small", "torchvision_squeezenet1_1")
-
-WITHIN: Final = 0.03
-"""By how much the medians may differ, as a share, whatever our tool differs from itself."""
 
 _RUNS: Final = 50
 """Timed runs of a process: the default of both tools. Ours goes on for no second beyond them."""
@@ -53,14 +49,7 @@ def main() -> int:
 def _row(model: Path, rounds: int) -> dict[str, Any]:
     ours, litert = partial(_ours, model), partial(_litert, model)
     seconds = measure({"ours": ours, "again": ours, "litert": litert}, rounds).seconds
-    again, theirs = (ratio(seconds[name], seconds["ours"]) for name in _ARMS[1:])
-    apart, itself = abs(theirs["ratio"] - 1), abs(again["ratio"] - 1)
-    return {
-        "ms": {name: 1000 * geometric_mean(values) for name, values in seconds.items()},
-        "again": again,
-        "litert": theirs,
-        "agree": apart <= max(WITHIN, 2 * itself),
-    }
+    return agreement(seconds, {name: ratio(seconds[name], seconds["ours"]) for name in _ARMS[1:]})
 
 
 def _ours(model: Path) -> float:
@@ -92,15 +81,8 @@ def _page(rows: dict[str, dict[str, Any]]) -> list[str]:
         "Medians of fresh processes with one thread that took turns; ratios over our first one.",
         "Written by `python -m benchmarks.benchmark_model`.",
         "",
-        *table(
-            ("model", "ours, ms", "ours once more", "litert-benchmark", "its interval", "agree"),
-            (
-                (name, f"{row['ms']['ours']:.4g}", *(f"{row[arm]['ratio']:.4f}" for arm in _ARMS[1:]),
-                 ends(row["litert"]), "yes" if row["agree"] else "no")
-                for name, row in rows.items()
-            ),
-        ),
-    ]  # fmt: skip
+        *agreement_table(("ours, ms", "ours once more", "litert-benchmark"), _ARMS, rows),
+    ]
 
 
 if __name__ == "__main__":

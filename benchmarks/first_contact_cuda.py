@@ -28,6 +28,7 @@ from runtime.delegates.gpu.backends.cuda.recording import PARAMETERS
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import Kernel, Source
 from runtime.model.schema import BuiltinOperator
+from tests.models.comparison import run_rows
 from tests.runtime.delegates.gpu.caller_models import dense
 from tests.runtime.delegates.gpu.test_integer_path import layer
 from tests.runtime.ops.test_halves import pools
@@ -130,12 +131,9 @@ def _outputs(model: bytes, precision: str) -> tuple[np.ndarray[Any, Any], np.nda
 
 def _output(model: bytes, delegates: list[Any]) -> np.ndarray[Any, Any]:
     interpreter = Interpreter(model_content=model, experimental_delegates=delegates)
-    interpreter.allocate_tensors()
     details = interpreter.get_input_details()[0]
     x = np.random.default_rng(1).normal(0, 1 if details["dtype"] == np.float32 else 50, details["shape"])
-    interpreter.set_tensor(details["index"], x.astype(details["dtype"]))
-    interpreter.invoke()
-    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    return run_rows(interpreter, [[x.astype(details["dtype"])]])[0][0]
 
 
 def _expect(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -23,6 +22,7 @@ import numpy as np
 
 from benchmarks.output import restored
 from delegate_farm import Interpreter, load_delegate
+from runtime.common.installation import installed_version
 from runtime.delegates.base import PartitionDelegate
 from runtime.delegates.gpu.backends.opencl.device import identity, open_device
 from runtime.delegates.gpu.backends.opencl.peaks import measure_peaks
@@ -31,6 +31,7 @@ from runtime.delegates.gpu.lowering.matmul.conv import groups
 from runtime.errors import UnsupportedPrecisionError
 from runtime.measure.inputs import make_pool, ranged
 from runtime.model.reader import read_model
+from tests.models.comparison import run_rows
 from tests.runtime.delegates.gpu.caller_models import dense
 
 Figures = dict[str, Any]
@@ -77,7 +78,7 @@ def drivers() -> Figures:
         "icd": {path.name: path.read_text().strip() for path in Path("/etc/OpenCL/vendors").glob("*.icd")},
         "nodes": sorted(map(str, nodes)),
         "nvidia-smi": _said("nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader"),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: installed_version(name) or "not installed" for name in PACKAGES},
     }  # fmt: skip
 
 
@@ -87,13 +88,6 @@ def _loads(name: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _said(program: str, *arguments: str) -> list[str]:
@@ -264,10 +258,10 @@ def model(name: str, device: int | None, backend: str) -> Figures:
     rules = ranged({}, read_model(content).subgraphs[0])
     sets = make_pool(plain.get_input_details(), name, rules).sets[0]
     options = {"backend": backend, "cache_dir": "", "device": device if backend == "opencl" else None}
-    expected = _run(plain, sets)
+    (expected,) = run_rows(plain, [sets])
     began = time.perf_counter()
     opened = _opened(content, options)
-    found = _run(opened, sets)
+    (found,) = run_rows(opened, [sets])
     first_s = time.perf_counter() - began
     run_us = min(_median_us(opened.invoke) for _ in range(3))
     profile = opened.profile(max(1, min(ROUNDS, int(1e6 * TAKES_S / run_us))))
@@ -285,13 +279,6 @@ def model(name: str, device: int | None, backend: str) -> Figures:
             for row in profile.rows
         ],
     }  # fmt: skip
-
-
-def _run(interpreter: Interpreter, values: Any) -> list[np.ndarray[Any, Any]]:
-    for details, one in zip(interpreter.get_input_details(), values, strict=True):
-        interpreter.set_tensor(int(details["index"]), one)
-    interpreter.invoke()
-    return [interpreter.get_tensor(int(one["index"])) for one in interpreter.get_output_details()]
 
 
 def _distance(y: np.ndarray[Any, Any], r: np.ndarray[Any, Any]) -> float:

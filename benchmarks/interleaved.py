@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from agent.machine.counters import Counters, Window
 from agent.machine.rounds import Round
 from agent.runner.judge.blocks import order_of_round
-from runtime.common.statistics import estimate
+from benchmarks.output import table
+from runtime.common.statistics import estimate, geometric_mean
 from runtime.measure.loop import collector_off
 
 _FIRST_CALLS = 4
@@ -87,3 +88,31 @@ def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> dict[str,
 def ends(of: Mapping[str, Any]) -> str:
     """Return the interval of a ratio as text."""
     return "no interval" if of["ci95"] is None else "{:.3f} to {:.3f}".format(*of["ci95"])
+
+
+WITHIN: Final = 0.03
+"""By how much medians may differ that agree, as a share, whatever the first differs from itself."""
+
+
+def agreement(
+    seconds: Mapping[str, Sequence[float]], ratios: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return milliseconds by arm, the ratios of the first arm once more and of another over the first, and if
+    they agree: the other is off by at most `WITHIN`, or by twice what the first differs from itself.
+    """
+    itself, apart = (abs(one["ratio"] - 1) for one in ratios.values())
+    ms = {name: 1000 * geometric_mean(values) for name, values in seconds.items()}
+    return {"ms": ms, **ratios, "agree": apart <= max(WITHIN, 2 * itself)}
+
+
+def agreement_table(heads: Sequence[str], arms: Sequence[str], rows: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of agreements by model; `arms`: the first, its repetition, the other."""
+    first, again, other = arms
+    return table(
+        ("model", *heads, "its interval", "agree"),
+        (
+            (name, f"{row['ms'][first]:.4g}", f"{row[again]['ratio']:.4f}", f"{row[other]['ratio']:.4f}",
+             ends(row[other]), "yes" if row["agree"] else "no")
+            for name, row in rows.items()
+        ),
+    )  # fmt: skip

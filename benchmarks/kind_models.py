@@ -19,6 +19,7 @@ from benchmarks.output import REPOSITORY
 from runtime.api.interpreter import Interpreter
 from runtime.model.graph import Quantization
 from runtime.model.schema import BuiltinOperator as Op
+from tests.models.comparison import run_rows
 from tests.runtime.models import Builder, per_channel, per_tensor
 
 FOLDER: Final = REPOSITORY / "examples/kinds"
@@ -163,19 +164,11 @@ def levels(b: Builder, value: Values, is_per_channel: bool) -> int:
 def ranges() -> list[Range]:
     """Return the least and the greatest value of the input, and behind each layer."""
     interpreter = Interpreter(model_content=Layers().build(shows_all=True))
-    interpreter.allocate_tensors()
-    (given,) = interpreter.get_input_details()
-    made, rng = interpreter.get_output_details(), np.random.default_rng(3)
-    found: list[list[Values]] = [[] for _ in range(len(made) + 1)]
-    for _ in range(_PICTURES):
-        picture = rng.uniform(-1, 1, given["shape"]).astype(np.float32)
-        interpreter.set_tensor(given["index"], picture)
-        interpreter.invoke()
-        for kept, value in zip(
-            found, (picture, *(interpreter.get_tensor(d["index"]) for d in made)), strict=True
-        ):
-            kept.append(value)
-    return [(float(np.min(values)), float(np.max(values))) for values in found]
+    ((given,), rng) = interpreter.get_input_details(), np.random.default_rng(3)
+    pictures = [[rng.uniform(-1, 1, given["shape"]).astype(np.float32)] for _ in range(_PICTURES)]
+    made = run_rows(interpreter, pictures)
+    values = zip(*(picture + outputs for picture, outputs in zip(pictures, made, strict=True)), strict=True)
+    return [(float(np.min(one)), float(np.max(one))) for one in values]
 
 
 KINDS: Final[Mapping[str, Callable[[Sequence[Range]], Layers]]] = {

@@ -19,18 +19,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.interleaved import ends, measure, ratio, slices
-from benchmarks.output import RESULTS, in_a_process, parser, restored, table, write_report
-from runtime.common.statistics import geometric_mean
+from benchmarks.interleaved import agreement, agreement_table, measure, ratio, slices
+from benchmarks.output import RESULTS, in_a_process, parser, restored, write_report
 from runtime.measure.benchmark import Session
 from runtime.measure.inputs import make_pool
 from runtime.measure.loading import Opener, Subject
 from tests.tree import tree
 
 MODELS: Final = ("torchvision_mobilenet_v3_small", "torchvision_mnasnet0_5", "torchvision_squeezenet1_1")
-
-WITHIN: Final = 0.03
-"""By how much the medians of the two loops may differ, as a share, whatever the loop differs from itself."""
 
 _SLICE_S: Final = 0.1
 """Seconds of a slice, as in the farm's blocks."""
@@ -110,14 +106,7 @@ def _plain(model: str, sha256: str) -> Callable[[], None]:
 def _row(blocks: Sequence[dict[str, Sequence[float]]]) -> dict[str, Any]:
     """Milliseconds, and the ratios over the farm's loop, of which each block gives one."""
     p50s = {name: [median(block[name]) for block in blocks] for name in _LOOPS}
-    again, plain = (_over_farms(blocks, name) for name in _LOOPS[1:])
-    apart, itself = abs(plain["ratio"] - 1), abs(again["ratio"] - 1)
-    return {
-        "ms": {name: 1000 * geometric_mean(values) for name, values in p50s.items()},
-        "again": again,
-        "plain": plain,
-        "agree": apart <= max(WITHIN, 2 * itself),
-    }
+    return agreement(p50s, {name: _over_farms(blocks, name) for name in _LOOPS[1:]})
 
 
 def _over_farms(blocks: Sequence[dict[str, Sequence[float]]], name: str) -> dict[str, Any]:
@@ -132,15 +121,8 @@ def _page(rows: dict[str, dict[str, Any]]) -> list[str]:
         "Time over that of the farm's loop, over blocks of fresh processes.",
         "Written by `python -m benchmarks.plain_loop`.",
         "",
-        *table(
-            ("model", "farm's loop, ms", "once more", "plain loop", "its interval", "agree"),
-            (
-                (name, f"{row['ms']['farm']:.4g}", *(f"{row[loop]['ratio']:.4f}" for loop in _LOOPS[1:]),
-                 ends(row["plain"]), "yes" if row["agree"] else "no")
-                for name, row in rows.items()
-            ),
-        ),
-    ]  # fmt: skip
+        *agreement_table(("farm's loop, ms", "once more", "plain loop"), _LOOPS, rows),
+    ]
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.backends.webgpu.adapter import list_adapters
 from runtime.model.schema import ActivationFunctionType, Padding
 from runtime.model.schema import BuiltinOperator as Op
+from tests.models.comparison import run_rows
 from tests.runtime.delegates.gpu.caller_models import on_gpu
 from tests.runtime.models import Builder
 from tests.tree import tree
@@ -116,7 +117,7 @@ def compared(name: str, rounds: int, slice_s: float) -> dict[str, Any]:
     shape, steps = MODELS[name]
     x, model = _drawn(*shape), ours(shape, steps)
     sides = {"gpu": _on_vulkan(model, x), "peer": _on_peer(theirs(shape, steps), x)}
-    expected, errors = _on_cpu(model, x), {}
+    ((expected,),), errors = run_rows(Interpreter(model_content=model), [[x]]), {}
     for side, run in sides.items():
         errors[side] = float(np.linalg.norm(run() - expected) / np.linalg.norm(expected))
         if not errors[side] <= TOLERANCE:
@@ -189,14 +190,6 @@ def _on_peer(model: bytes, x: np.ndarray) -> Callable[[], np.ndarray]:
         return np.asarray(found.transpose(0, 2, 3, 1) if found.ndim == 4 else found)
 
     return run
-
-
-def _on_cpu(model: bytes, x: np.ndarray) -> np.ndarray:
-    interpreter = Interpreter(model_content=model)
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
-    interpreter.invoke()
-    return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
 
 
 def _page(report: dict[str, Any]) -> list[str]:
