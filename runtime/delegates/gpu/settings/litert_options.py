@@ -27,6 +27,11 @@ _FLAGS = {"ENABLE_QUANT": 1, "CL_ONLY": 2, "GL_ONLY": 4, "ENABLE_SERIALIZATION":
 _PREFIXES = ("TFLITE_GPU_INFERENCE_PREFERENCE_", "TFLITE_GPU_INFERENCE_PRIORITY_")
 
 
+def not_allowed(name: str, rule: str, value: Any) -> DelegateError:
+    """Return the error of a value that is not what the rule of its option says."""
+    return DelegateError(f"gpu delegate: option {name!r} must be {rule}, got {value!r}")
+
+
 def translated(given: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the options to our own names.
 
@@ -65,16 +70,13 @@ def _number(name: str, value: Any, names: tuple[str, ...]) -> int:
     known = {str(number): number for number in range(len(names))} | {n: i for i, n in enumerate(names)}
     if isinstance(value, bool) or text not in known:
         allowed = ", ".join(f"{number} ({member})" for number, member in enumerate(names))
-        raise DelegateError(f"gpu delegate: option {name!r} must be one of {allowed}; got {value!r}")
+        raise not_allowed(name, f"one of {allowed}", value)
     return known[text]
 
 
 def _loss(_: str, value: Any) -> dict[str, Any]:
-    return (
-        {}
-        if str(value) == "-1"
-        else {"precision_loss_allowed": {"0": False, "1": True}.get(str(value), value)}
-    )
+    known = {"0": False, "1": True}
+    return {} if str(value) == "-1" else {"precision_loss_allowed": known.get(str(value), value)}
 
 
 def _preference(name: str, value: Any) -> dict[str, Any]:
@@ -84,13 +86,13 @@ def _preference(name: str, value: Any) -> dict[str, Any]:
 
 def _backend(name: str, value: Any) -> dict[str, Any]:
     if value not in _GPU_BACKENDS:
-        raise DelegateError(f"gpu delegate: option {name!r} must be cl or gl, got {value!r}")
+        raise not_allowed(name, "cl or gl", value)
     return {"backend": _GPU_BACKENDS[value]}
 
 
 def _kept(name: str, value: Any) -> dict[str, Any]:
     if value not in ("on", "off"):
-        raise DelegateError(f"gpu delegate: option {name!r} must be on or off, got {value!r}")
+        raise not_allowed(name, "on or off", value)
     return {} if value == "on" else {"cache_dir": ""}
 
 
@@ -134,7 +136,7 @@ def _flagged(given: Mapping[str, Any]) -> dict[str, Any]:
     most = sum(_FLAGS.values())
     if isinstance(value, bool) or not str(value).isdecimal() or int(value) > most:
         bits = ", ".join(f"{bit} ({flag})" for flag, bit in _FLAGS.items())
-        raise DelegateError(f"gpu delegate: option {name!r} must be a sum of {bits}; got {value!r}")
+        raise not_allowed(name, f"a sum of {bits}", value)
     flags = int(value)
     if flags & _FLAGS["GL_ONLY"]:
         raise DelegateError(

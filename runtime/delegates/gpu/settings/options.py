@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from runtime.delegates.descriptor import VERSION, Option, commit_option, threads_option
 from runtime.delegates.gpu.settings.choices import parsed, written
-from runtime.delegates.gpu.settings.litert_options import DECLARED, NAMES, translated
+from runtime.delegates.gpu.settings.litert_options import DECLARED, NAMES, not_allowed, translated
 from runtime.errors import DelegateError
 
 INTERFACES = ("opencl", "cuda", "vulkan", "opengl", "metal", "d3d12")
@@ -43,7 +43,7 @@ MOST_OPERATORS: Final = 1_000_000
 
 def _any_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise DelegateError(f"gpu delegate: option {name!r} must be a text, got {value!r}")
+        raise not_allowed(name, "a text", value)
     return value
 
 
@@ -60,9 +60,7 @@ def _at_least(least: int) -> Callable[[str, Any], int]:
         except (TypeError, ValueError):
             number = least - 1
         if isinstance(value, bool) or number < least or str(number) != str(value):
-            raise DelegateError(
-                f"gpu delegate: option {name!r} must be a whole number of at least {least}, got {value!r}"
-            )
+            raise not_allowed(name, f"a whole number of at least {least}", value)
         return number
 
     return parse
@@ -71,16 +69,14 @@ def _at_least(least: int) -> Callable[[str, Any], int]:
 def _truth(name: str, value: Any) -> bool:
     known = {"true": True, "1": True, "false": False, "0": False}
     if str(value).lower() not in known:
-        raise DelegateError(f"gpu delegate: option {name!r} must be true or false, got {value!r}")
+        raise not_allowed(name, "true or false", value)
     return known[str(value).lower()]
 
 
 def _one_of(*allowed: str) -> Callable[[str, Any], str]:
     def parse(name: str, value: Any) -> str:
         if value not in allowed:
-            raise DelegateError(
-                f"gpu delegate: option {name!r} must be one of {', '.join(allowed)}; got {value!r}"
-            )
+            raise not_allowed(name, f"one of {', '.join(allowed)}", value)
         return str(value)
 
     return parse
@@ -102,9 +98,7 @@ def _names(text: str) -> list[str]:
 
 def _device(name: str, value: Any) -> str | int:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise DelegateError(
-            f"gpu delegate: option {name!r} must be a device's name, id or index, got {value!r}"
-        )
+        raise not_allowed(name, "a device's name, id or index", value)
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 

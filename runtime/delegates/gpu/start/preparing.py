@@ -1,7 +1,8 @@
 """Makes a partition ready to run: by the recording of an earlier start, or by choosing and packing anew."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 from runtime.common.stages import stage
 from runtime.delegates.base import Partition
@@ -66,13 +67,14 @@ def prepared(
         partition.model, backend.cache, settings, options.model_token, may_write=keeps_constants
     )
     recordings = recordings_of(partition, device, options, way, files)
+    make = partial(_made, partition, backend, options, way, budget, files)
     if recordings is None or not isinstance(backend, KeepingBackend):
-        return _made(partition, backend, options, way, budget, files)
+        return _made_again(make)
     found = _replayed(recordings, backend)
     if isinstance(found, Prepared):
         _release(partition)
         return found
-    made = _made(partition, backend, options, way, budget, files)
+    made = _made_again(make)
     if keeps_constants:
         _keep(recordings, made)
     return replace(made, origin=f"made anew: {found}" if found else "made")
@@ -121,6 +123,18 @@ def _keep(recordings: Recordings, made: Prepared) -> None:
     )
 
 
+def _made_again(make: Callable[[Set[Code]], Prepared]) -> Prepared:
+    """Make it, anew with smaller tiles where the device does not run the work-groups of what was compiled."""
+    refused: dict[Code, str] = {}
+    while True:
+        try:
+            return replace(make(refused.keys()), refused=tuple(refused.values()))
+        except GroupLimitError as error:
+            if error.refused.keys() <= refused.keys():
+                raise
+            refused |= error.refused
+
+
 def _made(
     partition: Partition,
     backend: Backend,
@@ -128,29 +142,9 @@ def _made(
     way: Quantised,
     budget: Budget | None,
     files: PackedFiles | None,
-) -> Prepared:
-    """Make it, anew with smaller tiles where the device does not run the work-groups of what was compiled."""
-    refused: dict[Code, str] = {}
-    while True:
-        try:
-            made = _made_without(refused.keys(), partition, backend, options, way, budget, files)
-            return replace(made, refused=tuple(refused.values()))
-        except GroupLimitError as error:
-            if error.refused.keys() <= refused.keys():
-                raise
-            refused |= error.refused
-
-
-def _made_without(
     refused: Set[Code],
-    partition: Partition,
-    backend: Backend,
-    options: Options,
-    way: Quantised,
-    budget: Budget | None,
-    files: PackedFiles | None,
 ) -> Prepared:
-    """Lower, choose, compile, pack and record."""
+    """Lower, without refused code, choose, compile, pack and record."""
     device = backend.capabilities
     graph, alternatives = lowered(partition, device, options, way, refused)
     tuner = Tuner(backend, options, budget)
