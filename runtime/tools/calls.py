@@ -107,6 +107,12 @@ def options_of(given: list[str], threads: int | None) -> dict[str, str | int]:
     return found
 
 
+def delegate_of(text: str) -> tuple[str, dict[str, str | int]]:
+    """Return `DELEGATE:NAME=VALUE,...` as the delegate's name and its options."""
+    name, _, options = text.partition(":")
+    return name, options_of([part for part in options.split(",") if part], None)
+
+
 def refuse(text: str) -> NoReturn:
     """End a wrong call with one line."""
     typer.echo(f"error: {visible(text)}", err=True)
@@ -126,11 +132,8 @@ def clear_errors(file: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        typer.echo(f"error: {visible(str(error.filename))}: {error.strerror}", err=True)
-        raise typer.Exit(USAGE) from error
+        refuse(f"{error.filename}: {error.strerror}")
     except FarmRuntimeError as error:
         text = str(error)
         # Most errors of the reader name the file; those about bytes in memory cannot.
-        where = "" if file is None or text.startswith(str(file)) else f"{file}: "
-        typer.echo(f"error: {visible(where + text)}", err=True)
-        raise typer.Exit(USAGE) from error
+        refuse(text if file is None or text.startswith(str(file)) else f"{file}: {text}")

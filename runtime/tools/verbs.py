@@ -185,7 +185,7 @@ def profile(
         calls.refuse("--litert goes with --format text or with --json")
     options = calls.options_of(option or [], threads)
     rules = calls.rules_of(input_ or [], shape or [])
-    further = [_delegate(text) for text in then or []]
+    further = [calls.delegate_of(text) for text in then or []]
     with calls.clear_errors(file), readable_model(file, signature) as (path, model):
         given = ranged(rules, model.subgraphs[0])
         found = model_profile.profile_file(path, delegate, options, given, rounds, further)
@@ -231,12 +231,6 @@ def prime(
     if found.failures:
         raise typer.Exit(1)
     return 0
-
-
-def _delegate(text: str) -> tuple[str, dict[str, str | int]]:
-    """`DELEGATE:NAME=VALUE,...` as the delegate's name and its options."""
-    name, _, options = text.partition(":")
-    return name, calls.options_of([part for part in options.split(",") if part], None)
 
 
 def strip(
@@ -383,9 +377,8 @@ def _write(out: Path, content: bytes | bytearray, *, force: bool) -> None:
     try:
         with out.open("wb" if force else "xb") as file:
             file.write(content)
-    except FileExistsError as error:
-        typer.echo(f"error: {calls.visible(str(out))} exists; --force replaces it", err=True)
-        raise typer.Exit(calls.USAGE) from error
+    except FileExistsError:
+        calls.refuse(f"{out} exists; --force replaces it")
 
 
 def _group(text: str) -> typer.Typer:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from runtime.tools.calls import Json, Shapes, answer, clear_errors, options_of, progress, refuse, rules_of
+from runtime.tools.calls import Json, Shapes, answer, clear_errors, delegate_of, progress, refuse, rules_of
 
 EXAMPLES: Final = (
     "farm model eval my.tflite --data pictures.zip --truth labels_of_pictures.txt --labels labels.txt",
@@ -76,11 +76,7 @@ def evaluate(
     from runtime.tools.model_eval.variants import evaluate_all, variants_of
 
     with clear_errors(files[0]):
-        settings = []
-        for text in delegate or ["litert", "gpu"]:
-            kind, _, options = text.partition(":")
-            parts = [part for part in options.split(",") if part]
-            settings.append((text, Setting.of(kind, options_of(parts, None))))
+        settings = [(text, Setting.of(*delegate_of(text))) for text in delegate or ["litert", "gpu"]]
         asked = Data(
             data,
             truth,
