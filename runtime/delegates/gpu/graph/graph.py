@@ -164,12 +164,17 @@ class Node:
         """The operator's name, as models write it."""
         return self.op.value if isinstance(self.op, Custom) else self.op.name
 
+    def input(self, i: int) -> int:
+        """Return input i. Raises ValueError if it is absent."""
+        found = self.inputs[i]
+        if found is None:
+            raise ValueError(f"{self.name} lacks its input {i}")
+        return found
+
     @property
     def first(self) -> int:
-        """The first input. Raises ValueError if it is absent."""
-        if self.inputs[0] is None:
-            raise ValueError(f"{self.name} lacks its first input")
-        return self.inputs[0]
+        """The first input, as `input`."""
+        return self.input(0)
 
     @property
     def filtered(self) -> tuple[int, int, int | None]:

@@ -176,9 +176,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     shape |= {name: shape[name] * joined for name in ("CHANNELS", "OUT_STRIDE")}
     shape["PIXELS"] //= joined
     places = []
-    for position, source in enumerate(node.inputs):
-        if source is None:
-            raise ValueError(f"{node.op.name} needs all of its operands")
+    for position, source in enumerate(node.required):
         value, rank = context.value(source), max(1, len(output.shape))
         steps = element_strides(value, context.layout(source))
         steps = [*(0,) * (rank - len(steps)), *steps]
@@ -196,7 +194,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     linear = node.attributes.get("linear")
     if linear is not None and any(shape[f"STEP{position}"] not in (0, 1) for position in (0, 1)):
         linear = None
-    sources = tuple(context.pointer(source) for source in node.inputs if source is not None)
+    sources = tuple(map(context.pointer, node.required))
     picking = None
     if len(places) > 1 and linear is None:
         # The operand that has one byte for all channels of a pixel.
@@ -210,8 +208,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         f"table{target}", len(table), lambda: np.frombuffer(table, np.uint8), ElementType.U8
     )
     if linear is not None:
-        types = (*node.inputs, target)
-        kinds = [context.value(each).type.opencl for each in types if each is not None]
+        kinds = [context.value(each).type.opencl for each in (*node.required, target)]
         instance = spec.function(
             "elementwise/level_functions_linear.cl",
             f"i8_level_functions_{'product' if linear.is_product else 'sum'}",
@@ -261,8 +258,8 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
 def _joined(node: Node, context: spec.Context, output: GraphValue) -> int:
     """Return the number of pixels without a gap, in all operands and the result, for each row."""
     lanes = round_up(output.channels)
-    for each in (*node.inputs, node.outputs[0]):
-        if each is None or context.value(each).shape != output.shape:
+    for each in (*node.required, node.outputs[0]):
+        if context.value(each).shape != output.shape:
             return 1
         layout = context.layout(each)
         if layout.pixel_stride != lanes or layout.channel_stride != 1:

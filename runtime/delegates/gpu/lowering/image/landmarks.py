@@ -60,9 +60,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         second, more = _around(node)
         numbers |= more
     else:
-        matrix = node.inputs[1]
-        if matrix is None:
-            raise ValueError(f"{node.op.name} lacks its matrix")
+        matrix = node.input(1)
         second = context.pointer(matrix)
         numbers["MATRIX_STRIDE"] = context.layout(matrix).pixel_stride
     if node.op is _CROP:

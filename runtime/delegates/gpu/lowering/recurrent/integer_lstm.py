@@ -117,20 +117,13 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     return [spec.Candidate("steps", tuple(launches))]
 
 
-def _of(node: Node, i: int) -> int:
-    value = node.inputs[i]
-    if value is None:
-        raise ValueError(f"{node.op.name} lacks its input {i}")
-    return value
-
-
 class _Steps:
     """The launches of a node of the full kernel; constants are packed once for all steps."""
 
     def __init__(self, node: Node, context: spec.Context) -> None:
         cell: IntegerCell = node.attributes["cell"]
         self.node, self.context = node, context
-        self.x, self.previous, self.old = (_of(node, i) for i in (0, *_STATES))
+        self.x, self.previous, self.old = (node.input(i) for i in (0, *_STATES))
         self.y, (self.state, self.fresh) = node.outputs[0], node.outputs[-2:]
         self.extent = extent_of(node, context.value(self.x).shape)
         self.give = self._product("input", [_SLOTS.inputs[g] for g in cell.order], cell.given)
@@ -151,7 +144,7 @@ class _Steps:
 
     def _product(self, part: str, slots: Sequence[int], scaling: Scaling) -> Product:
         name, count = f"lstm{self.node.id}_{part}", len(slots)
-        matrix = np.concatenate([self.context.constant(_of(self.node, i)) for i in slots])
+        matrix = np.concatenate([self.context.constant(self.node.input(i)) for i in slots])
         weights = weights_packed(name, matrix, count, I8)
         stages = stages_packed(f"{name}_stages", scaling, len(matrix), count)
         shared = shares_cells(self.context.device)
@@ -196,12 +189,12 @@ class _Steps:
 
 def _basic_launches(node: Node, context: spec.Context) -> list[spec.Launch]:
     scaling: BasicScaling = node.attributes["cell"]
-    x, previous, old = (_of(node, i) for i in (0, *_BASIC_STATES))
+    x, previous, old = (node.input(i) for i in (0, *_BASIC_STATES))
     y, fresh = node.outputs[:2]
     batch, cells = context.value(previous).pixels, context.value(previous).channels
     name, size = f"lstm{node.id}", context.value(x).channels
-    matrix = context.constant(_of(node, _BASIC_MATRIX)).astype(np.int16) - np.int16(scaling.weight_zero)
-    bias = context.constant(_of(node, _BASIC_BIAS)).astype(np.int64)
+    matrix = context.constant(node.input(_BASIC_MATRIX)).astype(np.int16) - np.int16(scaling.weight_zero)
+    bias = context.constant(node.input(_BASIC_BIAS)).astype(np.int64)
     bias = bias - scaling.input_zero * matrix.sum(axis=1, dtype=np.int64)
     rows = np.concatenate([np.arange(g * cells, (g + 1) * cells) for g in _BASIC_ORDER])
     stages = Scaling(bias[rows], np.array([scaling.multiplier]), np.array([scaling.shift]))

@@ -119,10 +119,7 @@ class _Cell:
 
 def _cell(node: Node, context: spec.Context) -> _Cell:
     def at(i: int) -> spec.Array:
-        value = node.inputs[i]
-        if value is None:
-            raise ValueError(f"{node.op.name} lacks its input {i}")
-        return context.constant(value)
+        return context.constant(node.input(i))
 
     if node.attributes["basic"]:
         matrices, biases = np.split(at(_BASIC_MATRIX), 4), np.split(at(_BASIC_BIAS), 4)
@@ -155,17 +152,13 @@ class _Steps:
     """The launches of one node; constants are packed once for all steps."""
 
     def __init__(self, node: Node, context: spec.Context, cell: _Cell) -> None:
-        x = node.inputs[_X]
         states = _BASIC_STATES if node.attributes["basic"] else (_STATE, _CELL)
-        previous, old = (node.inputs[i] for i in states)
-        if x is None or previous is None or old is None:
-            raise ValueError(f"{node.op.name} lacks its input or a state")
         self.node, self.context, self.cell = node, context, cell
-        self.x, self.previous, self.old = x, previous, old
+        self.x, self.previous, self.old = (node.input(i) for i in (_X, *states))
         # The basic kernel's output and its new state are operands of the model; the full kernel's are added.
         self.y = node.outputs[0]
         self.state, self.fresh = node.outputs[:2] if node.attributes["basic"] else node.outputs[-2:]
-        self.extent: Extent = extent_of(node, context.value(x).shape)
+        self.extent: Extent = extent_of(node, context.value(self.x).shape)
         self.gates, self.padded = len(cell.inputs), round_up(cell.cells)
         name = f"lstm{node.id}"
         # Normalised gates get their biases behind the normalisation.

@@ -27,10 +27,7 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One launch for each step, behind one for the products of all inputs where work-groups make several."""
-    x, weights, recurrent, bias, previous = node.inputs
-    y, state = node.outputs
-    if x is None or weights is None or recurrent is None or bias is None or previous is None:
-        raise ValueError(f"{node.op.name} has five inputs")
+    (x, weights, recurrent, bias, previous), (y, state) = node.required, node.outputs
     extent = steps.extent_of(node, context.value(x).shape)
     matrices = [context.constant(weights)], [context.constant(recurrent)]
     sums = steps.sums_of(node, context, extent, *matrices, [context.constant(bias)])

@@ -71,10 +71,8 @@ def _scaling(facts: spec.OperatorFacts) -> dict[str, int]:
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One launch; a unit is an output of one batch row, which work-items of a group share."""
-    x, feature, time, bias, previous = node.inputs
-    y, state = node.outputs
-    if x is None or feature is None or time is None or previous is None:
-        raise ValueError("SVDF has weights and a state")
+    x, feature, time, previous = (node.input(i) for i in (0, _FEATURE, _TIME, _STATE))
+    bias, (y, state) = node.inputs[_BIAS], node.outputs
     out, memory = context.value(y), context.value(time)
     scaling = node.attributes.get("scaling")
     element = ElementType.F32 if scaling is None else ElementType.I32

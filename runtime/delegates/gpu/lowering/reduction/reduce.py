@@ -179,9 +179,7 @@ def _views(node: Node, context: spec.Context, source: int) -> tuple[int, dict[st
 
 def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
     """One kernel, by what becomes of the channels: reduced as well, or kept."""
-    (source,) = node.inputs
-    if source is None:
-        raise ValueError("a reduction has one input")
+    (source,) = node.required
     shape, axes = context.value(source).shape, node.attributes["axes"]
     if suits_groups(context.device) and context.value(source).type is F32:
         return [_in_groups(node, context, source)]
@@ -386,10 +384,7 @@ def _launch(
     units: int = 0,
 ) -> spec.Launch:
     """Return a launch of units or, if there are `groups`, of work-groups."""
-    source = node.inputs[0]
-    if source is None:
-        raise ValueError("a reduction has one input")
-    before, after = context.value(source), context.value(node.outputs[0])
+    before, after = context.value(node.first), context.value(node.outputs[0])
     return spec.Launch(
         instance,
         args,

@@ -101,9 +101,7 @@ def _matrices(node: Node, name: str, context: spec.Context, value: Value) -> _Ma
 
 def product_of(node: Node, context: spec.Context) -> Product:
     """Return the product with the strides by which its operands are read."""
-    x, z = node.inputs[:2]
-    if x is None or z is None:
-        raise ValueError("BATCH_MATMUL has two inputs")
+    x, z, _ = node.filtered
     left = _matrices(node, "x", context, context.value(x))
     right = _matrices(node, "z", context, context.value(z))
     out, adjoint = context.value(node.outputs[0]), node.attributes["adj_x"]

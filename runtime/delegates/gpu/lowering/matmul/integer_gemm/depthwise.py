@@ -60,10 +60,7 @@ class _Shape:
 
 def depthwise(node: Node, context: spec.Context) -> spec.Candidate:
     """One kernel, a unit for each output row."""
-    source, weights, bias = (*node.inputs, None)[:3]
-    (target,), a = node.outputs, node.attributes
-    if source is None or weights is None:
-        raise ValueError("a convolution has an input and a filter")
+    (source, weights, bias), (target,), a = node.filtered, node.outputs, node.attributes
     before, after = context.value(source), context.value(target)
     n, in_h, in_w, in_channels = before.shape
     _, out_h, out_w, channels = after.shape

@@ -119,9 +119,7 @@ def convolution(
     node: Node, context: spec.Context, filters: Value, bias: Callable[[], spec.Array | None]
 ) -> spec.Candidate | None:
     """Return the convolution of quantised images; None where they stay floats, as those of few channels."""
-    source = node.inputs[0]
-    if source is None:
-        raise ValueError("a convolution has an input")
+    source = node.first
     shape = Shape.of(node, context, source, filters.id)
     if context.value(source).channels != shape.channels or shape.channels < _FEWEST_CHANNELS:
         return None

@@ -25,10 +25,7 @@ _TILE_INTS = 16
 
 def product_in_groups(node: Node, context: spec.Context) -> spec.Candidate:
     """One kernel, with the bits of `product.product`; the outputs are one panel."""
-    source, weights = node.inputs[:2]
-    (target,), a = node.outputs, node.attributes
-    if source is None or weights is None:
-        raise ValueError("a product has an input and weights")
+    (source, weights, _), (target,), a = node.filtered, node.outputs, node.attributes
     s = Shape.of(node, context, source, weights)
     width, fours = round_up(s.outputs), ceil_div(s.channels, BYTES_OF_INT)
     rounding = stage_of(a["scales"], context, is_rounded_once=node.op == Op.FULLY_CONNECTED)

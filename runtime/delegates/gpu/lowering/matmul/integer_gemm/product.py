@@ -290,10 +290,7 @@ def product(node: Node, context: spec.Context) -> spec.Candidate:
 
     A depthwise convolution of one channel is one of all channels.
     """
-    source, weights = node.inputs[:2]
-    (target,), a = node.outputs, node.attributes
-    if source is None or weights is None:
-        raise ValueError("a product has an input and weights")
+    (source, weights, _), (target,), a = node.filtered, node.outputs, node.attributes
     s = Shape.of(node, context, source, weights)
     panels = Panels.of(context.device, s.outputs, s.pixels, s.channels)
     weight_zero = a["filter_zero_point"] - a["sign"]
