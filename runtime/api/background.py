@@ -133,25 +133,24 @@ def memory_of(planned: PlannedSubgraph, index: int) -> Array:
     return found
 
 
-def copy_in(target: Array, buffer: TensorBuffer, name: str) -> None:
-    """Copy an input from the start of its buffer. Raises `StatusError` for one that is too small."""
-    if buffer.size < target.nbytes:
+def _require_room(kind: str, name: str, memory: Array, buffer: TensorBuffer) -> None:
+    if buffer.size < memory.nbytes:
         raise errors.StatusError(
-            f"Failed to register input tensor buffer: input {name!r} takes {target.nbytes} bytes, its buffer "
-            f"has {buffer.size}",
+            f"Failed to register {kind} tensor buffer: {kind} {name!r} takes {memory.nbytes} bytes, its "
+            f"buffer has {buffer.size}",
             errors.RUNTIME_FAILURE,
         )
+
+
+def copy_in(target: Array, buffer: TensorBuffer, name: str) -> None:
+    """Copy an input from the start of its buffer. Raises `StatusError` for one that is too small."""
+    _require_room("input", name, target, buffer)
     with buffer.lock() as memory:
         np.copyto(target, memory[: target.nbytes].view(target.dtype).reshape(target.shape))
 
 
 def copy_out(source: Array, buffer: TensorBuffer, name: str) -> None:
     """Copy an output to its buffer. Raises `StatusError` for one that is too small."""
-    if buffer.size < source.nbytes:
-        raise errors.StatusError(
-            f"Failed to register output tensor buffer: output {name!r} has {source.nbytes} bytes, its buffer "
-            f"{buffer.size}",
-            errors.RUNTIME_FAILURE,
-        )
+    _require_room("output", name, source, buffer)
     with buffer.lock() as memory:
         memory[: source.nbytes] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)

@@ -9,7 +9,7 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,7 @@ _HELD = (
 _UNALLOCATED = "Tensor data is null. Run allocate_tensors() first"
 
 
+T = TypeVar("T")
 Registerer: TypeAlias = Callable[[CustomRegistrar], None]
 
 
@@ -190,7 +191,9 @@ class Interpreter:
         if not self._primary.is_ready:
             raise RuntimeError("device_time called on a model that is not ready; call allocate_tensors.")
         told: list[DeviceTime | NotTold] = []
-        self._bound.run(self._primary, lambda planned: told.append(_device_time(planned)), copies=True)
+        self._bound.run(
+            self._primary, lambda planned: told.append(_invoked(planned.device_time)), copies=True
+        )
         return told[0]
 
     def run_slots(self, count: int) -> Sequence[RunSlot] | NotStarted:
@@ -472,17 +475,13 @@ def _nanoseconds(call: Callable[[], None]) -> int:
 
 
 def _run(planned: PlannedSubgraph, times: list[StepTime] | None = None) -> None:
-    try:
-        planned.run(times)
-    except OutOfMemoryError:
-        raise
-    except ModelError as error:
-        raise InvocationError(str(error)) from error
+    _invoked(partial(planned.run, times))
 
 
-def _device_time(planned: PlannedSubgraph) -> DeviceTime | NotTold:
+def _invoked(call: Callable[[], T]) -> T:
+    """Return what a run returns; errors of the model are those of its invocation."""
     try:
-        return planned.device_time()
+        return call()
     except OutOfMemoryError:
         raise
     except ModelError as error:
