@@ -65,10 +65,7 @@ class Pipeline:
 
 
 def pipeline(
-    subject: Subject,
-    cpu_ms: float | None,
-    seconds: float,
-    clock: Callable[[], int] = time.perf_counter_ns,
+    subject: Subject, cpu_ms: float | None, seconds: float, clock: Callable[[], int] = time.perf_counter_ns
 ) -> Pipeline:
     """Open a model and give it frames for about so many seconds, half of them one after another.
 

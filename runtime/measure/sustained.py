@@ -29,9 +29,7 @@ class Slice:
 
 
 def sustain(
-    subject: Subject,
-    seconds: float,
-    on_slice: Callable[[int, int], None] = lambda _number, _of: None,
+    subject: Subject, seconds: float, on_slice: Callable[[int, int], None] = lambda _number, _of: None
 ) -> tuple[Slice, ...]:
     """Open a model and invoke it for so many seconds, each sample end to end, as a timed invoke is.
 

@@ -27,10 +27,7 @@ class Throughput:
 
 
 def throughput(
-    subject: Subject,
-    in_flight: int,
-    seconds: float,
-    clock: Callable[[], int] = time.perf_counter_ns,
+    subject: Subject, in_flight: int, seconds: float, clock: Callable[[], int] = time.perf_counter_ns
 ) -> Throughput:
     """Open a model and keep so many runs in flight for so many seconds, after a short warm-up.
 

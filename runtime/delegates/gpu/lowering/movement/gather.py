@@ -120,14 +120,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         spec.function(
             f"movement/{'gather_groups' if in_groups else 'gather'}.cl",
             f"f32_{'groups_' if in_groups else ''}gather_{'rows' if rows else 'elements'}",
-            spec.joined(
-                how,
-                {
-                    "ROWS": rows,
-                    "CHECKED": not indices.is_constant,
-                    "DEPTH": len(form.extents),
-                },
-            ),
+            spec.joined(how, {"ROWS": rows, "CHECKED": not indices.is_constant, "DEPTH": len(form.extents)}),
             group,
             CHANNELS=after.channels,
             IN_STRIDE=read.pixel_stride,

@@ -78,11 +78,7 @@ def lower(node: Node, context: spec.Context) -> list[spec.Candidate]:
         }
         instance, units = first_of_lines(name, context, value, how, shape, is_last=is_last)
     launch = context.launch(
-        node,
-        instance,
-        (context.pointer(source), target),
-        units,
-        spec.Work(value.extents, value.elements),
+        node, instance, (context.pointer(source), target), units, spec.Work(value.extents, value.elements)
     )
     return [spec.Candidate("groups" if instance.work_group else "elements", (launch,))]
 
