@@ -197,6 +197,10 @@ def _candidate(
     return spec.Candidate("quantised_rows", (*quantising, launch))
 
 
+_SIZES = ("lines", "length", "line_stride", "row_stride", "line_bytes", "row_bytes")
+"""Fields of `Rows` that the kernels have as parameters."""
+
+
 def _quantising(
     node: Node,
     context: spec.Context,
@@ -217,13 +221,8 @@ def _quantising(
                 "matmul/integer_gemm/quantize_rows.cl",
                 f"u8_quantize_rows_{phase}",
                 {"PHASE": phase, "ASYMMETRIC": node.attributes["quantises"] == "asymmetric"},
-                LINES=rows.lines,
-                LENGTH=rows.length,
-                LINE_STRIDE=rows.line_stride,
+                **{name.upper(): getattr(rows, name) for name in _SIZES},
                 IN_STEP=rows.step,
-                ROW_STRIDE=rows.row_stride,
-                LINE_BYTES=rows.line_bytes,
-                ROW_BYTES=rows.row_bytes,
                 BORDER=border_bytes,
                 CHUNKS=chunks,
             ),

@@ -114,17 +114,10 @@ class Shape:
     @property
     def parameters(self) -> dict[str, int]:
         """Sizes and steps, as the kernels call them."""
-        names = ("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_TOP", "PAD_LEFT")
-        return {
-            "PIXELS": self.pixels,
-            "IN_H": self.in_h,
-            "IN_W": self.in_w,
-            "OUT_H": self.out_h,
-            "OUT_W": self.out_w,
-            "FILTER_H": self.filter_h,
-            "FILTER_W": self.filter_w,
-            **dict(zip(names, self.steps, strict=True)),
-        }
+        steps = ("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_TOP", "PAD_LEFT")
+        sizes = ("pixels", "in_h", "in_w", "out_h", "out_w", "filter_h", "filter_w")
+        found = {name.upper(): getattr(self, name) for name in sizes}
+        return found | dict(zip(steps, self.steps, strict=True))
 
     @property
     def label(self) -> str:
