@@ -192,10 +192,6 @@ def _raised(right: Right, values: Reals) -> Any:
     return values + 10 * right.strength * right.norm
 
 
-def _rolled(_right: Right, values: Reals) -> Any:
-    return np.roll(values, 1, 0) if values.ndim else values
-
-
 def _clipped(low: float, high: float) -> Wrong:
     return lambda right: np.clip(right.values, *np.quantile(right.values, [low, high]))
 
@@ -228,10 +224,6 @@ def _noisy(right: Right) -> Reals:
     return right.values + 3 * right.strength * right.norm * right.draw.standard_normal(right.values.shape)
 
 
-def _permuted(right: Right) -> Reals:
-    return right.draw.permutation(right.values.reshape(-1)).reshape(right.values.shape)
-
-
 def _neighbour(axis: int, step: int) -> Wrong:
     def rolled(right: Right) -> Reals:
         return np.roll(right.values, step, axis) if right.values.ndim >= -axis else right.values
@@ -262,7 +254,7 @@ CORRUPTIONS: Final[dict[str, Wrong]] = {
     # Everything is wrong.
     "constant": lambda right: np.full_like(right.values, right.values.mean()),
     "zero": lambda right: np.zeros_like(right.values),
-    "permuted": _permuted,
+    "permuted": lambda right: right.draw.permutation(right.values.reshape(-1)).reshape(right.values.shape),
     "another set's": lambda right: right.stale,
     "shifted by one": _neighbour(-1, 1),
     "shifted by a pixel": _neighbour(-2, 1),
@@ -312,7 +304,7 @@ CORRUPTIONS: Final[dict[str, Wrong]] = {
     "two channels swapped": _channels_swapped,
     "one tile zero": _at(_tile, _ZERO),
     "one tile stale": _at(_tile, lambda right, _v: right.stale[_tile(right)]),
-    "one tile shifted": _at(_tile, _rolled),
+    "one tile shifted": _at(_tile, lambda _r, v: np.roll(v, 1, 0) if v.ndim else v),
     "one tile too strong": _at(_tile, _stronger),
     "border zero": _at(_border, _ZERO),
     "one lane of 16 zero": _at(_every(16), _ZERO),
