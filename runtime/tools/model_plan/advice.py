@@ -55,7 +55,7 @@ class Advice:
     tensors: tuple[int, ...]
     finding: str
     gain: str
-    source: str
+    source: str = GPU_DOCUMENT
     bytes: int = 0
 
 
@@ -86,7 +86,6 @@ def _channels(plan: ModelPlan) -> Iterator[Advice]:
             tensors=tuple(case[1] for case in cases),
             finding=f"{len(cases)} tensor(s) have {channels} channels",
             gain=f"{kibibytes(padding)} of their {kibibytes(size)} are padding, which is computed too",
-            source=GPU_DOCUMENT,
             bytes=padding,
         )
 
@@ -109,7 +108,6 @@ def _reshapes(plan: ModelPlan) -> Iterator[Advice]:
             tensors=tuple(tensor for operator in operators for tensor in plan.operators[operator].outputs),
             finding=f"copied by launches of its own: {len(operators)} x {name}",
             gain=f"without them {len(cases)} launch(es) less, and {_share(own, moved)} of the bytes moved",
-            source=GPU_DOCUMENT,
             bytes=own,
         )
 
@@ -147,7 +145,6 @@ def _integer_borders(plan: ModelPlan) -> Iterator[Advice]:
             tensors=tuple(sorted(border)),
             finding=f"{len(border)} input(s) and output(s) are integers, converted in every run",
             gain=f"with floats {len(launches)} launch(es) and {kibibytes(_bytes(launches))} less",
-            source=GPU_DOCUMENT,
             bytes=_bytes(launches),
         )
 
@@ -176,7 +173,6 @@ def _rgb_inputs(plan: ModelPlan) -> Iterator[Advice]:
                     tensors=(tensor,),
                     finding=f"input {plan.graph.tensors[tensor].name!r} has 3 channels and is copied first",
                     gain=f"with RGBA frames {len(own)} launch(es) and {kibibytes(_bytes(own))} less",
-                    source=GPU_DOCUMENT,
                     bytes=_bytes(own),
                 )
 
@@ -195,7 +191,6 @@ def _splits(plan: ModelPlan) -> Iterator[Advice]:
         tensors=tuple(sorted(crossing)),
         finding=f"{len(left)} operator(s) stay on the CPU, in {len(plan.steps)} steps",
         gain=f"{len(crossing)} tensor(s) are handed over in every run; the reasons are above",
-        source=GPU_DOCUMENT,
         bytes=sum(tensor_bytes(tensors[index].type, tensors[index].shape) or 0 for index in crossing),
     )
 

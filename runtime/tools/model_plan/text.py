@@ -109,23 +109,19 @@ def _launch(plan: ModelPlan, node: PlannedNode, launch: PlannedKernel) -> str:
 
 
 def _merges(plan: ModelPlan, partition: PartitionPlan) -> Iterator[str]:
-    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for node in partition.nodes:
-        for one in node.merged:
-            grouped[one.by, one.effect].append(f"{plan.named(one.operator)} -> {plan.named(node.main)}")
-    if grouped:
-        yield "  fused:"
-    for (by, effect), cases in grouped.items():
-        yield from _wrapped(f"{by} ({effect}): {', '.join(cases)}", "    ")
-    yield from _removed(plan, partition.removed)
+    named = plan.named
+    fused = ((one, f"{named(one.operator)} -> {named(n.main)}") for n in partition.nodes for one in n.merged)
+    yield from _grouped("fused", fused)
+    yield from _grouped("removed", ((one, named(one.operator)) for one in partition.removed))
 
 
-def _removed(plan: ModelPlan, removed: Sequence[Merged]) -> Iterator[str]:
+def _grouped(title: str, merged: Iterable[tuple[Merged, str]]) -> Iterator[str]:
+    """Yield a line for all operators, each with its text, to which one pass has done the same."""
     grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for one in removed:
-        grouped[one.by, one.effect].append(plan.named(one.operator))
+    for one, text in merged:
+        grouped[one.by, one.effect].append(text)
     if grouped:
-        yield "  removed:"
+        yield f"  {title}:"
     for (by, effect), cases in grouped.items():
         yield from _wrapped(f"{by} ({effect}): {', '.join(cases)}", "    ")
 
