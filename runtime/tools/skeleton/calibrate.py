@@ -21,7 +21,7 @@ from runtime.ops.support.context import OpContext
 from runtime.ops.support.evaluation import evaluate
 from runtime.ops.support.registry import find_spec
 from runtime.ops.support.value import Value, constant_array
-from runtime.tools.skeleton.strip import Hole, Stripped
+from runtime.tools.skeleton.strip import LAYERS, Hole, Stripped
 
 Array = NDArray[Any]
 Note = Callable[[str], None]
@@ -38,14 +38,7 @@ _FACTORS: Final = (0.02, 50.0)
 """Bounds of one correction. Chosen: behind a clamp that is saturated the ratio says little, and one large
 step could overflow the layers behind."""
 
-_WEIGHTS: Final[Mapping[BuiltinOperator, tuple[int, ...]]] = {
-    BuiltinOperator.CONV_2D: (1, 2),
-    BuiltinOperator.DEPTHWISE_CONV_2D: (1, 2),
-    BuiltinOperator.FULLY_CONNECTED: (1, 2),
-    BuiltinOperator.TRANSPOSE_CONV: (1, 3),
-    BuiltinOperator.CONV_3D: (1, 2),
-    BuiltinOperator.MUL: (0, 1),
-}
+_WEIGHTS: Final[Mapping[BuiltinOperator, tuple[int, int]]] = {**LAYERS, BuiltinOperator.MUL: (0, 1)}
 
 
 def calibrated(stripped: Stripped, note: Note = lambda _text: None) -> Stripped:

@@ -49,13 +49,14 @@ _CODES: Final[Mapping[TensorType, str]] = {
     TensorType.INT32: "i4",
     TensorType.INT4: "p4",
 }
-_BIAS_INPUT: Final[Mapping[BuiltinOperator, int]] = {
-    BuiltinOperator.CONV_2D: 2,
-    BuiltinOperator.DEPTHWISE_CONV_2D: 2,
-    BuiltinOperator.FULLY_CONNECTED: 2,
-    BuiltinOperator.TRANSPOSE_CONV: 3,
-    BuiltinOperator.CONV_3D: 2,
+LAYERS: Final[Mapping[BuiltinOperator, tuple[int, int]]] = {
+    BuiltinOperator.CONV_2D: (1, 2),
+    BuiltinOperator.DEPTHWISE_CONV_2D: (1, 2),
+    BuiltinOperator.FULLY_CONNECTED: (1, 2),
+    BuiltinOperator.TRANSPOSE_CONV: (1, 3),
+    BuiltinOperator.CONV_3D: (1, 2),
 }
+"""Positions of weights and bias among the inputs of a layer."""
 
 
 @dataclass(slots=True)
@@ -154,7 +155,7 @@ def _biases(model: Model) -> Iterator[int]:
             if o.opcode is BuiltinOperator.DEQUANTIZE and o.outputs and o.inputs
         }
         for operator in subgraph.operators:
-            place = _BIAS_INPUT.get(operator.opcode, len(operator.inputs))
+            _, place = LAYERS.get(operator.opcode, (0, len(operator.inputs)))
             index = operator.inputs[place] if place < len(operator.inputs) else -1
             if index >= 0:
                 yield subgraph.tensors[made_from.get(index, index)].buffer
