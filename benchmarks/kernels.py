@@ -20,16 +20,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.output import (
-    FOLDERS,
-    RESULTS,
-    FailedError,
-    in_a_process,
-    parser,
-    restored,
-    table,
-    write_report,
-)
+from benchmarks import output
 from runtime.tools.model_profile import document, profile_file
 from tests.tree import tree
 
@@ -46,7 +37,7 @@ SHOWN: Final = 40
 
 def main() -> int:
     """Profile the models, print, write."""
-    options = parser(__doc__, RESULTS / "kernels.json")
+    options = output.parser(__doc__, output.RESULTS / "kernels.json")
     options.add_argument("--models", nargs="+", default=["*"], help="globs over names of skeletons")
     options.add_argument("--option", action="append", default=[], help="NAME=VALUE of the delegate")
     options.add_argument("--one", help="profile this model alone, and print the profile as JSON")
@@ -59,20 +50,20 @@ def main() -> int:
         print(name, file=sys.stderr)
         given = (word for one in args.option for word in ("--option", one))
         try:
-            profiles[name] = in_a_process("kernels", "--one", name, *given)
-        except FailedError as error:
+            profiles[name] = output.in_a_process("kernels", "--one", name, *given)
+        except output.FailedError as error:
             failed[name] = str(error)
     rows, models = work_list(profiles), by_model(profiles)
     lines = page(models, best_peaks(profiles), failed, rows)
     report = {"failed": failed, "models": models, "kernels": rows}
-    write_report(args.out, report, lines, began, status=1 if failed else 0)
+    output.write_report(args.out, report, lines, began, status=1 if failed else 0)
     print("\n".join(lines))
     return 1 if failed else 0
 
 
 def names(globs: Iterable[str]) -> list[str]:
     """Return the names of this repository's skeletons that match."""
-    found = {path.stem for folder in FOLDERS for path in folder.glob("*.skel")}
+    found = {path.stem for folder in output.FOLDERS for path in folder.glob("*.skel")}
     return sorted(name for name in found if any(fnmatch(name, one) for one in globs))
 
 
@@ -80,7 +71,7 @@ def profiled(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Return the profile of a model as `farm model profile --json` gives it."""
     with tempfile.TemporaryDirectory(prefix="farm-kernels-") as folder:
         path = Path(folder) / "model.tflite"
-        path.write_bytes(restored(name))
+        path.write_bytes(output.restored(name))
         return document(profile_file(path, "gpu", options), name)
 
 
@@ -149,7 +140,7 @@ def page(
         "Written by `python -m benchmarks.kernels`.",
         *(f"- failed: {name}: {why}" for name, why in failed.items()),
         "",
-        *table(
+        *output.table(
             ("function", "launches", "us", "lost us", "worst"),
             (
                 (f"`{row['function']}`", row["launches"], f"{row['us']:.0f}", f"{row['lost_us']:.0f}",
@@ -160,7 +151,7 @@ def page(
         "",
         "The models, by the share of their time that the roofline explains:",
         "",
-        *table(
+        *output.table(
             ("model", "us", "at the roofline", "share"),
             (
                 (one["model"], f"{one['us']:.0f}", f"{one['least_us']:.0f}",
