@@ -29,7 +29,7 @@ _PREFIXES = ("TFLITE_GPU_INFERENCE_PREFERENCE_", "TFLITE_GPU_INFERENCE_PRIORITY_
 
 def not_allowed(name: str, rule: str, value: Any) -> DelegateError:
     """Return the error of a value that is not what the rule of its option says."""
-    return DelegateError(f"gpu delegate: option {name!r} must be {rule}, got {value!r}")
+    return DelegateError(f"gpu delegate: option {name!r} must be {rule}; got {value!r}")
 
 
 def translated(given: Mapping[str, Any]) -> dict[str, Any]:

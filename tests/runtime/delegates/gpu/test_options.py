@@ -40,17 +40,17 @@ def test_unknown_option_names_the_nearest():
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("precision", "int4", "must be one of fp32, fp16, bf16, int8, got 'int4'"),
-        ("tuning", "slow", "must be one of none, fast, exhaustive, got 'slow'"),
-        ("threads", 0, "whole number of at least 1, got 0"),
-        ("threads", "two", "whole number of at least 1, got 'two'"),
-        ("threads", True, "whole number of at least 1, got True"),
+        ("precision", "int4", "must be one of fp32, fp16, bf16, int8; got 'int4'"),
+        ("tuning", "slow", "must be one of none, fast, exhaustive; got 'slow'"),
+        ("threads", 0, "whole number of at least 1; got 0"),
+        ("threads", "two", "whole number of at least 1; got 'two'"),
+        ("threads", True, "whole number of at least 1; got True"),
         ("max_delegated_partitions", "-1", "whole number of at least 1"),
         ("min_nodes_per_partition", 0, "whole number of at least 1"),
         ("last_delegate_node_index", -1, "whole number of at least 0"),
-        ("require_full_delegation", "maybe", "must be true or false, got 'maybe'"),
-        ("device", 1.5, "must be a device's name, id or index, got 1.5"),
-        ("cache_dir", 3, "must be a text, got 3"),
+        ("require_full_delegation", "maybe", "must be true or false; got 'maybe'"),
+        ("device", 1.5, "must be a device's name, id or index; got 1.5"),
+        ("cache_dir", 3, "must be a text; got 3"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_an_error(name, value, text):
@@ -121,8 +121,8 @@ def test_litert_s_options_have_their_effect(given, expected):
         ({"tuning": "none", "inference_preference": 1}, "'tuning' and 'inference_preference' contradict"),
         ({"is_precision_loss_allowed": 0, "inference_priority1": 2}, "contradict each other: precision_loss"),
         ({"inference_priority": 2}, "did you mean 'inference_priority"),
-        ({"wait_type": "sleepy"}, "one of passive, active, aggressive, do_not_wait, got 'sleepy'"),
-        ({"memory": "small"}, "must be one of fast, least, got 'small'"),
+        ({"wait_type": "sleepy"}, "one of passive, active, aggressive, do_not_wait; got 'sleepy'"),
+        ({"memory": "small"}, "must be one of fast, least; got 'small'"),
         ({"context": "mine"}, "must be a pyopencl.Context of one device, got 'mine'"),
     ],
 )
