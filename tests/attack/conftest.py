@@ -42,9 +42,12 @@ def pytest_sessionfinish(session, exitstatus):
         _REPORT.write(_RECORD.text(), session, exitstatus)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(postgres, short_folder):
-    """One lab for every attack: what one of them leaves behind, the next one meets."""
+    """One lab for every attack: what one of them leaves behind, the next one meets.
+
+    It ends with the last attack, so that its processes take nothing from the tests that follow.
+    """
     needs.redis_server()
     short_folder.chmod(0o755)
     folder = Path(tempfile.mkdtemp(prefix="lab-", dir=short_folder))

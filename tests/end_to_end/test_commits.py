@@ -12,6 +12,8 @@ from tests.runtime.delegates.peers.small_models import conv_model
 from tests.services.known import CPU_ALONE
 from tests.services.wheels import commit_wheel, listed
 
+pytestmark = pytest.mark.exhaustive
+
 MANIFEST = """\
 version: 1
 campaign: commits

@@ -205,6 +205,7 @@ def test_the_matrix_plans_it_on_that_device(installed):
     assert planned == dict.fromkeys(COLUMNS, "host-cpu")
 
 
+@pytest.mark.exhaustive
 def test_it_is_measured_and_its_output_is_judged(measured):
     assert sorted(cell["delegate"] for cell in measured) == COLUMNS
     for cell in measured:
@@ -214,6 +215,7 @@ def test_it_is_measured_and_its_output_is_judged(measured):
         assert cell["latency_ms"]["p50"] > 0
 
 
+@pytest.mark.exhaustive
 def test_its_delegation_report_says_what_it_took_and_what_not(measured):
     delegation = {cell["delegate"]: cell["delegation"] for cell in measured}
     assert delegation["cpu"] is None
