@@ -229,4 +229,6 @@ def test_the_committed_table_is_of_every_target_and_has_no_unexplained_fault() -
         plain |= {*NVIDIA, *AMD} if set(row.flops) != {FOR_INTEL} else set()
         assert set(row.targets) == (set(MATRIX_UNITS) if row in in_matrices else plain)
         assert row.unexcused() == {}
+        assert row.digest
+        assert all(row.runs[target].compilers[target] for target in row.targets)
     assert set(AMD) < set(TARGETS)
