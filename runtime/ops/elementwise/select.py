@@ -31,12 +31,13 @@ def select(op: OpContext) -> Kernel:
     return lambda: np.copyto(y, np.where(condition, first, second))
 
 
-def select_v2_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the broadcast of all three inputs."""
-    return (broadcast(op, *(op.input(i).shape for i in range(3))),)
-
-
-@operator(Op.SELECT_V2, max_version=2, infer=select_v2_shape, types=MOVABLE, data=1)
+@operator(
+    Op.SELECT_V2,
+    max_version=2,
+    infer=lambda op: (broadcast(op, *(op.input(i).shape for i in range(3))),),
+    types=MOVABLE,
+    data=1,
+)
 def select_v2(op: OpContext) -> Kernel:
     """SELECT_V2: input 1 where the condition holds, else input 2, all three broadcast."""
     op.require(TensorType.BOOL)

@@ -122,14 +122,10 @@ def _double_unit(pairs: Array) -> Array:
     return np.asarray(bits.view(np.float64) - 1.0)
 
 
-def bits_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return the state's shape, and the shape that the file declares for the bits."""
-    return (op.input().shape, op.output(1).shape)
-
-
 @operator(
     Op.STABLEHLO_RNG_BIT_GENERATOR,
-    infer=bits_shape,
+    # The shape of the bits is the one that the file declares.
+    infer=lambda op: (op.input().shape, op.output(1).shape),
     types=(TensorType.UINT64,),
     note="bits as int32, uint32, int64, uint64; Philox or Threefry",
 )

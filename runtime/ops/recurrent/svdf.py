@@ -5,7 +5,7 @@ import numpy as np
 from runtime.model.schema import ActivationFunctionType
 from runtime.ops.recurrent.fixed_point import narrow, narrow_to_byte
 from runtime.ops.recurrent.gates import activate, present, products, weights
-from runtime.ops.support import Array, Kernel, Op, OpContext, Shape, TensorType, operator
+from runtime.ops.support import Array, Kernel, Op, OpContext, TensorType, operator
 from runtime.ops.support.quantization import QuantizedMultiplier, quantize_multiplier
 
 _INPUT, _FEATURE, _TIME, _BIAS, _STATE = range(5)
@@ -22,15 +22,10 @@ def _sizes(op: OpContext) -> tuple[int, int, int]:
     return feature[0], time[1], feature[0] // rank
 
 
-def svdf_shape(op: OpContext) -> tuple[Shape, ...]:
-    """Return [batch, filters / rank]."""
-    return ((op.input().shape[0], _sizes(op)[2]),)
-
-
 @operator(
     Op.SVDF,
     max_version=4,
-    infer=svdf_shape,
+    infer=lambda op: ((op.input().shape[0], _sizes(op)[2]),),
     types=(TensorType.FLOAT32, TensorType.INT8),
     note="float32 with int8 or uint8 feature weights: hybrid; int8 with int16 state",
     stateful=True,

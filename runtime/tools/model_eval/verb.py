@@ -77,16 +77,8 @@ def evaluate(
 
     with clear_errors(files[0]):
         settings = [(text, Setting.of(*delegate_of(text))) for text in delegate or ["litert", "gpu"]]
-        asked = Data(
-            data,
-            truth,
-            labels,
-            metric,
-            class_offset,
-            _numbers("--mean", mean),
-            _numbers("--std", std),
-            samples,
-        )
+        pixels = _numbers("--mean", mean), _numbers("--std", std)
+        asked = Data(data, truth, labels, metric, class_offset, *pixels, samples)
         folder = answers or answers_folder(files)
         shapes = {name: rule.shape for name, rule in rules_of([], shape or []).items() if rule.shape}
         variants, say = variants_of(files, settings), progress()

@@ -1,7 +1,7 @@
 """Places a partition's buffers by their lifetimes, and its constants, as plain data for a backend."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.common.arena import Arena, Lifetime, assign
@@ -151,11 +151,6 @@ class Placement:
     def names(self, source: Source) -> tuple[str, ...]:
         """Return the name of each launch's function."""
         return tuple(source.names[function_of(launch)] for launch in self.launches)
-
-    @property
-    def bare_launches(self) -> tuple[spec.Launch, ...]:
-        """The launches without what they read: weights would otherwise be in memory twice."""
-        return tuple(replace(launch, args=(), epilogue=spec.Epilogue()) for launch in self.launches)
 
     def references(self) -> dict[int, list[Reference]]:
         """Return the references to the buffer of each of the graph's inputs and outputs, for moving it."""

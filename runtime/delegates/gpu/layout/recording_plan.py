@@ -7,7 +7,7 @@ from runtime.delegates.gpu.capabilities import Capabilities
 from runtime.delegates.gpu.graph.graph import Graph, without_constants
 from runtime.delegates.gpu.layout.memory import Placement, Reference, demand
 from runtime.delegates.gpu.layout.source import Source
-from runtime.delegates.gpu.lowering.spec import Check, Launch
+from runtime.delegates.gpu.lowering.spec import Check, Epilogue, Launch
 
 READ_AHEAD = 256
 """Bytes behind a buffer that a kernel may read: a vector access that starts at the last element reaches 15
@@ -47,7 +47,8 @@ def planned(placement: Placement, source: Source, device: Capabilities) -> Recor
     graph = _ends(placement.graph)
     return RecordingPlan(
         graph=graph,
-        launches=placement.bare_launches,
+        # Without what they read: weights would otherwise be in memory twice.
+        launches=tuple(replace(launch, args=(), epilogue=Epilogue()) for launch in placement.launches),
         rows=placement.rows(source),
         names=placement.names(source),
         arena_bytes=placement.arena.size,

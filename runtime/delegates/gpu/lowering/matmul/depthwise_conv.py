@@ -66,12 +66,9 @@ def rank_tiles(shape: ConvShape, vector_floats: int) -> list[tuple[int, int]]:
 
 def _cost(tile: tuple[int, int], shape: ConvShape) -> int:
     """Half cycles for 16 channels of one image: multiply-adds, loads of the patch and the taps, stores."""
-    s, (rows, columns) = shape, tile
-    taps, sums = s.filter_h * s.filter_w, rows * columns
-    patch_h = (rows - 1) * s.stride_h + (s.filter_h - 1) * s.dilation_h + 1
-    patch_w = (columns - 1) * s.stride_w + (s.filter_w - 1) * s.dilation_w + 1
-    tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
-    return tiles * (taps * max(sums, _FEWEST_CHAINS) + 2 * patch_h * patch_w + taps + 2 * sums)
+    taps, sums = shape.filter_h * shape.filter_w, prod(tile)
+    loads = 2 * prod(patch_of(shape, tile)) + taps + 2 * sums
+    return _tiles(shape, tile) * (taps * max(sums, _FEWEST_CHAINS) + loads)
 
 
 def _parts(shape: ConvShape, tiles: int, blocks: int, workers: int) -> int:
@@ -84,7 +81,7 @@ def depthwise(node: Node, context: spec.Context, shape: ConvShape, tile: tuple[i
     """Tiles of (rows, columns) output pixels; the channels are cut where there are few tiles."""
     s, (rows, columns) = shape, tile
     channels, taps = round_up(s.out_channels), s.filter_h * s.filter_w
-    tiles = ceil_div(s.out_h, rows) * ceil_div(s.out_w, columns)
+    tiles = _tiles(s, tile)
     parts = _parts(s, tiles, channels // LANES, context.device.compute_units)
 
     weights = s.weights.panels(f"weights{s.target}", channels // LANES, taps, LANES, depthwise_panels)

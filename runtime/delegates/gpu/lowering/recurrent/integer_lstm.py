@@ -26,7 +26,7 @@ from runtime.delegates.gpu.lowering.recurrent.integer_cell import (
     tables,
     weights_packed,
 )
-from runtime.delegates.gpu.lowering.recurrent.lstm import supports_basic
+from runtime.delegates.gpu.lowering.recurrent.lstm import is_basic, supports_basic
 from runtime.delegates.gpu.lowering.recurrent.steps import (
     Rows,
     extent_of,
@@ -36,7 +36,7 @@ from runtime.delegates.gpu.lowering.recurrent.steps import (
 )
 from runtime.errors import FarmRuntimeError
 from runtime.model.schema import BuiltinOperator as Op
-from runtime.model.schema import LSTMKernelType, TensorType
+from runtime.model.schema import TensorType
 from runtime.ops.recurrent.basic_lstm import STATE_BITS, BasicScaling, basic_scaling
 from runtime.ops.recurrent.float_lstm import LstmSlots
 from runtime.ops.recurrent.integer_cell import IntegerCell, Scaling, integer_cell
@@ -57,10 +57,6 @@ _BASIC = (U8, U8, U8, I32, I16)
 """The same of the basic kernel."""
 
 
-def _is_basic(facts: spec.OperatorFacts) -> bool:
-    return facts.options.get("kernel_type") == LSTMKernelType.BASIC
-
-
 def _context(facts: spec.OperatorFacts) -> OpContext:
     """Return the operator as the CPU path's readers of cells see it."""
     graph = facts.graph
@@ -77,7 +73,7 @@ def _context(facts: spec.OperatorFacts) -> OpContext:
 
 def _cell(facts: spec.OperatorFacts) -> IntegerCell | BasicScaling:
     op, tensors = _context(facts), facts.graph.subgraph.tensors
-    if _is_basic(facts):
+    if is_basic(facts):
         return basic_scaling(op)
     shape = facts.shape(0)
     batch = shape[1] if len(shape) == 3 and facts.options.get("time_major") else shape[0]
@@ -85,12 +81,11 @@ def _cell(facts: spec.OperatorFacts) -> IntegerCell | BasicScaling:
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
-    wanted, states = (_BASIC, _BASIC_STATES) if _is_basic(facts) else (_FULL, _STATES)
+    wanted, states = (_BASIC, _BASIC_STATES) if is_basic(facts) else (_FULL, _STATES)
     if (mixed := mixed_types(facts, wanted)) is not None:
         return mixed
     weights = [i for i in range(1, len(wanted)) if i not in states]
-    is_basic = _is_basic(facts)
-    refused = supports_basic(facts) if is_basic else unsupported_cell(facts, states, weights)
+    refused = supports_basic(facts) if is_basic(facts) else unsupported_cell(facts, states, weights)
     if refused is not None:
         return refused
     try:
@@ -102,7 +97,7 @@ def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
 
 def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     attributes = {"cell": _cell(facts), "time_major": bool(facts.options.get("time_major", False))}
-    places = zip(_BASIC_STATES, (0, 1), strict=True) if _is_basic(facts) else ((i, None) for i in _STATES)
+    places = zip(_BASIC_STATES, (0, 1), strict=True) if is_basic(facts) else ((i, None) for i in _STATES)
     states = {facts.operator.inputs[i]: output for i, output in places}
     inputs = (*facts.operator.inputs, *(-1,) * len(_FULL))[: len(_FULL)]
     return spec.NodeSpec(inputs, attributes, states=states)

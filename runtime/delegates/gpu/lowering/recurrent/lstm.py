@@ -54,12 +54,13 @@ _BASIC_GATES = (1, 0, 2, 3)
 """Where the kernels' gates stand in the basic kernel's order, which is input, candidate, forget, output."""
 
 
-def _is_basic(facts: spec.OperatorFacts) -> bool:
+def is_basic(facts: spec.OperatorFacts) -> bool:
+    """Return True for the basic kernel."""
     return facts.options.get("kernel_type") == LSTMKernelType.BASIC
 
 
 def _supports(facts: spec.OperatorFacts) -> Unsupported | None:
-    if _is_basic(facts):
+    if is_basic(facts):
         return supports_basic(facts)
     weights = [i for i in range(1, _MOST_INPUTS) if i not in (_STATE, _CELL)]
     refused = unsupported_cell(facts, (_STATE, _CELL), weights)
@@ -87,13 +88,13 @@ def _read(facts: spec.OperatorFacts) -> spec.NodeSpec:
     """Read the inputs by their places in LiteRT's list, absent ones as -1."""
     options = facts.options
     attributes = {
-        "basic": _is_basic(facts),
+        "basic": is_basic(facts),
         "activate": ACTIVATIONS[spec.activation_of(facts)],
         "cell_clip": float(options.get("cell_clip", 0.0)),
         "proj_clip": float(options.get("proj_clip", 0.0)),
         "time_major": bool(options.get("time_major", False)),
     }
-    places = dict(zip(_BASIC_STATES, (0, 1), strict=True)) if _is_basic(facts) else _FULL_STATES
+    places = dict(zip(_BASIC_STATES, (0, 1), strict=True)) if is_basic(facts) else _FULL_STATES
     states = {facts.operator.inputs[i]: output for i, output in places.items()}
     inputs = (*facts.operator.inputs, *(-1,) * _MOST_INPUTS)[:_MOST_INPUTS]
     return spec.NodeSpec(inputs, attributes, states=states)
