@@ -73,8 +73,8 @@ CASES = (
 )
 
 
-FEW = ("add_broadcast", "softmax_of_few")
-"""A chain, and a reduction by the items of a group; kernels of products take longer to compile."""
+FEW = ("add_broadcast", "one_row", "windows", "norm", "softmax_of_few")
+"""Cases that have a chain, products, windows and reductions by the items of a group."""
 
 
 @pytest.fixture(scope="module")
