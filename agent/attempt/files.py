@@ -131,6 +131,13 @@ class Failure(Wire):
     delegation: Delegation | None = None
     advice: Advice | None = None
 
+    @classmethod
+    def of(
+        cls, code: messages.ReasonCode, text: str, status: messages.Status = messages.Status.FAILED
+    ) -> "Failure":
+        """Return a failure for a reason, without a report of the delegation."""
+        return cls(status=status, reason=messages.Reason(code=code, text=text))
+
 
 class Seen(Wire):
     """A process's view of its machine while it timed: as `agent.machine.disturbance.Evidence`."""

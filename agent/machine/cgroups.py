@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from agent.processes.cgroup import mounted
+
 ROOT: Final = Path("/")
 """Where `/proc` and `/sys` are. Functions that read them take another root, where copies of files lie."""
 
@@ -12,19 +14,11 @@ _LIMITS: Final = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "m
 
 def groups(controller: str, root: Path = ROOT) -> list[Path]:
     """Return the folders that govern a resource of this process, the narrowest first; empty where none do."""
-    mounts = [line.split() for line in text_of(root / "proc/self/mounts").splitlines()]
-    named = [line.split(":", 2) for line in text_of(root / "proc/self/cgroup").splitlines()]
-    for kind, options in (("cgroup", controller), ("cgroup2", "")):
-        mounted = next(
-            (f[1] for f in mounts if f[2] == kind and (not options or options in f[3].split(","))), None
-        )
-        name = next((path for _, listed, path in named if _governs(listed, options)), None)
-        if mounted is None or name is None:
-            continue
-        top = root / mounted.lstrip("/")
-        folder = top / name.lstrip("/")
-        return [folder, *(parent for parent in folder.parents if parent.is_relative_to(top))]
-    return []
+    found = mounted(controller, root) or mounted("", root)
+    if found is None:
+        return []
+    top, folder = found
+    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(top))]
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
@@ -39,10 +33,6 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _governs(listed: str, controller: str) -> bool:
-    return controller in listed.split(",") if controller else listed == ""
 
 
 def _quota(folder: Path) -> float | None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 _PREFIX = "farm-attempt-"
+_COUNTER: Final = "pids"
+"""The controller of version 1 that counts processes."""
 
 _YOUNG_S: Final = 60.0
 """Age in seconds below which an empty group is not swept. Another agent of this host makes one before the
@@ -24,17 +26,30 @@ process that enters it, which takes less than a second on an idle machine. Large
 agents left, until the next start; smaller takes a group from under a process on a machine that is busy."""
 
 
-@cache
-def own() -> Path | None:
-    """Return the group of this process as a folder; None where version 2 is not mounted."""
+def mounted(controller: str, root: Path = Path("/")) -> tuple[Path, Path] | None:
+    """Return the mount and this process's group of version 1 that has a controller, of version 2 where that
+    is empty; None where there is none. `root`: where `/proc` and `/sys` are.
+    """
     try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-        mounted = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = [line.split() for line in (root / "proc/self/mounts").read_text().splitlines()]
+        groups = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().splitlines()]
     except OSError:
         return None
-    name = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    return None if mounted is None or name is None else mounted / name.lstrip("/")
+    kind = "cgroup" if controller else "cgroup2"
+    tops = (f[1] for f in mounts if f[2] == kind and controller in ("", *f[3].split(",")))
+    # The line of version 2 names no controller.
+    names = (path for _, controllers, path in groups if controller in controllers.split(","))
+    top, name = next(tops, None), next(names, None)
+    if top is None or name is None:
+        return None
+    return root / top.lstrip("/"), root / top.lstrip("/") / name.lstrip("/")
+
+
+@cache
+def own(controller: str = "") -> Path | None:
+    """Return the folder of this process's group, as of `mounted`; None where there is none."""
+    found = mounted(controller)
+    return None if found is None else found[1]
 
 
 def create(attempt_id: str) -> Path | None:
@@ -54,7 +69,7 @@ def limit_processes(attempt_id: str, most: int) -> Path | None:
 
     It is the group of `create` where version 2 has the controller `pids`, else one of version 1.
     """
-    for folder in (_folder(attempt_id), _counting_folder(attempt_id)):
+    for folder in (_folder(attempt_id), _folder(attempt_id, _COUNTER)):
         try:
             if folder is not None:
                 folder.mkdir(exist_ok=True)
@@ -94,7 +109,7 @@ def kill(attempt_id: str) -> None:
 
 def remove(attempt_id: str) -> None:
     """Remove the groups. One that still has processes stays."""
-    for folder in (_folder(attempt_id), _counting_folder(attempt_id)):
+    for folder in (_folder(attempt_id), _folder(attempt_id, _COUNTER)):
         if folder is not None:
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -102,34 +117,16 @@ def remove(attempt_id: str) -> None:
 
 def sweep() -> None:
     """Remove the empty groups of agents that were killed. One that has processes, or soon may, stays."""
-    for base in (own(), _own_counting()):
+    for base in (own(), own(_COUNTER)):
         for folder in () if base is None else base.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
                 if time.time() - folder.stat().st_mtime >= _YOUNG_S:
                     folder.rmdir()
 
 
-def _folder(attempt_id: str) -> Path | None:
-    base = own()
+def _folder(attempt_id: str, controller: str = "") -> Path | None:
+    base = own(controller)
     return None if base is None else base / f"{_PREFIX}{attempt_id}"
-
-
-def _counting_folder(attempt_id: str) -> Path | None:
-    base = _own_counting()
-    return None if base is None else base / f"{_PREFIX}{attempt_id}"
-
-
-@cache
-def _own_counting() -> Path | None:
-    """Return this process's group of version 1 that counts processes; None where there is none."""
-    try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    except OSError:
-        return None
-    mounted = next((Path(f[1]) for f in mounts if f[2] == "cgroup" and "pids" in f[3].split(",")), None)
-    name = next((path for _, controllers, path in groups if "pids" in controllers.split(",")), None)
-    return None if mounted is None or name is None else mounted / name.lstrip("/")
 
 
 SCORE_ADJUSTMENT = 500
@@ -163,20 +160,7 @@ def _counters() -> Iterator[Path]:
     group = own()
     if group is not None:
         yield from (folder / "memory.events" for folder in (group, *group.parents))
-    first = _memory_group()
+    first = own("memory")
     if first is not None:
         yield first / "memory.oom_control"
     yield Path("/proc/vmstat")
-
-
-def _memory_group() -> Path | None:
-    """Return the group of version 1 that counts this process's memory; None where there is none."""
-    try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    except OSError:
-        return None
-    mounted = (f[1] for f in mounts if f[2] == "cgroup" and "memory" in f[3].split(","))
-    named = (path for _, controllers, path in groups if "memory" in controllers.split(","))
-    at, name = next(mounted, None), next(named, None)
-    return None if at is None or name is None else Path(at) / name.lstrip("/")

@@ -1,6 +1,5 @@
 """Checks services and agents of a lab, and from where its broker is reached; imported in a lab alone."""
 
-import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -9,6 +8,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from agent.wire.service_urls import crosses_in_the_clear, without_secrets
+from orchestrator.config.address import is_loopback
 from orchestrator.config.clock import utc_now
 from orchestrator.config.lab import LabConfig
 from orchestrator.db import tables
@@ -67,14 +67,7 @@ def network_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
 def _outside(bind: str) -> list[str]:
     """Addresses of a `bind` setting that other machines reach; an empty setting means every address."""
     words = [word.removeprefix("-") for word in bind.split()] or ["*"]
-    return [word for word in words if not _is_loopback(word)]
-
-
-def _is_loopback(word: str) -> bool:
-    try:
-        return ipaddress.ip_address(word).is_loopback
-    except ValueError:
-        return word == "localhost"
+    return [word for word in words if not is_loopback(word)]
 
 
 def _needs_no_password(lab: LabConfig) -> bool:

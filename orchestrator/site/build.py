@@ -34,7 +34,6 @@ from orchestrator.site.failures_page import causes_of, failures_page
 from orchestrator.site.figures import Facts, file_facts, origin_facts
 from orchestrator.site.history_page import dated_shifts, history_page, trends_page
 from orchestrator.site.home import index_page
-from orchestrator.site.judged_budgets import judged_budgets
 from orchestrator.site.matrix import BAR_WIDTH
 from orchestrator.site.method_page import method_page
 from orchestrator.site.model_page import model_page
@@ -43,17 +42,13 @@ from orchestrator.site.parts import Parts, digest_of, text_digest, written_views
 from orchestrator.site.publish import replaced_folder
 from orchestrator.site.series import series_of, shifts_of
 from orchestrator.site.shards import packed, shards
-from orchestrator.site.summaries import campaign_summary, model_summary, published_of
+from orchestrator.site.summaries import campaign_summary, judged_budgets, model_summary, published_of
 from orchestrator.sources.published import PUBLISHED_NOTE, published_rows
 from orchestrator.sources.zoo import has_zoo
 from runtime.common.profile import ModelProfile, written
 
 SITE_FORMAT = 3
 """Version of `data/site.json`, for programs that read a site; raised when a field changes its meaning."""
-_ASSETS = {
-    "style.css": links.STYLE, "site.js": links.SCRIPT, "choices.js": links.CHOICES_SCRIPT,
-    "shards.js": links.SHARDS_SCRIPT, "cell.js": links.CELL_SCRIPT, "compare.js": links.COMPARE_SCRIPT,
-}  # fmt: skip
 
 
 def build_site(farm: SiteSource, out_dir: Path, notes: Notes | None = None) -> Path:
@@ -103,7 +98,8 @@ class _Writer:
             models.append(self._part(f"model {model}", digest, partial(self._history, model)))
         with collector_paused():
             self._over_all_campaigns(campaigns, models)
-        for name, path in _ASSETS.items():
+        for path in links.ASSETS:
+            name = path.rpartition("/")[2]
             self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
         summaries = written_views(self._parts.summaries)
         self._file(links.SUMMARIES, summaries)

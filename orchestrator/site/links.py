@@ -17,6 +17,9 @@ CHOICES_SCRIPT = "assets/choices.js"
 SHARDS_SCRIPT = "assets/shards.js"
 CELL_SCRIPT = "assets/cell.js"
 COMPARE_SCRIPT = "assets/compare.js"
+ASSETS = (STYLE, SCRIPT, CHOICES_SCRIPT, SHARDS_SCRIPT, CELL_SCRIPT, COMPARE_SCRIPT)
+"""Files of `templates/`, under their names there."""
+
 MANIFEST = "data/site.json"
 SUMMARIES = "data/summaries.json"
 

@@ -3,12 +3,16 @@
 from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace as View
 
+from orchestrator.errors import UsageError
+from orchestrator.manifest.budget import Budget, read_budget
+from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
-from orchestrator.results.budgets import Judged
-from orchestrator.results.records import CampaignRecord, ComparedCell
+from orchestrator.results.budgets import Judged, judge_budgets
+from orchestrator.results.records import CampaignRecord, ComparedCell, ManifestRecord
+from orchestrator.results.regression import by_names, compare_runs
 from orchestrator.results.wording import first_line
-from orchestrator.site.archive import Archive
+from orchestrator.site.archive import Archive, SiteSource
 from orchestrator.site.campaign_page import cell_counts
 from orchestrator.site.device_page import devices_of, on_devices
 from orchestrator.site.failures_page import failures_of
@@ -39,6 +43,30 @@ def campaign_summary(archive: Archive, campaign: CampaignRecord, judged: Sequenc
             for one in judged
         ],
     )
+
+
+def judged_budgets(source: SiteSource, archive: Archive, campaign: CampaignRecord) -> list[Judged]:
+    """Judge a campaign's budgets as `farm submit` did; a ratio against the one of that name before."""
+    budgets = _budgets_of(source.manifest(campaign.campaign_id))
+    if not budgets:
+        return []
+    cells = source.cells(campaign.campaign_id)
+    before = archive.before(campaign)
+    earlier = None
+    if before is not None:
+        earlier = compare_runs(by_names(archive.cells(before.campaign_id)), by_names(cells))
+    return judge_budgets(cells, budgets, earlier)
+
+
+def _budgets_of(manifest: ManifestRecord | None) -> list[Budget]:
+    """Read the budgets of a stored campaign file; none where this release cannot read it any more."""
+    if manifest is None:
+        return []
+    try:
+        campaign = parse_manifest(manifest.document.encode(), manifest.file)
+    except UsageError:
+        return []
+    return [read_budget(text) for text in campaign.budgets]
 
 
 def _sample_floors(cell: ComparedCell) -> str:

@@ -43,7 +43,7 @@ from agent.runner.turns.comparison import AnyArm
 from agent.runner.turns.ending import CancelledError, FailedError
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Accuracy, BlockFigure, Energy
-from agent.wire.messages import Device, Reason, ReasonCode, Status
+from agent.wire.messages import Device, ReasonCode, Status
 from runtime.common.benchmark_log import TOOL, LogError, LoggedRun, read_log
 from runtime.common.durable import write_atomically
 from runtime.common.evaluation_log import INFERENCE_DIFF
@@ -97,7 +97,7 @@ class ToolArm(AnyArm):
         except FailedError as error:
             self.fail(error.failure)
         except RefusedError as error:
-            self.fail(_failed(str(error)))
+            self.fail(Failure.of(ReasonCode.RUNNER_ERROR, str(error)))
         except FarmRuntimeError as error:
             self.fail(failure_of(error, self.attempt))
         self.took_s += time.monotonic() - began_s
@@ -112,16 +112,15 @@ class ToolArm(AnyArm):
         try:
             device = known.get(self.remote.attached) or described(self.remote)
         except RefusedError as error:
-            reason = Reason(code=ReasonCode.DELEGATE_MISSING, text=str(error))
-            raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason)) from error
+            missing = Failure.of(ReasonCode.DELEGATE_MISSING, str(error), Status.UNSUPPORTED)
+            raise FailedError(missing) from error
         known[self.remote.attached] = device
         self.environment, self.place = dict(device.environment), folder
         check_conditions(self.job, self.environment)
         if self.job.plan.level == "publish":
             # Not a failure of the model: `no_device` is not reused, as where a machine may not publish.
             text = "publish: nobody watches the state of an attached device"
-            reason = Reason(code=ReasonCode.NO_DEVICE, text=text)
-            raise FailedError(Failure(status=Status.UNSUPPORTED, reason=reason))
+            raise FailedError(Failure.of(ReasonCode.NO_DEVICE, text, Status.UNSUPPORTED))
         self.call = tool_call(self.attempt, int(device.environment["cpus"]))
         if self.job.plan.labelled is not None:
             tool_of(self.job.plan.labelled, self.environment)
@@ -144,7 +143,7 @@ class ToolArm(AnyArm):
             *_, run = read_log(printed)
         except LogError as error:
             text = f"what the device's {tool} printed is none of {TOOL}'s results: {error}"
-            raise FailedError(_failed(text)) from error
+            raise FailedError(Failure.of(ReasonCode.RUNNER_ERROR, text)) from error
         if (why := why_not_counted(run, self.job.delegate_kind)) is not None:
             raise FailedError(why)
         self.runs[number] = run
@@ -183,10 +182,10 @@ class ToolArm(AnyArm):
         try:
             return read(self._printed(tool, words, within_s))
         except LateError as error:
-            raise FailedError(_failed(f"{tool}: {error}", ReasonCode.TIMEOUT)) from error
+            raise FailedError(Failure.of(ReasonCode.TIMEOUT, f"{tool}: {error}")) from error
         except LogError as error:
             text = f"what the device's {tool} printed is none of its results: {error}"
-            raise FailedError(_failed(text)) from error
+            raise FailedError(Failure.of(ReasonCode.RUNNER_ERROR, text)) from error
 
     def _put_data(self, tool: str) -> dict[str, str]:
         """Copy the labelled pictures, unless another arm has; return the flags that name them."""
@@ -213,8 +212,9 @@ class ToolArm(AnyArm):
         if is_cancelled(self.folder):
             raise CancelledError
         if answer.code != 0:
-            ended = f"exit code {answer.code} of {tool} on the device"
-            raise FailedError(_failed(f"{last_line(answer.text) or 'it printed nothing'} ({ended})"))
+            said = last_line(answer.text) or "it printed nothing"
+            text = f"{said} (exit code {answer.code} of {tool} on the device)"
+            raise FailedError(Failure.of(ReasonCode.RUNNER_ERROR, text))
         return answer.text
 
     def kill_if_cancelled(self) -> None:
@@ -266,10 +266,6 @@ class ToolArm(AnyArm):
         busy_ns = None if self.alone else int(1e9 * self.took_s)
         told = result.model_copy(update={"busy_ns": busy_ns, "environment": self.environment})
         write_atomically(self.folder / RESULT_FILE, told.model_dump_json().encode())
-
-
-def _failed(text: str, code: ReasonCode = ReasonCode.RUNNER_ERROR) -> Failure:
-    return Failure(status=Status.FAILED, reason=Reason(code=code, text=text))
 
 
 def _block(run: LoggedRun, base: LoggedRun | None) -> BlockFigure:

@@ -20,7 +20,7 @@ from agent.runner.judge.blocks import drawn_order
 from agent.runner.judge.stopping import ArmState, Spent
 from agent.runner.turns.comparison import Comparison, ended_when_asked
 from agent.wire.measurement import Energy
-from agent.wire.messages import Device, Reason, ReasonCode, Status
+from agent.wire.messages import Device, ReasonCode, Status
 from runtime.common.benchmark_log import TOOL
 
 FOLDER: Final = "delegate-farm-attempt"
@@ -204,4 +204,4 @@ class _Session(Comparison[ToolArm]):
     def fail(self, status: Status, code: ReasonCode, text: str) -> None:
         """End all arms that have not ended."""
         for arm in self.arms:
-            arm.fail(Failure(status=status, reason=Reason(code=code, text=text)))
+            arm.fail(Failure.of(code, text, status))

@@ -9,7 +9,7 @@ from agent.runner.attached.flags import GPU_KIND, ToolCall
 from agent.runner.judge.accuracy import unjudged
 from agent.runner.judge.blocks import time_units
 from agent.wire.measurement import BlockFigure, Latency, Measurement, Quality
-from agent.wire.messages import Reason, ReasonCode, Status
+from agent.wire.messages import ReasonCode, Status
 from agent.wire.passes import PASSES
 from runtime.common.benchmark_log import TOOL, LoggedRun
 from runtime.common.statistics import estimate
@@ -37,21 +37,17 @@ def why_not_counted(run: LoggedRun, kind: str) -> Failure | None:
     """Return why a run is none of the delegate that was asked for, or has no median; None where it counts."""
     if run.unknown_flags:
         text = f"the device's {TOOL} does not know {run.unknown_flags}: it needs another release"
-        return _failure(Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING, text)
+        return Failure.of(ReasonCode.DELEGATE_MISSING, text, Status.UNSUPPORTED)
     if kind == GPU_KIND and run.extents.get("gpu", "not") == "not":
         text = f"the device's {TOOL} ran nothing of the model on its GPU; its log says why: farm show --logs"
-        return _failure(Status.UNSUPPORTED, ReasonCode.NOT_DELEGATED, text)
+        return Failure.of(ReasonCode.NOT_DELEGATED, text, Status.UNSUPPORTED)
     if run.median is None:
         text = f"the device's {TOOL} prints no median: it needs a newer release"
-        return _failure(Status.UNSUPPORTED, ReasonCode.DELEGATE_MISSING, text)
+        return Failure.of(ReasonCode.DELEGATE_MISSING, text, Status.UNSUPPORTED)
     if not _SHORTEST_MS <= run.median <= _LONGEST_MS:
         text = f"a median of {run.median:g} ms: below the microsecond that {TOOL} counts in, or above days"
-        return _failure(Status.FAILED, ReasonCode.IMPLAUSIBLE, text)
+        return Failure.of(ReasonCode.IMPLAUSIBLE, text)
     return None
-
-
-def _failure(status: Status, code: ReasonCode, text: str) -> Failure:
-    return Failure(status=status, reason=Reason(code=code, text=text))
 
 
 def measurement_of(

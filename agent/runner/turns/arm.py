@@ -20,7 +20,7 @@ from agent.runner.turns.ending import CancelledError, Clock, FailedError
 from agent.runner.turns.process import MeasuringProcess
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import BlockFigure
-from agent.wire.messages import JobSpec, Reason, ReasonCode, Status, environment_id
+from agent.wire.messages import JobSpec, ReasonCode, Status, environment_id
 from runtime.common.durable import write_atomically
 from runtime.common.system import usable_cpus, use_cpus
 from runtime.delegates.descriptor import DelegateDescriptor
@@ -196,8 +196,7 @@ def check_conditions(job: JobSpec, environment: dict[str, str]) -> None:
         "the machine or its software is not what it was when the earlier blocks were measured; nothing was "
         "added: farm retry measures the cell anew"
     )
-    reason = Reason(code=ReasonCode.CONDITIONS_CHANGED, text=text)
-    raise FailedError(files.Failure(status=Status.FAILED, reason=reason), environment)
+    raise FailedError(files.Failure.of(ReasonCode.CONDITIONS_CHANGED, text), environment)
 
 
 def _check_publishable(attempt: files.AttemptFile, cpus: Collection[int]) -> None:
@@ -205,8 +204,8 @@ def _check_publishable(attempt: files.AttemptFile, cpus: Collection[int]) -> Non
     why = why_not_published(cpus) if attempt.job.plan.level == "publish" else None
     if why is not None:
         # Not a failure of the model: `no_device` is not reused, so the cell runs again once this is mended.
-        reason = Reason(code=ReasonCode.NO_DEVICE, text=f"publish: {why}")
-        raise FailedError(files.Failure(status=Status.UNSUPPORTED, reason=reason))
+        failure = files.Failure.of(ReasonCode.NO_DEVICE, f"publish: {why}", Status.UNSUPPORTED)
+        raise FailedError(failure)
 
 
 def _checked_descriptor(attempt: files.AttemptFile) -> DelegateDescriptor:
@@ -249,8 +248,8 @@ def _chosen_cpus(
         return choose_cpus(allowed, core_siblings(allowed), int(wanted))
     except ValueError as error:
         # Not a failure of the model: `no_device` is not reused, so the cell runs again with more CPUs.
-        reason = Reason(code=ReasonCode.NO_DEVICE, text=str(error))
-        raise FailedError(files.Failure(status=Status.UNSUPPORTED, reason=reason)) from error
+        failure = files.Failure.of(ReasonCode.NO_DEVICE, str(error), Status.UNSUPPORTED)
+        raise FailedError(failure) from error
 
 
 def _with_present_device(attempt: files.AttemptFile, job_file: Path) -> files.AttemptFile:

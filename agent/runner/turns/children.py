@@ -76,8 +76,8 @@ class Children:
         """Run the process for the labelled data, and take over its answers. Raises `FailedError`."""
         report = self.run_pass(files.LabelledReport, environment)
         if report.failure is not None or report.score is None:
-            nothing = Reason(code=ReasonCode.RUNNER_ERROR, text=f"{report.who} reported nothing")
-            raise FailedError(report.failure or files.Failure(status=Status.FAILED, reason=nothing))
+            nothing = files.Failure.of(ReasonCode.RUNNER_ERROR, f"{report.who} reported nothing")
+            raise FailedError(report.failure or nothing)
         answers = self.folder / files.LabelledReport.name / files.ANSWERS_FILE
         with contextlib.suppress(OSError), open_left(answers):
             answers.replace(self.folder / files.ANSWERS_FILE)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.attempt.files import LEASE_VARIABLE, Failure
-from agent.wire.messages import Reason, ReasonCode, Status
+from agent.wire.messages import ReasonCode
 
 
 class FailedError(Exception):
@@ -38,7 +38,7 @@ class Clock:
     def timeout(self) -> Failure:
         """Return the failure of an arm whose time is over."""
         text = f"not finished after {self.limit_s:g} s; measure less, or raise the attempt's time limit"
-        return Failure(status=Status.FAILED, reason=Reason(code=ReasonCode.TIMEOUT, text=text))
+        return Failure.of(ReasonCode.TIMEOUT, text)
 
 
 def lease_descriptors() -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from agent.processes.supervisor import Launch, start
 from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
 from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
 from agent.wire.measurement import ProcessSamples, TimedSlice
-from agent.wire.messages import Reason, ReasonCode, Status
+from agent.wire.messages import ReasonCode, Status
 
 SLOWEST_TURN: Final = 20.0
 """How many times as long as expected a slice may take. Chosen: a neighbour on every CPU makes it a few times
@@ -123,7 +123,8 @@ class MeasuringProcess:
         times = self._answer(deadline_s, lambda answer: answer.times is not None).times
         assert times is not None
         if not len(times.invoke_ns) == len(times.start_ns) == runs:
-            raise FailedError(_failed(f"{self.who} was asked for {runs} invokes and reported other counts"))
+            text = f"{self.who} was asked for {runs} invokes and reported other counts"
+            raise FailedError(Failure.of(ReasonCode.RUNNER_ERROR, text))
         return times
 
     def finish(self) -> ProcessReport:
@@ -192,10 +193,11 @@ class MeasuringProcess:
             if left_s is not None and limit_s == left_s:
                 raise FailedError(self.clock.timeout()) from None
             text = f"{self.who} did not answer within {limit_s:.0f} s in its turn: it hangs, or was stopped"
-            raise FailedError(_failed(text, ReasonCode.TIMEOUT)) from None
+            raise FailedError(Failure.of(ReasonCode.TIMEOUT, text)) from None
         except ValueError as error:
             self.close()
-            raise FailedError(_failed(f"{self.who} wrote what is no answer: {error}")) from error
+            text = f"{self.who} wrote what is no answer: {error}"
+            raise FailedError(Failure.of(ReasonCode.RUNNER_ERROR, text)) from error
         finally:
             self.clock.used_s += time.monotonic() - began_s
 
@@ -208,36 +210,20 @@ class MeasuringProcess:
             return CancelledError()
         oom_killed = cgroup.oom_kills() > self._oom_kills
         tail = log_tail(self.folder)
-        return FailedError(
-            Failure(
-                status=Status.FAILED,
-                reason=exit_reason(self.process.returncode, self.who, tail, oom_killed=oom_killed),
-            )
-        )
+        reason = exit_reason(self.process.returncode, self.who, tail, oom_killed=oom_killed)
+        return FailedError(Failure(status=Status.FAILED, reason=reason))
 
     def _log(self, event: runlog.Event) -> None:
         """Log the begin or the end of the process, once each."""
         if (event == "start") == self._logged:
             return
         self._logged = event == "start"
-        group, attempt_id = self.attempt.device.exclusion_group, self.attempt.job.attempt_id
-        runlog.append(
-            self.folder / runlog.FILE,
-            event,
-            attempt_id,
-            group,
-            "measure",
-            self.pid,
-            carrier=self.attempt.job.carrier,
-        )
+        log, group, job = self.folder / runlog.FILE, self.attempt.device.exclusion_group, self.attempt.job
+        runlog.append(log, event, job.attempt_id, group, "measure", self.pid, carrier=job.carrier)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-
-
-def _failed(text: str, code: ReasonCode = ReasonCode.RUNNER_ERROR) -> Failure:
-    return Failure(status=Status.FAILED, reason=Reason(code=code, text=text))
 
 
 def with_slices(

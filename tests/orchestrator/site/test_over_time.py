@@ -22,9 +22,9 @@ from orchestrator.site.anonymous import AnonymousSource
 from orchestrator.site.archive import Archive
 from orchestrator.site.build import build_site
 from orchestrator.site.check import faults_of
-from orchestrator.site.judged_budgets import judged_budgets
 from orchestrator.site.notes import Notes
 from orchestrator.site.series import series_of, shifts_of
+from orchestrator.site.summaries import judged_budgets
 from tests.orchestrator.site.reading import read_page
 from tests.orchestrator.site.records import (
     HOST,
