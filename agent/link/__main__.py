@@ -14,10 +14,9 @@ from typing import Final
 from agent.config import LinkTimes
 from agent.link.artifact_client import artifacts_of
 from agent.link.artifact_sync import Artifacts, ArtifactSync
-from agent.link.broker import AgentBroker, NameClaim
+from agent.link.broker import AgentBroker, NameClaim, work
 from agent.link.relay import Relay, leave
 from agent.link.signing import KEYS_FILE, AgentSeal, TrustedFarmKeys
-from agent.link.worker import work
 from agent.wire.credentials import FILE, Credentials, write_secret
 from agent.wire.envelope import PublicKey, SigningKey
 from agent.wire.logs import brief

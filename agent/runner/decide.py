@@ -35,8 +35,7 @@ from agent.runner.probe.host import host_tuning
 from agent.runner.turns import calibration
 from agent.runner.turns.arm import Arm
 from agent.runner.turns.block import BlockAsked, BlockRun, fit_together, run_block
-from agent.runner.turns.comparison import Comparison, ended_when_asked
-from agent.runner.turns.ending import CancelledError
+from agent.runner.turns.comparison import CancelledError, Comparison, ended_when_asked
 from agent.runner.turns.later import later_steps
 from agent.runner.turns.quality import quality_of
 from agent.wire.measurement import Ratio

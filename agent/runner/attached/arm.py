@@ -39,8 +39,7 @@ from agent.runner.judge.accuracy import unjudged
 from agent.runner.judge.blocks import added, paired_ratio, ratio_units, time_units
 from agent.runner.judge.verdict import not_measured, scored
 from agent.runner.turns.arm import check_conditions
-from agent.runner.turns.comparison import AnyArm
-from agent.runner.turns.ending import CancelledError, FailedError
+from agent.runner.turns.comparison import AnyArm, CancelledError, FailedError
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import Accuracy, BlockFigure, Energy
 from agent.wire.messages import Device, ReasonCode, Status

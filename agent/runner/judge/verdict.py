@@ -14,7 +14,7 @@ from agent.runner.judge import stages
 from agent.runner.judge.accuracy import JudgedOutputs, ModelKind, OutputsError, judged_outputs, unjudged
 from agent.runner.judge.blocks import time_units
 from agent.runner.judge.references import References
-from agent.runner.probe.installed import installed
+from agent.runner.probe.host import installed
 from agent.runner.tunings import by_tuning, tunings
 from agent.runner.tunings import timed as timed_reports
 from agent.wire import measurement as wire

@@ -1,13 +1,16 @@
-"""Facts about this host and this software: those that split a series of results, and those only recorded."""
+"""Facts about this host and this software: those that split a series of results, and those only recorded;
+the installed size of a delegate.
+"""
 
 import functools
 import hashlib
+import json
 import os
 import platform
 import re
 import sys
-from collections.abc import Collection, Iterable
-from importlib.metadata import version
+from collections.abc import Callable, Collection, Iterable
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions, version
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -15,12 +18,14 @@ from typing import Final
 from agent.machine.conditions import settings
 from agent.machine.host_tuning import in_force
 from agent.wire.exclusion import HOST_GROUP
+from agent.wire.measurement import Installed
 from agent.wire.messages import HOST_TUNING_FACT
 from agent.wire.provenance import RESERVED
-from runtime.common.installation import installed_version, own_build
+from runtime.common.installation import DISTRIBUTION, WHEEL_PACKAGE, installed_version, own_build
 from runtime.common.system import fields_of, sysctl, told_by, usable_cpus
 from runtime.delegates.descriptor import DelegateDescriptor
 from runtime.delegates.processor import BRAND, processor
+from runtime.delegates.registry import delegate_descriptor, delegate_distribution
 from runtime.errors import DelegateError
 from runtime.measure.benchmark import MEASURING_VERSION
 
@@ -155,3 +160,46 @@ def _os_name() -> str:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return platform.platform()
+
+
+class _UnknownSizeError(Exception):
+    """A distribution whose files are not listed."""
+
+
+def installed(kind: str, release_of: Callable[[str], Path | None] = lambda _: None) -> Installed:
+    """Return the bytes of the delegate's own files and of the packages that it names; without drivers, Python
+    and numpy, which every delegate needs. Of this project's distribution, which brings several delegates,
+    only the files that the delegate executes count. `release_of`: the folder of a package that is measured in
+    place of the installed one. Raises `DelegateError` as `delegate_descriptor`.
+    """
+    descriptor = delegate_descriptor(kind)
+    try:
+        brings = delegate_distribution(kind)
+        if brings is None or brings.name == DISTRIBUTION:
+            release = release_of(DISTRIBUTION)
+            root = None if release is None else release / WHEEL_PACKAGE / "runtime"
+            own = sum(path.stat().st_size for path in sources(descriptor.executes, root))
+        else:
+            own = _bytes_of(brings)
+        return Installed(
+            bytes=own + sum(_bytes_of(_found(name, release_of(name))) for name in descriptor.packages)
+        )
+    except PackageNotFoundError as error:
+        return Installed(note=f"the package {error.name} is not installed")
+    except (_UnknownSizeError, OSError) as error:
+        return Installed(note=str(error))
+
+
+def _found(name: str, folder: Path | None) -> Distribution:
+    return distribution(name) if folder is None else next(iter(distributions(name=name, path=[str(folder)])))
+
+
+def _bytes_of(package: Distribution) -> int:
+    """Return the size of all files of a distribution."""
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        raise _UnknownSizeError(f"the package {package.name} is installed as a link to its sources")
+    if package.files is None:
+        raise _UnknownSizeError(f"the package {package.name} does not list its files")
+    found = {Path(str(package.locate_file(file))) for file in package.files}
+    return sum(path.stat().st_size for path in found if path.is_file())

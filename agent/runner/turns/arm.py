@@ -15,8 +15,7 @@ from agent.runner.judge.verdict import not_measured
 from agent.runner.probe.environment import choose_cpus, core_siblings, measuring_environment, present_device
 from agent.runner.tunings import cold_index, planned_tunings, timed
 from agent.runner.turns.children import Children, bounded
-from agent.runner.turns.comparison import AnyArm
-from agent.runner.turns.ending import CancelledError, Clock, FailedError
+from agent.runner.turns.comparison import AnyArm, CancelledError, Clock, FailedError
 from agent.runner.turns.process import MeasuringProcess
 from agent.wire.labelled import LabelledScore
 from agent.wire.measurement import BlockFigure

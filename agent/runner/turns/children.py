@@ -25,7 +25,7 @@ from agent.processes.sandbox.inner import InnerBoundary
 from agent.processes.supervisor import Launch, start
 from agent.runner.channel import Answer, Channel, ClosedError
 from agent.runner.judge.references import NotMade
-from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
+from agent.runner.turns.comparison import CancelledError, Clock, FailedError, lease_descriptors
 from agent.wire.labelled import LabelledScore
 from agent.wire.messages import Reason, ReasonCode, Status
 from runtime.measure.reference import ReferenceKind

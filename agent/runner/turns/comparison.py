@@ -1,4 +1,6 @@
-"""The arms of an attempt, wherever they are measured: what they share, which go on, how all are ended."""
+"""The arms of an attempt, wherever they are measured: what they share, their time, which go on, how all are
+ended.
+"""
 
 import contextlib
 import os
@@ -9,11 +11,50 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from agent.attempt.files import CANCEL_SIGNAL, AttemptFile, is_cancelled, mark_ending
+from agent.attempt.files import CANCEL_SIGNAL, LEASE_VARIABLE, AttemptFile, Failure, is_cancelled, mark_ending
 from agent.runner.judge.halving import after_halving
 from agent.runner.judge.stopping import ArmState, Spent, Stopped, after_block
 from agent.wire.measurement import BlockFigure
-from agent.wire.messages import JobSpec
+from agent.wire.messages import JobSpec, ReasonCode
+
+
+class FailedError(Exception):
+    """A process of the arm ended it; the failure says how, `environment` what it ran in if it said so."""
+
+    def __init__(self, failure: Failure, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(failure.reason.text)
+        self.failure = failure
+        self.environment = dict(environment or {})
+
+
+class CancelledError(Exception):
+    """The arm was cancelled: it takes no further step, and ends with the blocks that it has finished."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time of an arm's own turns. `limit_s`: how long they may take together (None: the agent ends the
+    runner); `used_s`: how long they took.
+    """
+
+    limit_s: float | None = None
+    used_s: float = 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """The seconds that are left; None without a limit."""
+        return None if self.limit_s is None else max(0.0, self.limit_s - self.used_s)
+
+    def timeout(self) -> Failure:
+        """Return the failure of an arm whose time is over."""
+        text = f"not finished after {self.limit_s:g} s; measure less, or raise the attempt's time limit"
+        return Failure.of(ReasonCode.TIMEOUT, text)
+
+
+def lease_descriptors() -> tuple[int, ...]:
+    """Return the lease's descriptors: while a process has them open, the kernel keeps the lock."""
+    listed = os.environ.get(LEASE_VARIABLE)
+    return () if listed is None else tuple(map(int, listed.split(",")))
 
 
 @dataclass(slots=True, eq=False)

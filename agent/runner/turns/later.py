@@ -10,7 +10,7 @@ from agent.runner.judge.verdict import scored
 from agent.runner.passes.process_frame import FiguresPass, Found, pass_of
 from agent.runner.passes.telemetry import Telemetry
 from agent.runner.turns.arm import Arm
-from agent.runner.turns.ending import FailedError
+from agent.runner.turns.comparison import FailedError
 from agent.wire.messages import Status
 from agent.wire.passes import PASSES, Pass
 from runtime.errors import DataError

@@ -23,7 +23,7 @@ from agent.processes import cgroup
 from agent.processes.exit_reason import exit_reason
 from agent.processes.supervisor import Launch, start
 from agent.runner.channel import Answer, Channel, ClosedError, Order, SliceTimes
-from agent.runner.turns.ending import CancelledError, Clock, FailedError, lease_descriptors
+from agent.runner.turns.comparison import CancelledError, Clock, FailedError, lease_descriptors
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from agent.wire.messages import ReasonCode, Status
 

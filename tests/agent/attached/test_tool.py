@@ -11,7 +11,7 @@ from agent.attempt.files import AttemptFile, mark_cancelled
 from agent.runner.attached.arm import ToolArm
 from agent.runner.attached.figures import why_not_counted
 from agent.runner.attached.flags import tool_call
-from agent.runner.turns.ending import CancelledError
+from agent.runner.turns.comparison import CancelledError
 from agent.wire.plan import InputData, InputSpec
 from runtime.common.benchmark_log import LogError, read_log
 from runtime.errors import NoDeviceError

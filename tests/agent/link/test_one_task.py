@@ -4,8 +4,7 @@ import pytest
 from celery import Celery
 from kombu import compression
 
-from agent.link.broker import AgentBroker
-from agent.link.worker import register
+from agent.link.broker import AgentBroker, register
 from agent.wire.queue import MESSAGE_TASK
 
 

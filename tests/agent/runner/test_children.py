@@ -13,7 +13,7 @@ from agent.processes.sandbox import landlock
 from agent.runner.judge.accuracy import OutputsError, _outputs
 from agent.runner.passes.throughput import ThroughputReport
 from agent.runner.turns import children
-from agent.runner.turns.ending import Clock
+from agent.runner.turns.comparison import Clock
 from runtime.measure.reference import ReferenceKind
 from tests.agent.embedded_agent import BRIEF, alive, eventually, job
 from tests.agent.runner.test_throughput import CPU

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from agent.runner.probe.host import sources
-from agent.runner.probe.installed import installed
+from agent.runner.probe.host import installed, sources
 from runtime.delegates import registry
 from runtime.delegates.descriptor import INTERPRETER
 

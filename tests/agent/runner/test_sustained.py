@@ -10,7 +10,7 @@ from agent.machine.sensors.sensor import PROCESSOR, Found, Missing, Quantity, Se
 from agent.runner.passes.sustained import SlicedRuns, SustainedReport, sustained
 from agent.runner.passes.telemetry import Telemetry
 from agent.runner.turns import children
-from agent.runner.turns.ending import Clock
+from agent.runner.turns.comparison import Clock
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from tests.agent.embedded_agent import BRIEF, job
 

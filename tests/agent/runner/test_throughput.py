@@ -9,7 +9,7 @@ import pytest
 from agent.attempt.files import AttemptFile, Failure
 from agent.runner.passes.throughput import ThroughputReport, throughput
 from agent.runner.turns import children
-from agent.runner.turns.ending import Clock
+from agent.runner.turns.comparison import Clock
 from agent.wire.messages import Device, Reason, ReasonCode, Status
 from agent.wire.passes import ThroughputPlan
 from tests.agent.embedded_agent import BRIEF, job

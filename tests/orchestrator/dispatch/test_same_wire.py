@@ -10,7 +10,6 @@ import pytest
 
 import agent.link.broker
 import agent.link.relay
-import agent.link.worker
 import agent.wire.envelope
 import orchestrator.dispatch.broker
 import orchestrator.dispatch.lab
@@ -22,7 +21,6 @@ ROOT = Path(queue.__file__).parents[2]
 USERS = (
     agent.link.broker,
     agent.link.relay,
-    agent.link.worker,
     agent.wire.envelope,
     orchestrator.dispatch.broker,
     orchestrator.dispatch.lab,
