@@ -54,19 +54,10 @@ def _name(event: FarmEvent) -> str:
 
 def outcome(cell: CellRecord) -> str:
     """Describe the end of a cell, on one line."""
-    if cell.struck_out:
-        return (
-            f"{cell.struck_as}: {first_line(cell.reason.text, LONGEST_REASON)}"
-            if cell.reason
-            else cell.struck_as
-        )
-    if cell.status == "done":
+    if cell.status == "done" and not cell.struck_out:
         return "; ".join(filter(None, (latency(cell), first_line(cell.kept, LONGEST_REASON))))
-    return (
-        cell.status
-        if cell.reason is None
-        else f"{cell.status}: {first_line(cell.reason.text, LONGEST_REASON)}"
-    )
+    word = cell.struck_as if cell.struck_out else cell.status
+    return word if cell.reason is None else f"{word}: {first_line(cell.reason.text, LONGEST_REASON)}"
 
 
 def clock(seconds: float) -> str:

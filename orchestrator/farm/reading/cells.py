@@ -1,12 +1,11 @@
 """Answers users and operators: results, progress, and why cells wait. Changes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from agent.wire.measurement import ProcessSamples
 from orchestrator.config.clock import utc_now
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
@@ -22,7 +21,7 @@ from orchestrator.db.engine.sessions import Database, Session
 from orchestrator.db.results import cell_words, compared_cells, records
 from orchestrator.endpoint.client import fetch_samples, host_of_files
 from orchestrator.errors import FarmError
-from orchestrator.farm.reading.raw import read_answers, read_samples
+from orchestrator.farm.reading.raw import RawFiles
 from orchestrator.farm.submit.campaign_events import CampaignEvents, News, Seen, look
 from orchestrator.policy.why import Why, explain
 from orchestrator.results.records import CampaignRecord, CellGroup, CellRecord, ComparedCell, ManifestRecord
@@ -95,7 +94,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(RawFiles):
     """Reads the database, and raw samples from the store.
 
     A campaign is named by its id, the beginning of its id, its name or a part of it; a cell by the beginning
@@ -157,19 +156,6 @@ class Reading:
         """
         with self.database.read() as session:
             return records.cells_by_id(session, [cell_words.find_cell_by(session, words)])[0]
-
-    def samples(self, cell: CellRecord) -> list[ProcessSamples]:
-        """Raw samples of the result a cell shows, one entry per process; empty where it has none.
-
-        In a lab, samples that are not on this machine are fetched from the server. Raises `FarmError` where
-        the stored file is gone or damaged.
-        """
-        store = Store(self.home.store)
-        return read_samples(cell, store, self._fetch)
-
-    def answers(self, cell: CellRecord) -> Iterator[dict[str, Any]]:
-        """Yield what `read_answers` does of a cell's answers to labelled data. Raises `FarmError`."""
-        return read_answers(cell, Store(self.home.store), self._fetch)
 
     def model_facts(self, sha256: str) -> ModelFacts | None:
         """Return the facts in a model file's tables; None if it is not in this store, or is no model."""

@@ -3,12 +3,15 @@
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from agent.wire.measurement import ProcessSamples
+from orchestrator.config.home import FarmHome
 from orchestrator.errors import FarmError
 from orchestrator.results.records import CellRecord
 from orchestrator.sources.store import Store
@@ -20,34 +23,55 @@ _LONGEST_ANSWER: Final = 1 << 24
 send any file, which could otherwise unpack to fill the memory."""
 
 
-def read_samples(cell: CellRecord, store: Store, fetch: Callable[[str], None]) -> list[ProcessSamples]:
-    """Read the samples that a cell's result names, fetched if the store lacks them. Raises `FarmError`."""
-    measured = cell.measurement
-    if measured is None or measured.samples_sha256 is None:
-        return []
-    if store.find(measured.samples_sha256) is None:
-        fetch(measured.samples_sha256)
-    path = store.path(measured.samples_sha256)
-    try:
-        return _SAMPLES.validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise FarmError(f"the samples of cell {cell.cell_id} in {path} cannot be read: {error}") from error
+class RawFiles(ABC):
+    """Reads the files of this machine's store in `home`, and fetches those that it lacks."""
+
+    home: FarmHome
+
+    def samples(self, cell: CellRecord) -> list[ProcessSamples]:
+        """Raw samples of the result a cell shows, one entry per process; empty where it has none.
+
+        Raises `FarmError` where the stored file is gone or damaged.
+        """
+        measured = cell.measurement
+        if measured is None or measured.samples_sha256 is None:
+            return []
+        path = self._found(measured.samples_sha256)
+        try:
+            return _SAMPLES.validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise FarmError(
+                f"the samples of cell {cell.cell_id} in {path} cannot be read: {error}"
+            ) from error
+
+    def answers(self, cell: CellRecord) -> Iterator[dict[str, Any]]:
+        """Yield the head, the answer to each sample, then each that differs from the baseline's (`changed`).
+
+        Raises `FarmError` where the cell's result has none, or they cannot be read.
+        """
+        score = None if cell.measurement is None else cell.measurement.labelled
+        if score is None or score.answers_sha256 is None:
+            raise FarmError(f"cell {cell.cell_id} has no answers to labelled data")
+        path = self._found(score.answers_sha256)
+        try:
+            with gzip.open(path) as file:
+                while line := file.readline(_LONGEST_ANSWER):
+                    yield json.loads(line)
+        except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
+            raise FarmError(
+                f"the answers of cell {cell.cell_id} in {path} cannot be read: {error}"
+            ) from error
+
+    def _found(self, sha256: str) -> Path:
+        store = Store(self.home.store)
+        if store.find(sha256) is None:
+            self._fetch(sha256)
+        return store.path(sha256)
+
+    @abstractmethod
+    def _fetch(self, sha256: str) -> None:
+        """Fetch a file from the machine that has it. Raises `FarmError`."""
 
 
-def read_answers(cell: CellRecord, store: Store, fetch: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yield the head, the answer to each sample, then each that differs from the baseline's (`changed`).
-
-    Raises `FarmError` where the cell's result has none, or they cannot be read.
-    """
-    score = None if cell.measurement is None else cell.measurement.labelled
-    if score is None or score.answers_sha256 is None:
-        raise FarmError(f"cell {cell.cell_id} has no answers to labelled data")
-    if store.find(score.answers_sha256) is None:
-        fetch(score.answers_sha256)
-    path = store.path(score.answers_sha256)
-    try:
-        with gzip.open(path) as file:
-            while line := file.readline(_LONGEST_ANSWER):
-                yield json.loads(line)
-    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
-        raise FarmError(f"the answers of cell {cell.cell_id} in {path} cannot be read: {error}") from error
+def _unreadable(what: str, cell: CellRecord, path: Path, error: Exception) -> FarmError:
+    return FarmError(f"the {what} of cell {cell.cell_id} in {path} cannot be read: {error}")

@@ -1,14 +1,13 @@
 """The farm's face on a user's machine: every part asks the farm over HTTP, and decides nothing itself."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
-from agent.wire.measurement import ProcessSamples
 from orchestrator.config.home import FarmHome, make_folders
 from orchestrator.config.lab import LabConfig
 from orchestrator.endpoint.client import Sender, fetch_samples
@@ -16,7 +15,7 @@ from orchestrator.endpoint.user_client import UserClient, trusting
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.farm.local.database_wait import DatabaseWait
 from orchestrator.farm.opening import Farm
-from orchestrator.farm.reading.raw import read_answers, read_samples
+from orchestrator.farm.reading.raw import RawFiles
 from orchestrator.farm.remote.calls import CALLS
 from orchestrator.farm.submit.campaign_events import CampaignEvents
 from orchestrator.farm.submit.requests import Request, SentFile, SentInput, SentModel
@@ -138,12 +137,12 @@ def asked(client: UserClient, call: str, *args: Any, **kwargs: Any) -> Any:
         ) from error
 
 
-class RemoteReading(RemotePart):
+class RemoteReading(RawFiles, RemotePart):
     """The reading part over HTTP: `Reading`'s face."""
 
     def __init__(self, client: UserClient, home: FarmHome, lab: LabConfig) -> None:
         super().__init__(client, "reading")
-        self._home = home
+        self.home = home
         self._lab = lab
 
     def cells(self, campaign: str | None = None) -> list[CellRecord]:
@@ -166,17 +165,9 @@ class RemoteReading(RemotePart):
         measured = ((cell.cell_id, cell.measurement) for cell in self.cells(campaign))
         return {cell_id: found.model_dump_json() for cell_id, found in measured if found is not None}
 
-    def samples(self, cell: CellRecord) -> list[ProcessSamples]:
-        """Raw samples of the result a cell shows; they are fetched once. Raises `FarmError`."""
-        return read_samples(cell, Store(self._home.store), self._fetch)
-
-    def answers(self, cell: CellRecord) -> Iterator[dict[str, Any]]:
-        """Answers to labelled data of the result a cell shows, as `read_answers`. Raises `FarmError`."""
-        return read_answers(cell, Store(self._home.store), self._fetch)
-
     def _fetch(self, sha256: str) -> None:
         url = "" if self._lab.address is None else self._lab.address.url
-        fetch_samples(self._home, self._lab, url, sha256)
+        fetch_samples(self.home, self._lab, url, sha256)
 
     def events(self, ref: str | None) -> tuple[str, CampaignEvents]:
         """Return a campaign's id, and its events from now on. Raises `UsageError`."""
