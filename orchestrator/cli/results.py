@@ -14,10 +14,9 @@ from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.problems import suggestion
-from orchestrator.results.export import results_csv, results_document, samples_csv
+from orchestrator.results.export import results_csv, results_document, results_parquet, samples_csv
 from orchestrator.results.metric import Metric
 from orchestrator.results.metrics import METRICS, named
-from orchestrator.results.parquet import results_parquet
 from orchestrator.results.records import CellRecord
 
 

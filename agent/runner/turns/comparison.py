@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agent.attempt.files import CANCEL_SIGNAL, LEASE_VARIABLE, AttemptFile, Failure, is_cancelled, mark_ending
-from agent.runner.judge.halving import after_halving
-from agent.runner.judge.stopping import ArmState, Spent, Stopped, after_block
+from agent.runner.judge.stopping import ArmState, Spent, Stopped, after_block, after_halving
 from agent.wire.measurement import BlockFigure
 from agent.wire.messages import JobSpec, ReasonCode
 

@@ -12,8 +12,7 @@ import pytest
 from agent.attempt.files import ProcessReport
 from agent.runner import decide
 from agent.runner.judge.blocks import halved_units
-from agent.runner.judge.halving import after_halving
-from agent.runner.judge.stopping import ArmState, Stopped
+from agent.runner.judge.stopping import ArmState, Stopped, after_halving
 from agent.wire.measurement import ProcessSamples, TimedSlice
 from agent.wire.messages import Status
 from agent.wire.plan import LabelledData, MeasurePlan

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.results.export import flat_results
-from orchestrator.results.parquet import results_parquet
+from orchestrator.results.export import flat_results, results_parquet
 from tests.needs import absent
 from tests.orchestrator.site.records import demo_farm
 
