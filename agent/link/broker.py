@@ -19,18 +19,8 @@ from celery.worker import WorkController
 from kombu import Connection, compression
 from redis import Redis
 
+from agent.wire import queue
 from agent.wire.bounded_transport import BoundedConnection, direct_queue
-from agent.wire.queue import (
-    CONNECT_TIMEOUT_S,
-    MESSAGE_TASK,
-    SOCKET_TIMEOUT_S,
-    agent_key,
-    agent_options,
-    agent_queue,
-    client_url,
-    ingest_queue,
-    tls_options,
-)
 from agent.wire.service_urls import for_ingest
 from runtime.common.system import sysctl
 
@@ -42,9 +32,9 @@ def register(app: Celery, on_message: Callable[[str], None]) -> None:
     """
     for kind in compression.encoders():
         compression.register(_refuse, _refuse, kind)
-    app.task(name=MESSAGE_TASK, ignore_result=True)(on_message)
+    app.task(name=queue.MESSAGE_TASK, ignore_result=True)(on_message)
     app.finalize()
-    for name in [name for name in app.tasks if name != MESSAGE_TASK]:
+    for name in [name for name in app.tasks if name != queue.MESSAGE_TASK]:
         app.tasks.unregister(name)
 
 
@@ -86,20 +76,20 @@ class AgentBroker:
     @property
     def queue(self) -> str:
         """The agent's own queue."""
-        return agent_queue(self.agent_id)
+        return queue.agent_queue(self.agent_id)
 
     @property
     def ingest_queue(self) -> str:
         """The queue of what this agent tells the farm."""
-        return ingest_queue(self.agent_id)
+        return queue.ingest_queue(self.agent_id)
 
     def transport_options(self) -> dict[str, Any]:
         """Kombu's options for Redis."""
-        return agent_options(self.key_prefix)
+        return queue.agent_options(self.key_prefix)
 
     def tls(self) -> dict[str, Any]:
         """Options that check the broker's certificate; empty without TLS."""
-        return tls_options(self.url, self.ca_file)
+        return queue.tls_options(self.url, self.ca_file)
 
     def application(self) -> Celery:
         """Create a Celery application that takes one kind of task, as JSON, from the agent's own queue."""
@@ -184,7 +174,7 @@ class NameClaim:
 
     def renew(self) -> None:
         """Claim the name for `lifetime_s` more. Raises `NameTakenError`, or what Redis' client raises."""
-        key = self.broker.key_prefix + agent_key(self.broker.agent_id, "holder")
+        key = self.broker.key_prefix + queue.agent_key(self.broker.agent_id, "holder")
         milliseconds = int(1000 * self.lifetime_s)
         with self._client() as client:
             # NX lets one of two machines win; the other one reads its name.
@@ -199,7 +189,7 @@ class NameClaim:
             client.set(key, self.owner, px=milliseconds)
 
     def _client(self) -> Redis:
-        limits = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": SOCKET_TIMEOUT_S}
+        limits = {"socket_connect_timeout": queue.CONNECT_TIMEOUT_S, "socket_timeout": queue.SOCKET_TIMEOUT_S}
         # RESP2 without driver info: an agent's user has no right to HELLO, nor to CLIENT SETINFO everywhere.
         plain: dict[str, Any] = {"protocol": 2, "driver_info": None}
-        return Redis.from_url(client_url(self.broker.url), **plain, **limits, **self.broker.tls())
+        return Redis.from_url(queue.client_url(self.broker.url), **plain, **limits, **self.broker.tls())

@@ -8,16 +8,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from agent.wire.bounded import (
-    MAX_IN_FLIGHT,
-    MAX_PREPROCESS_MS,
-    MAX_SLICES,
-    MAX_STEPS,
-    Count,
-    Facts,
-    Text,
-    Wire,
-)
+from agent.wire import bounded
 from agent.wire.profile import Profile, ProfileDetail
 
 PROFILE_S: Final = 10.0
@@ -25,38 +16,38 @@ PROFILE_S: Final = 10.0
 half a second, which runs twice in each."""
 
 
-class ThroughputPlan(Wire):
+class ThroughputPlan(bounded.Wire):
     """A pass that keeps `in_flight` runs of a model started and not yet ended for so many `seconds`."""
 
-    in_flight: int = Field(ge=1, le=MAX_IN_FLIGHT)
+    in_flight: int = Field(ge=1, le=bounded.MAX_IN_FLIGHT)
     seconds: float = Field(gt=0)
 
 
-class Throughput(Wire):
+class Throughput(bounded.Wire):
     """One process that kept `in_flight` runs of the model started and not yet ended.
 
     `runs` ended within the `seconds` from the first start to the last end, so many `per_second`; these are
     null where `missing` says why under their names.
     """
 
-    in_flight: Count
+    in_flight: bounded.Count
     seconds: float | None = None
-    runs: Count | None = None
+    runs: bounded.Count | None = None
     per_second: float | None = None
-    missing: Facts = Field(default_factory=dict)
+    missing: bounded.Facts = Field(default_factory=dict)
 
 
-class PipelinePlan(Wire):
+class PipelinePlan(bounded.Wire):
     """A pass that pre-processes frames on the CPU while the model runs, for so many `seconds`.
 
     `cpu_ms`: of a processor, for each frame; None: a camera's frame is resized to the model's input.
     """
 
-    cpu_ms: float | None = Field(default=None, gt=0, le=MAX_PREPROCESS_MS)
+    cpu_ms: float | None = Field(default=None, gt=0, le=bounded.MAX_PREPROCESS_MS)
     seconds: float = Field(default=10.0, gt=0)
 
 
-class Pipeline(Wire):
+class Pipeline(bounded.Wire):
     """Frames of one process, each pre-processed as `preprocess` says and then run.
 
     One after another it makes `serial_per_second`, a frame of which takes `preprocess_ms` and `run_ms`; with
@@ -64,38 +55,38 @@ class Pipeline(Wire):
     one is null.
     """
 
-    preprocess: Text
+    preprocess: bounded.Text
     per_second: float | None = None
     serial_per_second: float | None = None
     gain: float | None = None
     preprocess_ms: float | None = None
     run_ms: float | None = None
-    missing: Facts = Field(default_factory=dict)
+    missing: bounded.Facts = Field(default_factory=dict)
 
 
-class Steps(Wire):
+class Steps(bounded.Wire):
     """Sequences of `count` steps of a model that keeps state, each from a fresh state on, in milliseconds.
 
     `first`: the first step, until its outputs are read; `step`: one of the others; medians over the
     sequences. `missing` says why they are null.
     """
 
-    count: Count
+    count: bounded.Count
     first: float | None = None
     step: float | None = None
-    missing: Facts = Field(default_factory=dict)
+    missing: bounded.Facts = Field(default_factory=dict)
 
 
-class SustainedSlice(Wire):
+class SustainedSlice(bounded.Wire):
     """A part of a sustained pass: when it began, the median of its invokes, their number, and the clock."""
 
     from_s: float
     p50_ms: float
-    runs: Count
+    runs: bounded.Count
     clock_mhz: float | None = None
 
 
-class Sustained(Wire):
+class Sustained(bounded.Wire):
     """One process that invoked the model without a pause for so many `seconds`.
 
     `end_over_start`: the median of the last slice over that of the first, null where `note` says why;
@@ -103,13 +94,13 @@ class Sustained(Wire):
     """
 
     seconds: float
-    slices: tuple[SustainedSlice, ...] = Field(default=(), max_length=MAX_SLICES)
+    slices: tuple[SustainedSlice, ...] = Field(default=(), max_length=bounded.MAX_SLICES)
     end_over_start: float | None = None
-    clock_note: Text = ""
-    note: Text = ""
+    clock_note: bounded.Text = ""
+    note: bounded.Text = ""
 
 
-class AskedPasses(Wire):
+class AskedPasses(bounded.Wire):
     """The part of a plan that asks for passes; null: not asked for.
 
     `sustained_s`: seconds for which a process invokes the model without a pause. `throughput`: how one keeps
@@ -120,11 +111,11 @@ class AskedPasses(Wire):
     sustained_s: float | None = Field(default=None, gt=0)
     throughput: ThroughputPlan | None = None
     pipeline: PipelinePlan | None = None
-    steps: int | None = Field(default=None, ge=2, le=MAX_STEPS)
+    steps: int | None = Field(default=None, ge=2, le=bounded.MAX_STEPS)
     profile: ProfileDetail | None = None
 
 
-class PassFigures(Wire):
+class PassFigures(bounded.Wire):
     """The part of a measurement that the passes fill; null: not asked for."""
 
     sustained: Sustained | None = None

@@ -5,24 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from agent.wire.bounded import (
-    MAX_BLOCKS,
-    MAX_COUNT,
-    MAX_INPUT_SETS,
-    MAX_OUTPUTS,
-    MAX_RANK,
-    MAX_ROUNDS,
-    MAX_SLICE_RUNS,
-    MAX_SLICE_SECONDS,
-    MOST_DERIVED_ROUNDS,
-    SHORTEST_RUN_S,
-    Count,
-    Integer,
-    Key,
-    Sha256,
-    Small,
-    Wire,
-)
+from agent.wire import bounded
 from agent.wire.passes import PASSES, AskedPasses
 
 LabelledMetric: TypeAlias = Literal[
@@ -40,7 +23,7 @@ INPUT_SETS: Final = 4
 """Input sets of a cell, unless its file says how many: as of `runtime.measure.inputs`, a test compares."""
 
 
-class _Sparse(Wire):
+class _Sparse(bounded.Wire):
     """A part of a plan whose JSON has a field of `left_out` only where it is not the default: what does not
     ask for it stays in the series that it had before there was such a field.
     """
@@ -66,27 +49,27 @@ class LabelledData(_Sparse):
 
     left_out = ("max_drop", "class_offset", "mean", "std")
 
-    sha256: Sha256
-    size_bytes: int = Field(ge=1, le=MAX_COUNT)
+    sha256: bounded.Sha256
+    size_bytes: int = Field(ge=1, le=bounded.MAX_COUNT)
     metric: LabelledMetric = "top1"
     at_least: float | None = Field(default=None, ge=0, le=1)
     max_drop: float | None = Field(default=None, ge=0)
-    class_offset: Integer = 1
+    class_offset: bounded.Integer = 1
     mean: Channels | None = None
     std: Channels | None = None
 
 
-class InputData(Wire):
+class InputData(bounded.Wire):
     """Values of an input that the submitter gave: a `.npy` of the input's type, [samples, *its shape]."""
 
-    sha256: Sha256
-    size_bytes: int = Field(ge=1, le=MAX_COUNT)
+    sha256: bounded.Sha256
+    size_bytes: int = Field(ge=1, le=bounded.MAX_COUNT)
 
 
-class OutputSpec(Wire):
+class OutputSpec(bounded.Wire):
     """The kind of an output, where the model's graph does not say it. `role`: its part in the detections."""
 
-    name: Key
+    name: bounded.Key
     kind: Literal["value", "index", "detections"]
     role: Literal["boxes", "classes", "scores", "count"] | None = None
 
@@ -109,25 +92,25 @@ class MeasurePlan(_Sparse, AskedPasses):
     )  # fmt: skip
 
     level: Literal["quick", "standard", "publish"] = "quick"
-    min_blocks: int = Field(default=3, ge=1, le=MAX_BLOCKS)
-    max_blocks: int = Field(default=6, ge=1, le=MAX_BLOCKS)
+    min_blocks: int = Field(default=3, ge=1, le=bounded.MAX_BLOCKS)
+    max_blocks: int = Field(default=6, ge=1, le=bounded.MAX_BLOCKS)
     target: float = Field(default=0.05, gt=0, le=1)
-    tunings: int = Field(default=1, ge=1, le=MAX_BLOCKS)
-    warmup_runs: Count = 5
+    tunings: int = Field(default=1, ge=1, le=bounded.MAX_BLOCKS)
+    warmup_runs: bounded.Count = 5
     warmup_seconds: float = Field(default=0.2, ge=0)
-    rounds: int = Field(default=7, ge=1, le=MAX_ROUNDS)
+    rounds: int = Field(default=7, ge=1, le=bounded.MAX_ROUNDS)
     rounds_fixed: bool = False
     halving: Literal["p50", "p99"] | None = None
-    slice_runs: int = Field(default=5, ge=1, le=MAX_SLICE_RUNS)
-    slice_seconds: float = Field(default=0.1, ge=0, le=MAX_SLICE_SECONDS)
+    slice_runs: int = Field(default=5, ge=1, le=bounded.MAX_SLICE_RUNS)
+    slice_seconds: float = Field(default=0.1, ge=0, le=bounded.MAX_SLICE_SECONDS)
     labelled: LabelledData | None = None
-    outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=MAX_OUTPUTS)
-    input_sets: int = Field(default=INPUT_SETS, ge=2, le=MAX_INPUT_SETS)
+    outputs: tuple[OutputSpec, ...] = Field(default=(), max_length=bounded.MAX_OUTPUTS)
+    input_sets: int = Field(default=INPUT_SETS, ge=2, le=bounded.MAX_INPUT_SETS)
 
     @property
     def most_rounds(self) -> int:
         """Rounds of a block, at most, without those that are repeated."""
-        return self.rounds if self.rounds_fixed else max(self.rounds, MOST_DERIVED_ROUNDS)
+        return self.rounds if self.rounds_fixed else max(self.rounds, bounded.MOST_DERIVED_ROUNDS)
 
     @property
     def most_repeated(self) -> int:
@@ -139,7 +122,7 @@ class MeasurePlan(_Sparse, AskedPasses):
 
         A block of more rounds than planned has no more runs of a fast model: its samples are bounded.
         """
-        most = math.ceil(self.slice_seconds / SHORTEST_RUN_S)
+        most = math.ceil(self.slice_seconds / bounded.SHORTEST_RUN_S)
         return max(self.slice_runs, most * self.rounds // max(rounds, self.rounds))
 
     @property
@@ -156,8 +139,8 @@ class InputSpec(_Sparse):
 
     left_out = ("distribution", "data")
 
-    shape: tuple[Small, ...] | None = Field(default=None, max_length=MAX_RANK)
-    seed: Integer = 0
+    shape: tuple[bounded.Small, ...] | None = Field(default=None, max_length=bounded.MAX_RANK)
+    seed: bounded.Integer = 0
     low: float | None = None
     high: float | None = None
     distribution: Literal["uniform", "normal"] = "uniform"

@@ -8,15 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
-from agent.wire.bounded import (
-    MAX_BLOCKS,
-    MAX_IN_FLIGHT,
-    MAX_PREPROCESS_MS,
-    MAX_ROUNDS,
-    MAX_SLICE_RUNS,
-    MAX_SLICE_SECONDS,
-    MAX_STEPS,
-)
+from agent.wire import bounded
 from agent.wire.passes import PASSES, AskedPasses, PipelinePlan
 from orchestrator.manifest.campaign import LEAST_TARGET
 from orchestrator.manifest.keys import LATER, Keys, key, required
@@ -47,7 +39,7 @@ class Sustained(Keys):
 class Throughput(Keys):
     """A pass with several runs in flight."""
 
-    in_flight: Annotated[int, Whole(1, MAX_IN_FLIGHT)] = required(
+    in_flight: Annotated[int, Whole(1, bounded.MAX_IN_FLIGHT)] = required(
         "Runs that are started and not yet ended at any time; 1: one after another."
     )
     seconds: Annotated[float, Number(_LEAST_THROUGHPUT_S, _MOST_THROUGHPUT_S)] = required(
@@ -65,7 +57,7 @@ class Pipeline(Keys):
     preprocess: Annotated[Literal["resize"], Choice(("resize",), "pre-processing")] | None = key(
         "resize: a camera's frame of 1280 x 720 is resized to the model's input, as LiteRT's tools do."
     )
-    cpu_ms: Annotated[float, Number(_LEAST_PREPROCESS_MS, MAX_PREPROCESS_MS)] | None = key(
+    cpu_ms: Annotated[float, Number(_LEAST_PREPROCESS_MS, bounded.MAX_PREPROCESS_MS)] | None = key(
         "Milliseconds of a processor that each frame takes, in place of a pre-processing of one's own."
     )
     seconds: Annotated[float, Number(_LEAST_THROUGHPUT_S, _MOST_THROUGHPUT_S)] | None = key(
@@ -82,7 +74,7 @@ class Pipeline(Keys):
 class PassKeys(Keys):
     """One key for each pass."""
 
-    steps: Annotated[int, Whole(2, MAX_STEPS)] | None = key(
+    steps: Annotated[int, Whole(2, bounded.MAX_STEPS)] | None = key(
         "Steps of a sequence, from a fresh state on, that one further process times of a stateful model."
     )
     sustained: Sustained | None = key(
@@ -153,7 +145,7 @@ def pass_keys(plan: AskedPasses) -> Iterator[tuple[str, Any]]:
 _MOST_WARMUP_RUNS: Final = 1_000_000
 """The largest count of warm-up runs. Chosen; each one's time is kept with the result."""
 
-_BlockCount: Final = Whole(1, MAX_BLOCKS)
+_BlockCount: Final = Whole(1, bounded.MAX_BLOCKS)
 
 
 class BlockBounds(Keys):
@@ -182,8 +174,10 @@ class BlockBounds(Keys):
 class Slice(Keys):
     """The part of a round that one delegate has."""
 
-    min_runs: Annotated[int, Whole(1, MAX_SLICE_RUNS)] | None = key("Timed runs of a slice, at least.")
-    seconds: Annotated[float, Number(0, MAX_SLICE_SECONDS)] | None = key(
+    min_runs: Annotated[int, Whole(1, bounded.MAX_SLICE_RUNS)] | None = key(
+        "Timed runs of a slice, at least."
+    )
+    seconds: Annotated[float, Number(0, bounded.MAX_SLICE_SECONDS)] | None = key(
         "Seconds of timed runs of a slice, about."
     )
 
@@ -216,7 +210,7 @@ class Measure(PassKeys):
     target: Annotated[float, Share(LEAST_TARGET, 1)] | None = key(
         "Half width of the 95 % interval, as a share, at which a cell has blocks enough."
     )
-    rounds: Annotated[int, Whole(1, MAX_ROUNDS)] | None = key(
+    rounds: Annotated[int, Whole(1, bounded.MAX_ROUNDS)] | None = key(
         "Rounds of a block, in each of which every delegate is timed for a slice."
     )
     halving: Annotated[Literal["p50", "p99"], Choice(("p50", "p99"), "figure")] | None = key(

@@ -8,29 +8,11 @@ from types import SimpleNamespace as View
 
 from agent.wire.measurement import Measurement
 from orchestrator.results import format as text
-from orchestrator.results import metrics
+from orchestrator.results import metrics, speedups, wording
 from orchestrator.results.comparison import accuracy_text
 from orchestrator.results.grading import grade_of, p50_grade
 from orchestrator.results.metrics import CI95, P50, in_section, leading
 from orchestrator.results.records import AttemptRecord, CellRecord, ComparedCell, void_reason
-from orchestrator.results.speedups import (
-    SpeedUp,
-    Verdict,
-    counted_latency,
-    counted_times,
-    speedup,
-    stored_ratio,
-)
-from orchestrator.results.wording import (
-    SIGNS,
-    WORDS,
-    decides,
-    first_line,
-    grade_text,
-    measured_text,
-    ratio_text,
-    short_grade,
-)
 from orchestrator.site import links
 from orchestrator.site.figures import Facts
 
@@ -54,7 +36,7 @@ _STATES = {
     "running": ("▸", "quiet"),
 }
 _VERDICTS = {"pass": ("✓", "quiet"), "fail": ("✗", "bad"), None: ("○", "quiet")}
-_TONES: dict[Verdict, str] = {"faster": "faster", "slower": "slower", "same": "similar"}
+_TONES: dict[speedups.Verdict, str] = {"faster": "faster", "slower": "slower", "same": "similar"}
 """The tone of a speed-up; of one without a verdict it is `unjudged`."""
 
 _STRONG_RATIO = 1.5
@@ -113,7 +95,7 @@ def attempt_status(attempt: AttemptRecord) -> StatusView:
 def status_view(state: str, code: str = "", reason: str = "") -> StatusView:
     """Return a state as sign, word and tone."""
     sign, tone = _STATES.get(state, ("?", "quiet"))
-    return StatusView(sign, state, tone, code, reason, first_line(reason, _REASON_CHARACTERS))
+    return StatusView(sign, state, tone, code, reason, wording.first_line(reason, _REASON_CHARACTERS))
 
 
 def cell_status(cell: ComparedCell) -> StatusView:
@@ -155,19 +137,21 @@ def grade_badge(cell: CellRecord) -> Badge | None:
         return None
     if cell.imported is not None:
         return Badge("", "imported", "quiet", (("not compared", graded.reason), ("file", cell.imported.file)))
-    evidence = [("grade", grade_text(graded)), ("measured", measured_text(m))]
-    if own is not None and own.grade != "void" and stored_ratio(cell) is not None:
-        evidence.insert(1, ("the p50 alone", grade_text(own)))
+    evidence = [("grade", wording.grade_text(graded)), ("measured", wording.measured_text(m))]
+    if own is not None and own.grade != "void" and speedups.stored_ratio(cell) is not None:
+        evidence.insert(1, ("the p50 alone", wording.grade_text(own)))
     if (quality := m.quality) is not None:
         evidence += [("void", reason) for reason in quality.void]
         evidence += [("observed", fact) for fact in quality.facts]
         evidence.append(("watched", ", ".join(quality.seen)))
         evidence += [("not watched", why) for why in quality.unseen]
     tone = "bad" if graded.grade == "void" else "quiet"
-    return Badge("", short_grade(graded), tone, tuple((name, said) for name, said in evidence if said))
+    return Badge(
+        "", wording.short_grade(graded), tone, tuple((name, said) for name, said in evidence if said)
+    )
 
 
-def _speedup_view(found: SpeedUp | None) -> View | None:
+def _speedup_view(found: speedups.SpeedUp | None) -> View | None:
     """Return a speed-up: `word` says what the colour says; `interval` and `blocks` are empty for one that is
     not paired; from `value` the script forms the mean of the rows that are shown.
     """
@@ -175,11 +159,11 @@ def _speedup_view(found: SpeedUp | None) -> View | None:
         return None
     strong = found.verdict in ("faster", "slower") and max(found.ratio, 1 / found.ratio) >= _STRONG_RATIO
     tone = _TONES.get(found.verdict, "unjudged")
-    word = WORDS[found.verdict]
+    word = wording.WORDS[found.verdict]
     return View(
-        text=ratio_text(found).replace("x", text.TIMES, 1),
-        word=f"{word}; {more}" if (more := decides(found)) else word,
-        sign=SIGNS[found.verdict],
+        text=wording.ratio_text(found).replace("x", text.TIMES, 1),
+        word=f"{word}; {more}" if (more := wording.decides(found)) else word,
+        sign=wording.SIGNS[found.verdict],
         tone=f"{tone}-much" if strong else tone,
         against=text.short_name(found.against),
         interval="" if found.ci95 is None else text.ratio_interval(found.ci95),
@@ -197,7 +181,7 @@ def brief_view(cell: ComparedCell, baseline: ComparedCell | None, href: str) -> 
     p50 = None if m is None else m.latency_ms.p50
     interval = None if m is None or cell.struck_out else m.latency_ms.ci95
     verdict = "fail" if cell.struck_out else None if m is None else m.accuracy.verdict
-    counted = counted_times(cell) is not None
+    counted = speedups.counted_times(cell) is not None
     return View(
         record=cell,
         href=href,
@@ -208,7 +192,7 @@ def brief_view(cell: ComparedCell, baseline: ComparedCell | None, href: str) -> 
         p50=None if p50 is None else P50.text(p50),
         interval=None if interval is None else CI95.text(interval),
         struck_out=p50 is not None and not counted,
-        speedup=_speedup_view(speedup(cell, baseline)),
+        speedup=_speedup_view(speedups.speedup(cell, baseline)),
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
         outputs=None
         if m is None
@@ -229,7 +213,7 @@ def cell_view(cell: CellRecord, baseline: ComparedCell | None, bar: View | None 
     `p50` is None where there is no number; `void` says why the figures are never compared, or is empty.
     """
     m = cell.measurement
-    counted = counted_latency(cell)
+    counted = speedups.counted_latency(cell)
     lead = leading(cell)
     time = lead.read(cell)
     said = "" if lead is P50 else f"{lead.label} "
@@ -246,7 +230,7 @@ def cell_view(cell: CellRecord, baseline: ComparedCell | None, bar: View | None 
         why_no_p50="" if m is None or time is not None else P50.why_none(m),
         struck_out=time is not None and counted is None,
         bar=bar,
-        speedup=_speedup_view(speedup(cell, baseline)),
+        speedup=_speedup_view(speedups.speedup(cell, baseline)),
         is_baseline=baseline is not None and baseline.cell_id == cell.cell_id,
         delegation=None if m is None else m.delegation,
         accuracy=None if m is None else accuracy_badge(cell, m),

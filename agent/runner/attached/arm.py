@@ -24,14 +24,7 @@ from agent.attempt.files import (
     write_progress,
 )
 from agent.processes.exit_reason import last_line
-from agent.runner.attached.evaluation import (
-    data_flags,
-    difference_of,
-    evaluation_words,
-    packed,
-    score_of,
-    tool_of,
-)
+from agent.runner.attached import evaluation
 from agent.runner.attached.figures import measurement_of, quality_of, why_not_counted
 from agent.runner.attached.flags import ToolCall, tool_call
 from agent.runner.failures import failure_of
@@ -122,7 +115,7 @@ class ToolArm(AnyArm):
             raise FailedError(Failure.of(ReasonCode.NO_DEVICE, text, Status.UNSUPPORTED))
         self.call = tool_call(self.attempt, int(device.environment["cpus"]))
         if self.job.plan.labelled is not None:
-            tool_of(self.job.plan.labelled, self.environment)
+            evaluation.tool_of(self.job.plan.labelled, self.environment)
 
     def put_inputs(self) -> None:
         """Copy the inputs that are given. Raises `LostError` and `RefusedError`."""
@@ -155,9 +148,9 @@ class ToolArm(AnyArm):
         """
         asked = self.job.plan.labelled
         if asked is not None:
-            tool = tool_of(asked, self.environment)
+            tool = evaluation.tool_of(asked, self.environment)
             self.labelled = self._told(
-                tool, self._put_data(tool), lambda text: score_of(text, asked), within_s
+                tool, self._put_data(tool), lambda text: evaluation.score_of(text, asked), within_s
             )
         if INFERENCE_DIFF not in self.environment:
             return
@@ -166,7 +159,9 @@ class ToolArm(AnyArm):
             return
         sets, tool = {"num_runs": self.job.plan.input_sets}, self.environment[INFERENCE_DIFF]
         try:
-            told = self._told(INFERENCE_DIFF, sets, lambda text: difference_of(text, tool), within_s)
+            told = self._told(
+                INFERENCE_DIFF, sets, lambda text: evaluation.difference_of(text, tool), within_s
+            )
         except FailedError as error:
             told = unjudged(None, f"{INFERENCE_DIFF}: {error.failure.reason.text}")
         self.accuracy = told
@@ -177,7 +172,7 @@ class ToolArm(AnyArm):
         """Run an evaluation tool and read what it printed. Raises as `evaluate` does."""
         write_progress(self.folder, tool)
         folder = str(self.remote.attached.evaluation)
-        words = evaluation_words(folder, tool, f"{self.place}/model.tflite", self.call.flags, more)
+        words = evaluation.evaluation_words(folder, tool, f"{self.place}/model.tflite", self.call.flags, more)
         try:
             return read(self._printed(tool, words, within_s))
         except LateError as error:
@@ -193,12 +188,14 @@ class ToolArm(AnyArm):
         if self.remote.run(f"test -d {shlex.quote(data)}").code != 0:
             write_progress(self.folder, "copies labelled data to the device")
             with tempfile.NamedTemporaryFile(dir=self.folder) as file:
-                packed(tool, Path(self.attempt.data_path), Path(self.attempt.model_path), Path(file.name))
+                evaluation.packed(
+                    tool, Path(self.attempt.data_path), Path(self.attempt.model_path), Path(file.name)
+                )
                 self.remote.put(Path(file.name), f"{data}.tar")
             new, old = shlex.quote(f"{data}.part"), shlex.quote(f"{data}.tar")
             unpack = f"mkdir {new} && tar -xf {old} -C {new} && rm {old} && mv {new} {shlex.quote(data)}"
             self.remote.need(unpack, "unpacking labelled data")
-        return data_flags(tool, data)
+        return evaluation.data_flags(tool, data)
 
     def _printed(self, tool: str, words: Sequence[str], within_s: float | None = None) -> str:
         """Run a tool of the device; return what it printed. Raises as `evaluate` does, and `LateError`."""
@@ -249,7 +246,7 @@ class ToolArm(AnyArm):
         told: dict[str, object] = {"ratio": ratio, "quality": quality, "energy": energy}
         told |= {} if self.accuracy is None else {"accuracy": self.accuracy}
         if self.labelled is not None and self.job.plan.labelled is not None:
-            tool = tool_of(self.job.plan.labelled, self.environment)
+            tool = evaluation.tool_of(self.job.plan.labelled, self.environment)
             told["settings"] = measured.settings | {"labelled_by": f"{tool} {self.environment[tool]}"}
         measured = measured.model_copy(update=told)
         result = RunnerResult(status=Status.DONE, reason=None, measurement=measured, facts=dict(facts))
