@@ -22,7 +22,7 @@ from agent.wire.messages import JobResult, Status
 from agent.wire.plan import MeasurePlan
 from benchmarks.interleaved import ends, ratio
 from benchmarks.output import RESULTS, parser, table, write_report
-from orchestrator.manifest import load_manifest
+from orchestrator.manifest.load import load_manifest
 from orchestrator.sources.resolve import resolve
 from orchestrator.sources.store import Store
 from runtime.common.statistics import MIN_UNITS

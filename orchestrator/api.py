@@ -32,9 +32,9 @@ from orchestrator.farm.conducting import submit_campaign
 from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.remote.farm import opened
 from orchestrator.farm.submit.submission import Submitted
-from orchestrator.manifest import Campaign, parse_manifest
 from orchestrator.manifest.budget import Budget, latency_budget
-from orchestrator.manifest.campaign import scheme_of
+from orchestrator.manifest.campaign import Campaign, scheme_of
+from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.preview import CellPreview
 from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.export import flat_results

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import campaign, campaign_report, cpu_report, cpu_runtime, model_kinds, sizes
 from benchmarks.interleaved import measure, ratio, slices
-from orchestrator.manifest import load_manifest, parse_manifest
+from orchestrator.manifest.load import load_manifest, parse_manifest
 from tests.needs import REPOSITORY
 from tests.orchestrator.cli.models import unary_model
 from tests.services.forks import run

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.cli import output
 from orchestrator.errors import UsageError
-from orchestrator.manifest import Campaign, JsonSchema, ManifestError, manifest_schema
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.manifest.editors import manifest_schema
+from orchestrator.manifest.problems import ManifestError
+from orchestrator.manifest.values import JsonSchema
 from orchestrator.results.format import counted
 
 

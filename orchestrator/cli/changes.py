@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from orchestrator.cli import output
 from orchestrator.cli.output import markdown_table
 from orchestrator.farm.remote.farm import AnyFarm
-from orchestrator.manifest import Campaign
+from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.lifecycle import OPEN
 from orchestrator.results import format as text
 from orchestrator.results.change_estimates import NO_SESSIONS, Estimate

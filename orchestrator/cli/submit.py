@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import manifest
 from orchestrator.cli import budgets as budgets_of
 from orchestrator.cli import changes, output
 from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
@@ -24,15 +23,17 @@ from orchestrator.errors import UsageError
 from orchestrator.farm.conducting import planned, read_campaign
 from orchestrator.farm.submit.explaining import Explanation, explanations
 from orchestrator.farm.submit.notification import Notifier, message
-from orchestrator.manifest.bare import DEFAULT_LEVEL, check_name
-from orchestrator.manifest.campaign import ModelEntry, Notify
+from orchestrator.manifest.bare import DEFAULT_LEVEL, InputOptions, Wanted, campaign_for_models, check_name
+from orchestrator.manifest.campaign import Campaign, ModelEntry, Notify, narrow
 from orchestrator.manifest.labels import read_labels
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.plans import require_samples_fit
 from orchestrator.manifest.problems import Problem
 from orchestrator.policy.preview import Action, CellPreview
 from orchestrator.results.budgets import judge_budgets
 from orchestrator.results.format import counted
-from orchestrator.sources import CheckedSources, check_all, problems_of
 from orchestrator.sources.named import campaign_name, models_named
+from orchestrator.sources.resolve import CheckedSources, check_all, problems_of
 
 
 def submit(
@@ -152,7 +153,7 @@ def submit(
         return report_schema(as_json)
     if explain and not dry_run:
         raise UsageError("--explain goes with --dry-run; a result has its delegation and advice: farm show")
-    bare = _Bare(manifest.InputOptions(input_range or [], shape or []), threads, option or [], name)
+    bare = _Bare(InputOptions(input_range or [], shape or []), threads, option or [], name)
     part = _Part(delegate or [], only or [], device or [], level)
     wanted = partial(_asked, [*(words or ()), *(model or ())], bare, part)
     if check:
@@ -198,7 +199,7 @@ def submit(
         return exit_code
 
 
-def _notified(campaign: manifest.Campaign, url: str | None, detach: bool) -> Notifier | None:
+def _notified(campaign: Campaign, url: str | None, detach: bool) -> Notifier | None:
     """Who is told of the end; None: nobody. Raises `UsageError`."""
     link = None if campaign.notify is None else campaign.notify.link
     asked = campaign.notify if url is None else Notify(url, link)
@@ -234,12 +235,12 @@ class _Part:
 class _Bare:
     """The settings of models without a file, by the options."""
 
-    inputs: manifest.InputOptions
+    inputs: InputOptions
     threads: int | None
     options: Sequence[str]
     name: str | None
 
-    def wanted(self, part: _Part, name: str) -> manifest.Wanted:
+    def wanted(self, part: _Part, name: str) -> Wanted:
         """Return the request, named `name` where no option names it. Raises `UsageError`."""
         threads = [] if self.threads is None else [f"threads={self.threads}"]
         options = {}
@@ -250,7 +251,7 @@ class _Bare:
             options[option] = value
         if self.name is not None:
             check_name(self.name)
-        return manifest.Wanted(
+        return Wanted(
             level=part.level or DEFAULT_LEVEL,
             delegates=part.delegates,
             inputs=self.inputs.specs(),
@@ -267,7 +268,7 @@ class _Bare:
             )
 
 
-def _asked(words: Sequence[str], bare: _Bare, part: _Part) -> tuple[manifest.Campaign, CheckedSources]:
+def _asked(words: Sequence[str], bare: _Bare, part: _Part) -> tuple[Campaign, CheckedSources]:
     """Return the campaign and its sources, checked before anything is stored."""
     _, lab = settings()
     most_bytes = lab.limits.artifact_bytes
@@ -276,17 +277,13 @@ def _asked(words: Sequence[str], bare: _Bare, part: _Part) -> tuple[manifest.Cam
     if len(words) == 1 and words[0].endswith((".yaml", ".yml")):
         (name,), folder = words, Path(words[0]).parent
         bare.require_none(name)
-        campaign = manifest.load_manifest(
-            Path(name), part.level, partial(_problems, part, folder, most_bytes)
-        )
-        campaign = manifest.narrow(campaign, part.delegates, part.models, part.devices)
+        campaign = load_manifest(Path(name), part.level, partial(_problems, part, folder, most_bytes))
+        campaign = narrow(campaign, part.delegates, part.models, part.devices)
     else:
         sources, name, folder = models_named(words), None, Path()
         wanted = bare.wanted(part, campaign_name(words, [*sources]))
-        campaign = manifest.narrow(
-            manifest.campaign_for_models(sources, wanted), (), part.models, part.devices
-        )
-    manifest.require_samples_fit(campaign, lab)
+        campaign = narrow(campaign_for_models(sources, wanted), (), part.models, part.devices)
+    require_samples_fit(campaign, lab)
     return campaign, check_all(campaign.models, folder, name, most_bytes)
 
 

@@ -12,10 +12,11 @@ from orchestrator.manifest.campaign import Campaign
 from orchestrator.manifest.load import parse_manifest
 from orchestrator.policy.preview import CellPreview
 from orchestrator.results.records import CampaignRecord, CellRecord
-from orchestrator.sources import CheckedSources, Web, check_all, resolve_all
 from orchestrator.sources.datasets import with_data
 from orchestrator.sources.own_inputs import with_inputs
+from orchestrator.sources.resolve import CheckedSources, check_all, resolve_all
 from orchestrator.sources.store import Store
+from orchestrator.sources.web import Web
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import UnreachableError, UsageError
-from orchestrator.manifest import ManifestError, ModelEntry
-from orchestrator.manifest.campaign import scheme_of
-from orchestrator.manifest.problems import Problem
+from orchestrator.manifest.campaign import ModelEntry, scheme_of
+from orchestrator.manifest.problems import ManifestError, Problem
 from orchestrator.sources import files
 from orchestrator.sources.content import Requirement, require_labelled_data, require_model
 from orchestrator.sources.npm import Package, download_package, open_packed, parse_npm

@@ -9,7 +9,8 @@ import contextlib
 import json
 import re
 
-from orchestrator.results.imports import NotReadableError, read_results
+from orchestrator.results.imports.reading import read_results
+from orchestrator.results.imports.reports import NotReadableError
 from tests.fuzz.command import fuzz
 from tests.fuzz.limited import Case, Limits
 from tests.fuzz.mutations import mutated

@@ -15,11 +15,13 @@ from agent.wire.messages import JobSpec
 from agent.wire.plan import LabelledData, MeasurePlan
 from orchestrator.db.campaigns import retention
 from orchestrator.errors import UsageError
-from orchestrator.manifest import ManifestError, load_manifest
 from orchestrator.manifest.campaign import Campaign
-from orchestrator.sources import StoredModel, Web, check_all, resolve_all
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.problems import ManifestError
 from orchestrator.sources.datasets import with_data
+from orchestrator.sources.resolve import StoredModel, check_all, resolve_all
 from orchestrator.sources.store import Store
+from orchestrator.sources.web import Web
 from tests.orchestrator.asked import asked
 from tests.orchestrator.cli.models import unary_model
 from tests.orchestrator.stocked import cells, stock

@@ -12,8 +12,8 @@ IMPORT_ALL_AND_RESOLVE = """\
 import importlib, pkgutil, sys
 from pathlib import Path
 import orchestrator
-from orchestrator.manifest import ModelEntry
-from orchestrator.sources import resolve
+from orchestrator.manifest.campaign import ModelEntry
+from orchestrator.sources.resolve import resolve
 from orchestrator.sources.store import Store
 
 modules = [module.name for module in pkgutil.walk_packages(orchestrator.__path__, "orchestrator.")]

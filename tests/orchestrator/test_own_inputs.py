@@ -13,11 +13,13 @@ from agent.wire.messages import JobSpec
 from agent.wire.plan import INPUT_SETS, InputSpec, MeasurePlan
 from orchestrator.db.campaigns import retention
 from orchestrator.errors import UsageError
-from orchestrator.manifest import ManifestError, load_manifest
 from orchestrator.manifest.campaign import ModelEntry
-from orchestrator.sources import Web, check_all, resolve_all
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.problems import ManifestError
 from orchestrator.sources.own_inputs import MOST_PIXELS, with_inputs
+from orchestrator.sources.resolve import check_all, resolve_all
 from orchestrator.sources.store import Store
+from orchestrator.sources.web import Web
 from runtime.measure.inputs import POOL_SIZE
 from runtime.model.schema import BuiltinOperator
 from tests.orchestrator.asked import asked

@@ -15,7 +15,8 @@ from orchestrator.errors import UsageError
 from orchestrator.farm.local.quota import account
 from orchestrator.manifest.schema import NAME_PATTERN
 from orchestrator.policy.fingerprint import digest
-from orchestrator.results.imports import MOST_BYTES, NotReadableError, read_results
+from orchestrator.results.imports.reading import MOST_BYTES, read_results
+from orchestrator.results.imports.reports import NotReadableError
 from orchestrator.results.records import IMPORTED_FILE, IMPORTED_SHA256, IMPORTED_TOOL
 
 _NO_DEVICE = "unknown"

@@ -23,7 +23,7 @@ from orchestrator.farm.submit.submission import Order, Submitted
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.results.events import FarmEvent
 from orchestrator.results.records import CellRecord
-from orchestrator.sources import StoredModel
+from orchestrator.sources.resolve import StoredModel
 from orchestrator.sources.store import Store
 
 _LOOK_EVERY_S: Final = 1.0

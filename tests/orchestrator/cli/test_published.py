@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.manifest import ManifestError, load_manifest
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.problems import ManifestError
 from orchestrator.sources.published import published_rows
 from orchestrator.sources.zoo import zoo_models
 from tests.needs import REPOSITORY

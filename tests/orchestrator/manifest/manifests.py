@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.manifest import Campaign, ManifestError, load_manifest
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.problems import ManifestError
 from tests.needs import REPOSITORY
 
 DOCUMENT = (REPOSITORY / "docs" / "models-yaml.md").read_text(encoding="utf-8")

@@ -11,12 +11,8 @@ import pytest
 
 from agent.wire.plan import InputSpec
 from orchestrator.errors import UsageError
-from orchestrator.manifest import (
-    InputOptions,
-    Wanted,
-    campaign_for_models,
-    parse_manifest,
-)
+from orchestrator.manifest.bare import InputOptions, Wanted, campaign_for_models
+from orchestrator.manifest.load import parse_manifest
 from runtime.measure.inputs import InputSpecNeededError, make_pool
 from tests.orchestrator.manifest.manifests import MINIMAL, campaign_of
 

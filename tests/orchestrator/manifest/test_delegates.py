@@ -9,7 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.manifest import Campaign, ManifestError, delegates, load_manifest
+from orchestrator.manifest import delegates
+from orchestrator.manifest.campaign import Campaign
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.problems import ManifestError
 from runtime.delegates.descriptor import DelegateDescriptor, Option
 from runtime.delegates.registry import ENTRY_POINT_GROUP
 

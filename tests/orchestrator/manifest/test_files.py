@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
-from orchestrator.manifest import load_manifest
 from orchestrator.manifest.document import MAX_FILE_BYTES, read_bytes
+from orchestrator.manifest.load import load_manifest
 from tests.orchestrator.manifest.manifests import FULL, load
 
 

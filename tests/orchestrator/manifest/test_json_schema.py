@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from orchestrator.manifest import ManifestError, manifest_schema, parse_manifest
+from orchestrator.manifest.editors import manifest_schema
+from orchestrator.manifest.load import parse_manifest
+from orchestrator.manifest.problems import ManifestError
 from tests.needs import REPOSITORY
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.manifest import CellRule, DelegateEntry, DeviceSelector, load_manifest
-from orchestrator.manifest.campaign import RetryEntry
+from orchestrator.manifest.campaign import CellRule, DelegateEntry, DeviceSelector, RetryEntry
+from orchestrator.manifest.load import load_manifest
 from orchestrator.manifest.plans import LEVELS
 from tests.needs import REPOSITORY
 from tests.orchestrator.manifest.manifests import DOCUMENT, FULL, MINIMAL, load, model

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.manifest import load_manifest, narrow
-from orchestrator.manifest.campaign import DeviceSelector
+from orchestrator.manifest.campaign import DeviceSelector, narrow
+from orchestrator.manifest.load import load_manifest
 from orchestrator.manifest.problems import suggestion
 from tests.orchestrator.manifest.manifests import MINIMAL, campaign_of
 

@@ -13,8 +13,8 @@ from agent.wire.bounded import MAX_BLOCKS, MOST_DERIVED_ROUNDS, SHORTEST_RUN_S
 from agent.wire.measurement import ProcessSamples
 from agent.wire.plan import MeasurePlan
 from orchestrator.config.limits import StoreLimits
-from orchestrator.manifest import ManifestError
 from orchestrator.manifest.plans import LEVELS, samples_bytes, soft_limit_s
+from orchestrator.manifest.problems import ManifestError
 from runtime.common.statistics import MIN_UNITS, ROBUST_UNITS
 from tests.orchestrator.manifest.manifests import DOCUMENT, MINIMAL, load
 

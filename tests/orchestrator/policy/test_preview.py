@@ -10,7 +10,7 @@ from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db.devices.devices import recorded_hello
 from orchestrator.db.scheduling import ingest
 from orchestrator.errors import UsageError
-from orchestrator.manifest import load_manifest
+from orchestrator.manifest.load import load_manifest
 from orchestrator.policy.fingerprint import ChangedField, Ingredients, changed_fields, fingerprint
 from orchestrator.policy.preview import Duration, expected_s, reuse_rule
 from tests.needs import REPOSITORY

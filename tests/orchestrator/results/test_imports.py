@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.results.imports import ImportedResult, NotReadableError, read_results
+from orchestrator.results.imports.reading import read_results
+from orchestrator.results.imports.reports import ImportedResult, NotReadableError
 from runtime.model.schema import BuiltinOperator
 from tests.runtime.models import Builder
 

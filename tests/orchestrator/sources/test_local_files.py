@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.manifest import ModelEntry
-from orchestrator.manifest.campaign import DataEntry
-from orchestrator.sources import check_all, resolve, resolve_all
+from orchestrator.manifest.campaign import DataEntry, ModelEntry
 from orchestrator.sources import files as module
+from orchestrator.sources.resolve import check_all, resolve, resolve_all
 from orchestrator.sources.store import Store, TooLargeError
 
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(200))

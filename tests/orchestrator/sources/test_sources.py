@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import FarmError, UnreachableError, UsageError
-from orchestrator.manifest import ModelEntry
-from orchestrator.sources import check_all, resolve, resolve_all
+from orchestrator.manifest.campaign import ModelEntry
 from orchestrator.sources.pypi import Wheel
+from orchestrator.sources.resolve import check_all, resolve, resolve_all
 from orchestrator.sources.store import Store
 from orchestrator.sources.zoo import zoo_folder, zoo_models
 from runtime.model.reader import load_model

@@ -19,10 +19,13 @@ import pytest
 from orchestrator.config.home import FarmHome
 from orchestrator.config.lab import LabConfig
 from orchestrator.errors import FarmError, UnreachableError, UsageError
-from orchestrator.manifest import ManifestError, ModelEntry, load_manifest
-from orchestrator.sources import StoredModel, Web, check_all, resolve_all, web
+from orchestrator.manifest.campaign import ModelEntry
+from orchestrator.manifest.load import load_manifest
+from orchestrator.manifest.problems import ManifestError
+from orchestrator.sources import web
+from orchestrator.sources.resolve import StoredModel, check_all, resolve_all
 from orchestrator.sources.store import Store
-from orchestrator.sources.web import DOWNLOAD_LIMIT_S, is_public, parse_url, resolved
+from orchestrator.sources.web import DOWNLOAD_LIMIT_S, Web, is_public, parse_url, resolved
 from tests.services.https_server import Answer, HttpsServer
 
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(256)) * 40

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent.model_verbs import model_verbs
-from orchestrator.results.imports import read_results
+from orchestrator.results.imports.reading import read_results
 from runtime.common.litert_statistics import Statistics
 from runtime.evaluation.__main__ import TOOLS
 from runtime.evaluation.__main__ import main as tools
