@@ -15,7 +15,7 @@ from orchestrator.results.change_estimates import NO_SESSIONS, Estimate
 from orchestrator.results.device_noise import SESSIONS_DIFFER
 from orchestrator.results.format import NOTHING, moment, short_name
 from orchestrator.results.records import CampaignRecord, CellRecord, ComparedCell
-from orchestrator.results.regression import Change, Difference, Names, Report, by_names, compare_runs
+from orchestrator.results.regression import Change, Names, Report, by_names, compare_runs
 from orchestrator.results.speedups import counted_times
 from orchestrator.results.wording import LONGEST_REASON, first_line
 
@@ -101,7 +101,9 @@ def summary(report: Report, show_all: bool) -> list[str]:
     void = sum(change.verdict == "void" and not change.is_imported for change in report.changes)
     if void:
         lines.append(f"void: {void}, without a verdict; farm retry --void measures those again")
-    return lines + [_difference(found) for found in report.differences]
+    return lines + [
+        f"differs: {one.name}: {one.before} -> {one.after} ({one.cells} cells)" for one in report.differences
+    ]
 
 
 def _left_out(report: Report) -> str:
@@ -118,10 +120,6 @@ def _left_out(report: Report) -> str:
             left["unpaired"] += 1
     said = ", ".join(f"{count} {what}" for what, count in left.items())
     return f"; not in it: {said}" if said else ""
-
-
-def _difference(found: Difference) -> str:
-    return f"differs: {found.name}: {found.before} -> {found.after} ({found.cells} cells)"
 
 
 def _latency(cell: ComparedCell | None) -> str:

@@ -53,7 +53,8 @@ class StateCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric; where the database does not answer, only that and what needs no database."""
-        yield InfoMetricFamily("farm_build", "The versions that run.", _versions())
+        versions = {"runtime": version("delegate-farm"), "schema": HEAD, "protocol": str(PROTOCOL_VERSION)}
+        yield InfoMetricFamily("farm_build", "The versions that run.", versions)
         yield from self._of_store()
         try:
             with self.database.read() as session:
@@ -84,10 +85,6 @@ class StateCollector(Collector):
 
 
 _DATABASE_UP: Final = "Whether the database answers."
-
-
-def _versions() -> dict[str, str]:
-    return {"runtime": version("delegate-farm"), "schema": HEAD, "protocol": str(PROTOCOL_VERSION)}
 
 
 def _by_state(name: str, text: str, counts: Mapping[str, int]) -> Metric:

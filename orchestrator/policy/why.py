@@ -92,7 +92,8 @@ def explain(facts: CellFacts, now: datetime) -> Why:
         text = f"it has ended: {facts.state}" + (f": {facts.reason}" if facts.reason else "")
         return Why(facts.cell_id, facts.state, facts.line, None, None, None, None, None, (text,))
     blocks = tuple(_blocks(facts, now))
-    usable = [device for device in facts.devices if _usable(device)]
+    there = [one for one in facts.devices if one.present and not one.agent and not one.reserved]
+    usable = [one for one in there if one.quarantine is None]
     held = facts.parked or facts.paused or facts.cancelled or not usable or bool(facts.scheduler)
     lease = next((d.occupant.attempt_id for d in usable if d.occupant is not None), None)
     queue_s = max(0.0, (now - facts.waits_since).total_seconds())
@@ -167,10 +168,6 @@ def _device_blocks(device: DeviceFacts, now: datetime) -> Iterator[str]:
         )
     elif device.rests_until is not None and device.rests_until > now:
         yield f"{name} cools down for {(device.rests_until - now).total_seconds():.0f} s more"
-
-
-def _usable(device: DeviceFacts) -> bool:
-    return device.present and not device.agent and device.quarantine is None and not device.reserved
 
 
 def _starts_in(facts: CellFacts, usable: Sequence[DeviceFacts], now: datetime) -> float:

@@ -163,13 +163,9 @@ def all_well(cells: Iterable[CellRecord]) -> bool:
     An earlier result that a new measurement failed to replace is none of these.
     """
     return all(
-        not cell.struck_out and not cell.kept and (cell.status in ("done", "unsupported") or _excluded(cell))
+        not cell.struck_out and not cell.kept and (cell.status in ("done", "unsupported") or cell.excluded)
         for cell in cells
     )
-
-
-def _excluded(cell: CellRecord) -> bool:
-    return cell.reason is not None and cell.reason.code == "excluded"
 
 
 def _ended(cell: CellRecord, reason: Callable[[CellRecord], str]) -> tuple[str, ...]:

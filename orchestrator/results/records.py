@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import TypeAdapter
 
 from agent.wire.measurement import Latency, Measurement, Quality, Ratio
-from agent.wire.messages import Reason, environment_id
+from agent.wire.messages import Reason, ReasonCode, environment_id
 from agent.wire.plan import InputSpec, MeasurePlan
 from agent.wire.provenance import conditions_of, versions_of
 from orchestrator.results.device_noise import DeviceNoise
@@ -181,6 +181,11 @@ class ComparedCell:
             return None
         names = (IMPORTED_TOOL, IMPORTED_FILE, IMPORTED_SHA256)
         return Imported(*(self.facts.get(name, "") for name in names))
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the campaign's own rules leave it out."""
+        return self.reason is not None and self.reason.code is ReasonCode.EXCLUDED
 
     @property
     def struck_out(self) -> bool:

@@ -102,7 +102,7 @@ def _row(archive: Archive, level: str, own: Sequence[Series]) -> View:
         href=links.history_page(shown.model),
         size=text.byte_count(shown.model_bytes),
         best=without_record(brief_view(shown, base, archive.address(shown))),
-        reason=_reason(shown) if best is None else "",
+        reason="" if best is not None or shown.reason is None else first_line(shown.reason.text, 100),
         strip=_strip([one.newest for one in counted], shown),
         columns=len(own),
         missing=len(own) - len(counted),
@@ -132,10 +132,6 @@ def _at(row: View, newest: datetime | None) -> View:
             "spark": None if newest is None else _spark(recent, newest),
         }
     )  # fmt: skip
-
-
-def _reason(cell: ComparedCell) -> str:
-    return "" if cell.reason is None else first_line(cell.reason.text, 100)
 
 
 def _age(passed: timedelta) -> str:

@@ -73,7 +73,8 @@ class Web:
             connection = CheckedConnection(parts, self._checked(parts, what))
             try:
                 with _mapped(what):
-                    connection.request("GET", target_of(parts), headers=_HEADERS | {"Host": _host(parts)})
+                    headers = _HEADERS | {"Host": parts.netloc.rpartition("@")[2]}
+                    connection.request("GET", target_of(parts), headers=headers)
                     answer = connection.getresponse()
                 if answer.status in _REDIRECTS:
                     url = urljoin(url, answer.headers.get("location", ""))
@@ -247,7 +248,3 @@ def _length(answer: http.client.HTTPResponse, most_bytes: int, what: str) -> int
 def target_of(parts: SplitResult) -> str:
     """Return the target of a request: path and query."""
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-
-
-def _host(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2]

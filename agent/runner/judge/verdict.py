@@ -188,6 +188,7 @@ def _summed_up(
         ProcessTimes(p.cache, p.init_ns, p.first_ns, p.kept_ns, p.tuning, p.kept_runs) for p in processes
     ]
     latency = summarise(times)
+    flags = (f"process {p.index + 1}: {flag}" for p in processes for flag in p.flags)
     cpus = sorted(usable_cpus())
     settings = {
         **reports[0].settings,
@@ -209,7 +210,7 @@ def _summed_up(
         accuracy=judged.accuracy,
         delegation=reports[0].delegation,
         settings=settings,
-        warnings=(*_warnings(processes), *_not_warm(reports), *judged.warnings),
+        warnings=(*flags, *_not_warm(reports), *judged.warnings),
         variation=_variation(reports, took_s),
         tunings=tunings(reports),
         init=stages.init_stages(processes, reports[0].unseen),
@@ -240,10 +241,6 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
         return None
     given = found.level == "process" and reports[0].choices is not None
     return wire.Variation.like(found, given_tuning=given)
-
-
-def _warnings(processes: Sequence[wire.ProcessSamples]) -> tuple[str, ...]:
-    return tuple(f"process {p.index + 1}: {flag}" for p in processes for flag in p.flags)
 
 
 def _not_warm(reports: Sequence[ProcessReport]) -> Iterator[str]:

@@ -131,16 +131,12 @@ def _baseline(lead: tables.Attempt, campaign: tables.Campaign) -> Arm:
     )
 
 
-def _plan(cell: tables.Cell) -> MeasurePlan:
-    return MeasurePlan.model_validate(cell.plan)
-
-
 def _refinement(cell: tables.Cell) -> Refinement | None:
     return None if cell.refines is None else Refining.read(cell.refines).earlier
 
 
 def _alone(cell: tables.Cell, attempt: tables.Attempt, model_bytes: int) -> JobSpec:
-    limit_s, plan = cell.soft_limit_s, _plan(cell)
+    limit_s, plan = cell.soft_limit_s, MeasurePlan.model_validate(cell.plan)
     return JobSpec(
         attempt_id=attempt.attempt_id,
         attempt_no=attempt.attempt_no,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.wire.messages import ReasonCode
 from orchestrator.results.answer import entries, headline
 from orchestrator.results.answer.entries import ON_CPU, Answer, Column, Key, Placed
 from orchestrator.results.answer.headline import legend, noted, title_of
@@ -22,7 +21,7 @@ def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric 
     model of several runs on, for one reason, is named in its footnote: a column would take room from figures.
     Another `metric` than p50 has neither ratios nor a headline: those are of the median.
     """
-    cells = [cell for cell in cells if not _excluded(cell)] or cells
+    cells = [cell for cell in cells if not cell.excluded] or cells
     placed, notes = Placed.of(cells, baseline), entries.footnotes(cells, metric)
     names = placed.names()
     built = [_column(key, placed, names[key], notes, metric) for key in placed.columns]
@@ -41,10 +40,6 @@ def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric 
     return replace(
         answer, sentences=sentences(placed), further=entries.FURTHER, legend=tuple(legend(cells, placed))
     )
-
-
-def _excluded(cell: CellRecord) -> bool:
-    return cell.reason is not None and cell.reason.code is ReasonCode.EXCLUDED
 
 
 def sentences(placed: Placed) -> tuple[headline.Sentence, ...]:

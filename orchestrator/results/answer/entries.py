@@ -40,8 +40,7 @@ def missing(cell: CellRecord, metric: Metric = P50) -> Missing | None:
     if cell.struck_out:
         return Missing(cell.struck_as, reason)
     if has_no_result(cell) or cell.measurement is None:
-        code = "" if cell.reason is None else cell.reason.code.value
-        return Missing("excluded" if code == "excluded" else cell.status, reason)
+        return Missing("excluded" if cell.excluded else cell.status, reason)
     # What another tool measured is never compared, and a figure all the same.
     if cell.imported is None and (void := void_reason(cell)) is not None:
         return Missing("void", void)

@@ -240,7 +240,7 @@ def _fitted(answer: Answer, columns: int) -> _Drawn:
             if _needed(shown, (), heading) + min(natural, least) <= columns:
                 further = _further(answer, shown, columns, natural) if count == len(whole) else ()
                 # Further columns may have cost the headings their ends, or left room for them.
-                whole_too = bool(further) and _fits(shown, further, columns, min(natural, _NAME))
+                whole_too = further and _needed(shown, further, columns) + min(natural, _NAME) <= columns
                 kept = columns if whole_too else 0 if further else heading
                 return _drawn(answer, shown, further, columns, kept, natural)
     return _drawn(answer, whole[:1], (), columns, 0, natural)
@@ -264,10 +264,6 @@ def _further(answer: Answer, shown: Sequence[_Group], columns: int, natural: int
             break
         taken = (*taken, more)
     return taken
-
-
-def _fits(shown: Sequence[_Group], further: Sequence[str], columns: int, name: int) -> bool:
-    return _needed(shown, further, columns) + name <= columns
 
 
 def _needed(shown: Sequence[_Group], further: Sequence[str], heading: int) -> int:
