@@ -23,7 +23,6 @@ import yaml
 
 from benchmarks import output
 from benchmarks.campaign_report import page
-from benchmarks.output import REPOSITORY, RESULTS, write_report
 from tests.tree import tree
 
 Row: TypeAlias = dict[str, Any]
@@ -72,7 +71,7 @@ def run_and_report(
         rows += more
     name, baseline = document["campaign"], document["baseline"]["delegate"]
     report = {"campaign": name, "baseline": baseline, "environment": environment(), "rows": rows}
-    write_report(out or RESULTS / f"{name}.json", report, page(report), began, status)
+    output.write_report(out or output.RESULTS / f"{name}.json", report, page(report), began, status)
     return report
 
 
@@ -153,7 +152,7 @@ def farm(
 
     `more`: variables of its environment.
     """
-    environment = {"FARM_HOME": str(REPOSITORY / ".farm")} | os.environ | more
+    environment = {"FARM_HOME": str(output.REPOSITORY / ".farm")} | os.environ | more
     environment |= {} if home is None else {"FARM_HOME": str(home)}
     return subprocess.run([*_FARM, *arguments], env=environment, text=True, check=False, stdout=stdout)
 

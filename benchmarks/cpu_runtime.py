@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks import output
 from benchmarks.campaign import environment, submit
 from benchmarks.cpu_report import LOADED, OURS, PEERS, marks, page
-from benchmarks.output import RESULTS, write_report
 from runtime.model.facts import kind_of
 from runtime.model.reader import read_model
 from runtime.model.schema import BuiltinOperator, TensorType
@@ -39,7 +38,7 @@ MEASURE: Final = {"blocks": 3, "rounds": 3, "slice": {"min_runs": 1}, "warmup": 
 
 def main() -> int:
     """Measure every chosen model, then write the table and the marks."""
-    parser = output.parser(__doc__, RESULTS / "cpu_runtime.json")
+    parser = output.parser(__doc__, output.RESULTS / "cpu_runtime.json")
     parser.add_argument("--models", nargs="*", default=["*"], metavar="GLOB", help="names to measure")
     args, options = parser.parse_known_args()
     began = tree()
@@ -51,7 +50,7 @@ def main() -> int:
     for name in chosen:
         by_delegate = {cell["delegate"]: cell for cell in cells if cell["model"] == name}
         report["rows"].append({"model": name, **_facts(name), "cells": by_delegate})
-    write_report(args.out, report, page(report), began, status)
+    output.write_report(args.out, report, page(report), began, status)
     print("\n".join(marks(report["rows"])))
     return 0
 

@@ -13,12 +13,11 @@ from typing import Any, Final
 from benchmarks import output
 from benchmarks.campaign import Row, run_and_report
 from benchmarks.kind_models import FOLDER
-from benchmarks.output import REPOSITORY, RESULTS, write_figures
 from runtime.model.facts import kind_of
 from runtime.model.reader import read_model
 
-CAMPAIGN: Final = REPOSITORY / "benchmarks/model_kinds.yaml"
-MEASURED: Final = REPOSITORY / "runtime/tools/model_info/measured.json"
+CAMPAIGN: Final = output.REPOSITORY / "benchmarks/model_kinds.yaml"
+MEASURED: Final = output.REPOSITORY / "runtime/tools/model_info/measured.json"
 
 
 def main() -> int:
@@ -27,7 +26,7 @@ def main() -> int:
     args, options = parser.parse_known_args()
     report = run_and_report(CAMPAIGN, (None,), args.out, options)
     if args.out is None:
-        write_figures(MEASURED, measured_kinds(report))
+        output.write_figures(MEASURED, measured_kinds(report))
     return 0
 
 
@@ -36,7 +35,7 @@ def measured_kinds(report: Mapping[str, Any]) -> dict[str, Any]:
     rows: list[Row] = report["rows"]
     models = dict.fromkeys(row["model"] for row in rows)
     return {
-        "source": str((RESULTS / f"{report['campaign']}.json").relative_to(REPOSITORY)),
+        "source": str((output.RESULTS / f"{report['campaign']}.json").relative_to(output.REPOSITORY)),
         "machine": ", ".join(dict.fromkeys(row["device_name"] for row in rows if row["device_name"])),
         "threads": next(row["threads"] for row in rows if row["threads"]),
         "rows": [

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from benchmarks import output
 from benchmarks.campaign import Row, environment, farm, measured, row_of, wheel_list
-from benchmarks.output import RESULTS, restored, table, write_report
 from tests.tree import tree
 
 RELEASES: Final = ("2.0.3", "2.1.0", "2.1.6", "2.2.0", "2.3.0")
@@ -35,7 +34,7 @@ MEASURE: Final = {
 
 def main() -> int:
     """Fetch, measure and report."""
-    parser = output.parser(__doc__, RESULTS / "release_history.json")
+    parser = output.parser(__doc__, output.RESULTS / "release_history.json")
     parser.add_argument("--releases", nargs="+", default=RELEASES, help="oldest first")
     parser.add_argument("--models", nargs="+", default=MODELS, help="of the zoo")
     parser.add_argument("--site", type=Path, help="a folder for the pages")
@@ -46,7 +45,7 @@ def main() -> int:
         fetch(folder / "wheels", args.releases)
         more = {"home": folder / "home", "FARM_RUNNER_WHEELS": wheel_list(folder / "wheels")}
         for model in args.models:
-            (folder / f"{model}.tflite").write_bytes(restored(model))
+            (folder / f"{model}.tflite").write_bytes(output.restored(model))
         rows = [row for one in args.releases for row in measured_release(folder, one, args.models, more)]
         site = args.site or folder / "site"
         if ended := farm("site", "build", "--out", str(site), **more).returncode:
@@ -54,7 +53,7 @@ def main() -> int:
         changes = changes_of(site)
         report = {"releases": list(args.releases), "rows": rows, "changes": changes}
         report["environment"] = environment(**more)
-    write_report(args.out, report, page(report), began)
+    output.write_report(args.out, report, page(report), began)
     print("\n".join(page(report)))
     return 0
 
@@ -117,7 +116,7 @@ def page(report: Mapping[str, Any]) -> list[str]:
         "Each release of `ai-edge-litert` by turns with this farm's `cpu`, at one thread.",
         "A ratio above 1: LiteRT is faster.",
         "",
-        *table(
+        *output.table(
             ("model", "release", "p50, ms", "over cpu", "95 % interval", "outputs", "why not"),
             sorted(rows, key=lambda row: row[0]),
         ),

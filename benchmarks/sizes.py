@@ -17,16 +17,15 @@ from jinja2 import Environment
 
 from benchmarks import output
 from benchmarks.campaign import run_and_report
-from benchmarks.output import REPOSITORY, RESULTS
 from orchestrator.site.axes import log_scale, px
 
-CAMPAIGN: Final = REPOSITORY / "benchmarks/sizes.yaml"
+CAMPAIGN: Final = output.REPOSITORY / "benchmarks/sizes.yaml"
 
 _MODEL: Final = re.compile(r"(?P<network>.+)_(?P<batch>\d+)x(?P<side>\d+)")
 _SIDE: Final = 224
 """Pixels a side of the images of which a batch consists: what the networks were trained for."""
 
-_TEMPLATE: Final = REPOSITORY / "benchmarks/sizes.svg.j2"
+_TEMPLATE: Final = output.REPOSITORY / "benchmarks/sizes.svg.j2"
 
 _WIDTH, _HEIGHT, _LEFT, _LOW = 380, 260, 46, 220
 """Px of a panel, and where its axes lie; the viewer scales the whole drawing."""
@@ -51,7 +50,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="of both delegates")
     args, options = parser.parse_known_args()
     report = run_and_report(CAMPAIGN, args.threads, args.out, options)
-    written: Path = args.out or RESULTS / "sizes.json"
+    written: Path = args.out or output.RESULTS / "sizes.json"
     drawn = written.with_suffix(".svg")
     drawn.write_text(drawing(points_of(report["rows"])), encoding="utf-8")
     with written.with_suffix(".md").open("a", encoding="utf-8") as page:

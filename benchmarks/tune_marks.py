@@ -21,7 +21,6 @@ import yaml
 
 from benchmarks import output
 from benchmarks.campaign import farm, measured, row_of
-from benchmarks.output import RESULTS, restored, table, write_report
 from orchestrator.cli.tune import MOST_BLOCKS, product_of
 from tests.tree import tree
 
@@ -46,7 +45,7 @@ SHARE: Final = 1 / 3
 
 def main() -> int:
     """Tune, measure exhaustively and report."""
-    parser = output.parser(__doc__, RESULTS / "tune_marks.json")
+    parser = output.parser(__doc__, output.RESULTS / "tune_marks.json")
     parser.add_argument("--models", nargs="+", default=MODELS, help="names of examples/zoo")
     parser.add_argument("--blocks", type=int, default=MOST_BLOCKS, help="of each column, exhaustively")
     args = parser.parse_args()
@@ -54,7 +53,7 @@ def main() -> int:
     rows = [compared(name, args.blocks) for name in args.models]
     missed = int(not all(row["within"] and row["in_time"] for row in rows))
     report = {"blocks": args.blocks, "rows": rows}
-    write_report(args.out, report, _page(report), began, missed)
+    output.write_report(args.out, report, _page(report), began, missed)
     print("\n".join(_page(report)))
     return missed
 
@@ -63,7 +62,7 @@ def compared(name: str, blocks: int) -> dict[str, Any]:
     """Tune one model, measure all columns, and compare what the two found."""
     with tempfile.TemporaryDirectory(prefix="farm-tune-") as folder:
         model = Path(folder) / f"{name}.tflite"
-        model.write_bytes(restored(name))
+        model.write_bytes(output.restored(name))
         began_s = time.monotonic()
         tuned = _tuned(model, Path(folder) / "tune")
         between_s = time.monotonic()
@@ -145,7 +144,7 @@ def _page(report: Mapping[str, Any]) -> list[str]:
         f"`farm tune` beside a campaign that measures every column in {report['blocks']} blocks. Marks: the",
         f"best column at most {WITHIN:.0%} faster than the recommended, at most {SHARE:.0%} of the time.",
         "",
-        *table(heads, rows),
+        *output.table(heads, rows),
     ]
 
 

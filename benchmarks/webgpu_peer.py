@@ -21,7 +21,6 @@ import numpy as np
 
 from benchmarks import output
 from benchmarks.interleaved import ends, measure, ratio, slices
-from benchmarks.output import RESULTS, table, write_report
 from runtime.api.interpreter import Interpreter
 from runtime.delegates.gpu.backends.webgpu.adapter import list_adapters
 from runtime.model.schema import ActivationFunctionType, Padding
@@ -90,7 +89,7 @@ MODELS: Final[dict[str, tuple[tuple[int, ...], list[Step]]]] = {
 
 def main() -> int:
     """Measure all models, print, write; the exit code is 1 where the mark is missed, 2 without the peer."""
-    parser = output.parser(__doc__, RESULTS / "webgpu_peer.json")
+    parser = output.parser(__doc__, output.RESULTS / "webgpu_peer.json")
     parser.add_argument("--packages", type=Path, required=True, help="folder of onnxruntime-webgpu and onnx")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--slice", type=float, default=0.2, help="seconds of each side in a round")
@@ -107,7 +106,7 @@ def main() -> int:
     rows = [compared(name, args.rounds, args.slice) for name in MODELS]
     report = {"adapter": adapters[0].summary, "rows": rows}
     missed = int(any(row["speed"]["ratio"] < MARK for row in rows))
-    write_report(args.out, report, _page(report), began, missed)
+    output.write_report(args.out, report, _page(report), began, missed)
     print("\n".join(_page(report)))
     return missed
 
@@ -204,7 +203,7 @@ def _page(report: dict[str, Any]) -> list[str]:
         f"{LAYERS} layers of each kind on {report['adapter']}.",
         f"Mark: `gpu` is at least {MARK} x as fast.",
         "",
-        *table(("model", "gpu ms", "onnxruntime ms", "gpu's speed over it", "95 %"), rows),
+        *output.table(("model", "gpu ms", "onnxruntime ms", "gpu's speed over it", "95 %"), rows),
     ]
 
 

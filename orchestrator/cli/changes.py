@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.cli import output
-from orchestrator.cli.output import markdown_table
 from orchestrator.farm.remote.farm import AnyFarm
 from orchestrator.manifest.campaign import Campaign
 from orchestrator.policy.lifecycle import OPEN
@@ -76,7 +75,7 @@ def table(report: Report, show_all: bool) -> None:
 def markdown(report: Report, show_all: bool) -> str:
     """Return the same as a table of Markdown; empty if nothing is listed."""
     rows = _rows(report, show_all)
-    return markdown_table(_headings(report), rows) + "\n" if rows else ""
+    return output.markdown_table(_headings(report), rows) + "\n" if rows else ""
 
 
 def summary(report: Report, show_all: bool) -> list[str]:

@@ -6,7 +6,6 @@ import time
 from functools import partial
 
 from orchestrator.cli import output
-from orchestrator.cli.output import StatusLine
 from orchestrator.cli.stopping import StoppedError, same_command, stoppable
 from orchestrator.farm.further_blocks import FurtherBlocks
 from orchestrator.farm.remote.farm import AnyFarm
@@ -22,7 +21,7 @@ _SCROLLED = {"retry", "refinement", "interrupted", "late", "quarantined"}
 class Progress:
     """Called with each event of a campaign."""
 
-    def __init__(self, status: StatusLine) -> None:
+    def __init__(self, status: output.StatusLine) -> None:
         self._status = status
         self._started_at = time.monotonic()
 
@@ -67,7 +66,7 @@ def clock(seconds: float) -> str:
 
 def run_shown(farm: AnyFarm, submitted: Submitted) -> None:
     """Measure a campaign to its end and show how it goes. Raises `StoppedError` after Ctrl-C."""
-    with stoppable(), StatusLine() as status:
+    with stoppable(), output.StatusLine() as status:
         farm.running.run(submitted, Progress(status), farm.wait(status.event))
 
 

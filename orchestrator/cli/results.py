@@ -9,7 +9,6 @@ import typer
 
 from orchestrator.cli import budgets as budgets_of
 from orchestrator.cli import outcome, output
-from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.verb import OK, Json, Verbose, open_farm
 from orchestrator.errors import UsageError
 from orchestrator.farm.remote.farm import AnyFarm
@@ -72,9 +71,9 @@ def results(
         ),
     ] = Format.TABLE,
     verbose: Verbose = False,
-    budget: BudgetOption = None,
-    junit: JunitOption = None,
-    undecided: UndecidedOption = Undecided.FAIL,
+    budget: budgets_of.BudgetOption = None,
+    junit: budgets_of.JunitOption = None,
+    undecided: budgets_of.UndecidedOption = budgets_of.Undecided.FAIL,
     as_json: Json = False,
 ) -> int:
     """Show the newest counted result of each cell, one line a model.

@@ -13,7 +13,6 @@ import typer
 
 from orchestrator.cli import budgets as budgets_of
 from orchestrator.cli import changes, output
-from orchestrator.cli.budgets import BudgetOption, JunitOption, Undecided, UndecidedOption
 from orchestrator.cli.campaign_file import report_check, report_schema
 from orchestrator.cli.outcome import end_of_campaign
 from orchestrator.cli.progress import further_blocks, measure
@@ -117,10 +116,10 @@ def submit(
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit and end at once; the lab measures.")
     ] = False,
-    budget: BudgetOption = None,
-    junit: JunitOption = None,
+    budget: budgets_of.BudgetOption = None,
+    junit: budgets_of.JunitOption = None,
     verbose: Verbose = False,
-    undecided: UndecidedOption = Undecided.FAIL,
+    undecided: budgets_of.UndecidedOption = budgets_of.Undecided.FAIL,
     notify: Annotated[
         str | None,
         typer.Option(

@@ -9,7 +9,6 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.outcome import end_of_campaign
-from orchestrator.cli.output import StatusLine, clean, is_terminal
 from orchestrator.cli.progress import Progress, clock, line_of
 from orchestrator.cli.stopping import stoppable
 from orchestrator.db.devices.states import DeviceState
@@ -54,10 +53,10 @@ def watch(farm: AnyFarm, ref: str | None, as_json: bool, *, verbose: bool) -> in
 def _follow(farm: AnyFarm, campaign_id: str, news: CampaignEvents, as_json: bool) -> None:
     if as_json:
         _until_ended(farm, news, _emit)
-    elif is_terminal(sys.stdout):
+    elif output.is_terminal(sys.stdout):
         _draw(farm, campaign_id, news)
     else:
-        with StatusLine() as status:
+        with output.StatusLine() as status:
             _until_ended(farm, news, Progress(status))
 
 
@@ -119,12 +118,12 @@ class _Screen:
         for device in devices:
             left = "" if device.left_s is None else clock(device.left_s)
             words = (device.device_id, device.state, device.cell, device.note, left)
-            table.add_row(*(Text(clean(word)) for word in words))
+            table.add_row(*(Text(output.clean(word)) for word in words))
         cells = Table("next cell", "", "queue", "starts in", "because", box=None, pad_edge=False)
         for what, why in waiting:
             eta = "" if why.eta_s is None else clock(why.eta_s)
             words = (why.cell_id, what, why.line, eta, why.blocks[0])
-            cells.add_row(*(Text(clean(word), no_wrap=True, overflow="ellipsis") for word in words))
+            cells.add_row(*(Text(output.clean(word), no_wrap=True, overflow="ellipsis") for word in words))
         states = Counter(device.state for device in devices)
         far = f"{states['busy']} of {len(devices)} devices busy"
         new = self.newest
@@ -132,7 +131,7 @@ class _Screen:
         eta = "" if eta_s is None else f", about {clock(eta_s)} left"
         far += f"; {done} of {total} cells{eta}"
         parts = [table, cells] if waiting else [table]
-        return Group(*parts, *(Text(clean(text)) for text in self.last), Text(far))
+        return Group(*parts, *(Text(output.clean(text)) for text in self.last), Text(far))
 
 
 @dataclass

@@ -8,7 +8,6 @@ from typing import Final
 from agent.wire.messages import artifact_path
 from agent.wire.private_folder import FILE_MODE
 from orchestrator.db.campaigns import retention
-from orchestrator.db.campaigns.retention import Reference
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, pending_changes, revision
 from orchestrator.doctor.check import Check
@@ -69,7 +68,7 @@ def _results(database: Database) -> Check:
     return Check("results", True, "every cell's result is there")
 
 
-def _artifacts(store: Store, named: Sequence[Reference], *, deep: bool) -> Check:
+def _artifacts(store: Store, named: Sequence[retention.Reference], *, deep: bool) -> Check:
     wrong = [
         f"{entry.what} {entry.sha256[:12]} {why}" for entry in named if (why := _fault(store, entry, deep))
     ]
@@ -85,7 +84,7 @@ def _artifacts(store: Store, named: Sequence[Reference], *, deep: bool) -> Check
     )
 
 
-def _fault(store: Store, entry: Reference, deep: bool) -> str:
+def _fault(store: Store, entry: retention.Reference, deep: bool) -> str:
     found = store.find(entry.sha256)
     if found is None:
         return "is gone"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.db.campaigns import retention
-from orchestrator.db.campaigns.retention import Ended
 from orchestrator.db.engine.sessions import Database
 from orchestrator.sources import health_model
 from orchestrator.sources.store import Store
@@ -37,13 +36,13 @@ class Keep:
 class Pruned:
     """The deletions of a pruning or dry run. `shown`: campaigns whose results later ones show, which stay."""
 
-    campaigns: tuple[Ended, ...]
-    shown: tuple[Ended, ...]
+    campaigns: tuple[retention.Ended, ...]
+    shown: tuple[retention.Ended, ...]
     artifacts: int
     freed_bytes: int
 
 
-def to_prune(ended: Sequence[Ended], keep: Keep, now: datetime) -> list[Ended]:
+def to_prune(ended: Sequence[retention.Ended], keep: Keep, now: datetime) -> list[retention.Ended]:
     """Return the campaigns that `keep` does not cover. `ended`: the one that ended last comes first."""
     beyond = ended if keep.campaigns is None else ended[keep.campaigns :]
     return [campaign for campaign in beyond if keep.age is None or campaign.ended_at < now - keep.age]

@@ -21,7 +21,6 @@ from orchestrator.config.clock import utc_now
 from orchestrator.config.limits import StoreLimits, used_bytes
 from orchestrator.db import tables
 from orchestrator.db.campaigns import farm_state
-from orchestrator.db.campaigns.farm_state import BROKER_UP, FarmState, SchedulerState
 from orchestrator.db.devices.agents import AgentState
 from orchestrator.db.devices.states import DEVICE_STATES, DeviceState
 from orchestrator.db.engine.sessions import Database
@@ -141,15 +140,15 @@ def _since(then: datetime | None, at: datetime, *, never: float = float("inf")) 
     return never if then is None else max(0.0, (at - then).total_seconds())
 
 
-def _of_scheduler(state: FarmState) -> Iterator[Metric]:
-    found: SchedulerState | None = state.scheduler
+def _of_scheduler(state: farm_state.FarmState) -> Iterator[Metric]:
+    found: farm_state.SchedulerState | None = state.scheduler
     if found is None:
         return
     silence_s = _since(found.beat_at, state.at)
     yield GaugeMetricFamily(
         "farm_scheduler_silence_seconds", "Since the scheduler's last heartbeat.", silence_s
     )
-    up = found.broker == BROKER_UP
+    up = found.broker == farm_state.BROKER_UP
     yield GaugeMetricFamily("farm_broker_up", "Whether the broker answered at that heartbeat.", up)
 
 

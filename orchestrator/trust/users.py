@@ -15,7 +15,6 @@ from typing import Final
 from orchestrator.config.address import Address
 from orchestrator.config.clock import utc_now
 from orchestrator.db.devices import users
-from orchestrator.db.devices.users import UserToken
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.engine.turn import Turn
 from orchestrator.errors import UsageError
@@ -74,7 +73,7 @@ class Users:
                 raise UsageError(f"no user {name!r}; known: {', '.join(sorted(known)) or 'none'}")
             users.revoke(turn, name, utc_now())
 
-    def listed(self) -> Sequence[UserToken]:
+    def listed(self) -> Sequence[users.UserToken]:
         """Every user's newest token, by name."""
         with self.database.read() as session:
             found = users.listed(session)

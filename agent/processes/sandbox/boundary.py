@@ -17,7 +17,6 @@ from agent.processes.sandbox.limits import (
     limits_of_host,
     most_processes,
 )
-from agent.processes.sandbox.namespaces import Namespaces
 from agent.processes.sandbox.reach import Reach, Rule
 from agent.processes.sandbox.survey import Survey, survey
 from agent.wire.messages import SANDBOX_FACT, SANDBOX_OFF, SANDBOX_WITHOUT_FACT
@@ -113,7 +112,7 @@ def boundary_for(reach: Reach, folder: Path, users: Users | None = None) -> Boun
     tmp = Path("/tmp")  # noqa: S108  # the place that programs know
     temporary = folder / TEMPORARY_FOLDER if found.namespaces is not None and not reach.needs(tmp) else None
     # Root may write the kernel's settings in /proc unless it sees a /proc of its own; others never may.
-    changes_proc = os.geteuid() != 0 or found.namespaces is Namespaces.DIRECT
+    changes_proc = os.geteuid() != 0 or found.namespaces is namespaces.Namespaces.DIRECT
     rules = reach.rules(
         own_tmp=temporary is not None, own_shm=found.namespaces is not None, changes_proc=changes_proc
     )

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from agent.processes.sandbox import bpf, kernel, landlock
-from agent.processes.sandbox.bpf import Step, fail, only
 from agent.processes.sandbox.reach import device_nodes
 
 REFUSED: Final = ("setsid", "setpgid")
@@ -36,12 +35,12 @@ def restrict(*, signals_are_scoped: bool) -> None:
     bpf.install(steps(os.uname().machine, os.getpid(), leads=leads, signals_are_scoped=signals_are_scoped))
 
 
-def steps(machine: str, own: int, *, leads: bool, signals_are_scoped: bool) -> list[Step]:
+def steps(machine: str, own: int, *, leads: bool, signals_are_scoped: bool) -> list[bpf.Step]:
     """Return the filter of process `own`. `leads`: it leads its process group, and may signal that."""
-    answers = [(call, [fail(errno.EPERM)]) for call in REFUSED]
+    answers = [(call, [bpf.fail(errno.EPERM)]) for call in REFUSED]
     if not signals_are_scoped:
         reached = (own, *((0, -own) if leads else ()))
-        answers += [(call, only(0, reached, fail(errno.EPERM))) for call in SIGNALS]
+        answers += [(call, bpf.only(0, reached, bpf.fail(errno.EPERM))) for call in SIGNALS]
     return bpf.program(machine, bpf.rules(machine, answers))
 
 

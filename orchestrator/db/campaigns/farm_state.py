@@ -14,7 +14,6 @@ from orchestrator.db import tables
 from orchestrator.db.devices import agents
 from orchestrator.db.devices import states as device_states
 from orchestrator.db.devices.agents import AgentState
-from orchestrator.db.devices.states import DeviceState
 from orchestrator.db.engine.turn import Turn
 from orchestrator.policy.lifecycle import OPEN, AttemptState, CellState
 
@@ -94,7 +93,7 @@ class FarmState:
     at: datetime
     cells: Mapping[str, int]
     agents: Sequence[AgentState]
-    devices: Sequence[DeviceState]
+    devices: Sequence[device_states.DeviceState]
     scheduler: SchedulerState | None
 
 

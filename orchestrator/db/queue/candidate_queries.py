@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from sqlmodel import Session
 
 from orchestrator.db import tables
-from orchestrator.db.tables import UtcDateTime
 
 OTHER_UNIT: Final = timedelta(seconds=60)
 """How long a cell of a class that failed on a device waits for another unit before it may go there again.
@@ -29,7 +28,7 @@ _asking = device.alias("asking")
 _sibling = cell.alias("sibling")
 _tried = attempt.alias("tried")
 
-NOW: Final = sa.bindparam("now", type_=UtcDateTime)
+NOW: Final = sa.bindparam("now", type_=tables.UtcDateTime)
 COLUMNS: Final = (
     cell.c.cell_id, cell.c.line, cell.c.rank, cell.c.campaign_no, cell.c.position, cell.c.expected_s,
     campaign.c.served_s, campaign.c.served_at, campaign.c.submitted_at, campaign.c.purpose,
@@ -79,7 +78,7 @@ def fits(device_id: Any) -> tuple[sa.ColumnElement[bool], ...]:
     failed = sa.exists().where(
         _tried.c.cell_id == c.cell_id, _tried.c.device_id == device_id, indexed("tried.state = 'failed'")
     )
-    long_ago = c.not_before <= sa.bindparam("long_ago", type_=UtcDateTime)
+    long_ago = c.not_before <= sa.bindparam("long_ago", type_=tables.UtcDateTime)
     return c.siblings.not_in(used), sa.or_(~failed.correlate(candidate), long_ago)
 
 

@@ -13,7 +13,6 @@ from sqlalchemy import Row, literal, select, union_all
 from sqlmodel import Session
 
 from orchestrator.db.queue import candidate_queries
-from orchestrator.db.queue.candidate_queries import fetch
 from orchestrator.policy.lifecycle import AttemptState
 
 _SPARE: Final = 16
@@ -68,7 +67,7 @@ def load_page(
     query = select(candidate_queries.campaign.c.no).where(
         *candidate_queries.startable(), candidate_queries.waiting_in(line)
     )
-    numbers = [row.no for row in fetch(session, query)]
+    numbers = [row.no for row in candidate_queries.fetch(session, query)]
     if not numbers:
         return Page((), frozenset(), frozenset(), frozenset())
     in_order = candidate_queries.in_order(literal(line)).limit(size)
@@ -85,7 +84,7 @@ def load_page(
     ordered = chosen.order_by(cell.c.campaign_no, cell.c.rank, cell.c.position)
     long_ago = now - candidate_queries.OTHER_UNIT
     when = {"now": now} if device_id is None else {"now": now, "long_ago": long_ago}
-    found = fetch(session, ordered, **when)
+    found = candidate_queries.fetch(session, ordered, **when)
     counts = Counter(row.campaign_no for row in found)
     return Page(
         found,
@@ -99,7 +98,7 @@ def _used(session: Session, siblings: set[str], asking: Sequence[str]) -> frozen
     """Pairs of siblings and a device that one of them has."""
     c = candidate_queries.cell.c
     query = select(c.siblings, c.device_id).where(c.siblings.in_(sorted(siblings)), c.device_id.in_(asking))
-    return frozenset((row.siblings, row.device_id) for row in fetch(session, query))
+    return frozenset((row.siblings, row.device_id) for row in candidate_queries.fetch(session, query))
 
 
 def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -110,4 +109,4 @@ def _failed(session: Session, rows: Sequence[Row[Any]], asking: Sequence[str]) -
         c.device_id.in_(asking),
         c.state == AttemptState.FAILED.value,
     )
-    return frozenset((row.cell_id, row.device_id) for row in fetch(session, query))
+    return frozenset((row.cell_id, row.device_id) for row in candidate_queries.fetch(session, query))

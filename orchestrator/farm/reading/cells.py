@@ -13,7 +13,6 @@ from orchestrator.db import events
 from orchestrator.db.campaigns import farm_state, manifests
 from orchestrator.db.campaigns.farm_state import NO_BROKER, STOPPED, SchedulerState
 from orchestrator.db.cells import running_attempts, waiting
-from orchestrator.db.cells.running_attempts import Output
 from orchestrator.db.devices import agents
 from orchestrator.db.devices import states as device_states
 from orchestrator.db.devices.agents import AgentState
@@ -227,7 +226,7 @@ class Reading(RawFiles):
             cell_id = records.find_cell(session, prefix)
             return cell_id, events.of_cell(session, cell_id, after)
 
-    def output(self, attempt_id: str) -> Output | None:
+    def output(self, attempt_id: str) -> running_attempts.Output | None:
         """Return the end of a running attempt's output, as its agent reports it."""
         with self.database.read() as session:
             return running_attempts.of_attempt(session, attempt_id)
