@@ -99,7 +99,10 @@ def test_a_thing_is_its_files_and_its_lines(row, tmp_path):
 
 PASS = {
     "agent/wire/passes.py": (
-        ("class AskedPasses(Wire):", "class Pauses(Wire):\n    count: Count\n\n\nclass AskedPasses(Wire):"),
+        (
+            "class AskedPasses(bounded.Wire):",
+            "class Pauses(bounded.Wire):\n    count: bounded.Count\n\n\nclass AskedPasses(bounded.Wire):",
+        ),
         ("    steps: int | None", "    pauses: int | None = None\n    steps: int | None"),
         ("    steps: Steps | None", "    pauses: Pauses | None = None\n    steps: Steps | None"),
         ('    Pass("steps", "steps"),', '    Pass("steps", "steps"),\n    Pass("pauses", "pauses"),'),
