@@ -1,7 +1,7 @@
 """Deletes old campaigns, and the files of the store that nothing names any more."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -117,7 +117,7 @@ def _forget(database: Database, number: int) -> None:
 def _collect(store: Store, named: Collection[str], before: float, *, dry_run: bool) -> tuple[int, int]:
     """Delete unnamed files that are older than `before`; how many artifacts, and how many bytes."""
     artifacts = freed_bytes = 0
-    for path in (*store.root.glob("sha256/[0-9a-f][0-9a-f]/*"), *store.root.glob("incoming/*")):
+    for path in (*_artifact_files(store.root), *(store.root / "incoming").glob("*")):
         try:
             stat = path.lstat()
         except FileNotFoundError:
@@ -134,6 +134,10 @@ def _collect(store: Store, named: Collection[str], before: float, *, dry_run: bo
             if not _still_there(store, path):
                 path.unlink(missing_ok=True)
     return artifacts, freed_bytes
+
+
+def _artifact_files(root: Path) -> Iterator[Path]:
+    return (root / "sha256").glob("[0-9a-f][0-9a-f]/*")
 
 
 def _still_there(store: Store, source: Path) -> bool:
