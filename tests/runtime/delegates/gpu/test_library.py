@@ -116,7 +116,7 @@ def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
 
 
 def test_a_child_that_has_ended_before_its_first_request_is_replaced(backend):
-    """As where the machine was busy, or the process suspended, between the two."""
+    """A busy machine, or a suspended process, lets it end between the two."""
     children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
     (child,) = children._ready(1)
     child.process.poll = lambda: None
