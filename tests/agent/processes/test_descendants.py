@@ -38,7 +38,7 @@ HIDES = "import time; time.sleep(600)"
 @pytest.fixture
 def hidden(request, tmp_path, monkeypatch):
     """Start a runner, and a process of its attempt that only the way of the parameter leads to."""
-    monkeypatch.setattr(cgroup, "own", lambda: None)
+    monkeypatch.setattr(cgroup, "own", lambda *controller: None)
     noted = tmp_path / "pid"
     command = [sys.executable, "-S", "-c", HIDER, str(noted), request.param]
     runner = Runner.start(ATTEMPT, Launch(command, dict(os.environ), tmp_path))

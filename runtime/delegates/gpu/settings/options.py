@@ -231,8 +231,8 @@ class Options:
         None,
         PRECISIONS,
         "fp16, bf16: weights are rounded, and with fp16 a GPU's activations in memory; int8: quantised "
-        "models in integers; the default is fp32, and int8 for quantised models where the device multiplies "
-        "bytes.",
+        "models in integers; the default is fp32, and int8 for quantised models where the device gains by "
+        "it.",
     )
     rounding: str = _choice(
         "reference",
