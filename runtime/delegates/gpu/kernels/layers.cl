@@ -1,8 +1,8 @@
 // The entry of all programs on a CPU device of PoCL: runs layers [first, last) of a table, whose rows begin with the number
 // of a function in `functions`. It is compiled once for a device: functions are called by their addresses, each with its
 // row, and come from wherever they were compiled.
-// One enqueue may run one layer, or many. Then each layer is cut into as many shares as there are groups, and a group takes
-// its own share, and those of others that nobody has taken. So a group waits behind a layer only for shares that others are
+// One enqueue may run one layer, or many. Then each layer is cut into PIECES shares for each group, and a group takes its own
+// shares, and those of others that nobody has taken. So a group waits behind a layer only for shares that others are
 // computing: one whose thread has no core, or that begins when the rest has ended, holds up nobody.
 // Shares join work-groups, whose memory OpenCL 1.2's mem_fence does not order: they need fences of the whole device, which
 // PoCL's clang has.
@@ -24,6 +24,15 @@
 #define ASLEEP 1
 #define ENDED 16
 #define TAKEN 32
+
+// Shares of a layer for each group; by_address.py has as many counters. With one, a group whose core is slower, or was taken
+// away for a while, keeps the others waiting for up to half of a layer. Each costs two atomic operations.
+#define PIECES 4
+
+// Times that a group yields until all others have begun, before threads are bound: tens of milliseconds on idle cores.
+#define PATIENCE 50000
+// Words of a set of CPUs: 1,024 of them.
+#define SET_WORDS 16
 
 #ifdef __AVX512F__
 #define FURTHER_REGISTERS \
@@ -64,6 +73,7 @@ static void system_call(ulong number, volatile __global int *first, ulong second
 }
 
 #define SCHED_YIELD 24
+#define SCHED_SETAFFINITY 203
 #define FUTEX 202
 // Operations of a futex: sleeps while the word has a value, or wakes up all who sleep at it.
 #define SLEEP_WHILE 128
@@ -106,13 +116,35 @@ static bool takes(volatile __global int *taken, int number)
     return *taken == number - 1 && atomic_cmpxchg(taken, number - 1, number) == number - 1;
 }
 
+// Binds the thread of this group to a CPU, where every group has a thread of its own: all have begun, and none has ended.
+static void stay_on(const ulong cpu, volatile __global int *counters, const int groups)
+{
+    atomic_inc(counters + DONE);
+    for (int yields = 0; yields < PATIENCE && counters[DONE] < groups; yields++)
+        system_call(SCHED_YIELD, 0, 0, 0);
+    if (counters[DONE] < groups)
+        counters[ENDED] = 1;
+    if (counters[ENDED])
+        return;
+    ulong set[SET_WORDS];
+    for (int word = 0; word < SET_WORDS; word++)
+        set[word] = word == (int)(cpu / 64) ? 1UL << cpu % 64 : 0;
+    system_call(SCHED_SETAFFINITY, 0, sizeof(set), (ulong)set);
+}
+
+// With `last` before `first` nothing is run, and `functions` are CPUs.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global uchar *arena,
     __global const uchar *constants, __global const int *table, __global const ulong *functions,
     volatile __global int *counters, const int first, const int last)
 {
-    const int own = get_group_id(0), shares = get_num_groups(0);
+    const int own = get_group_id(0), groups = get_num_groups(0);
+    if (last < first) {
+        stay_on(functions[own], counters, groups);
+        return;
+    }
+    const bool are_taken = groups > 1 && last - first > 1;
+    const int pieces = are_taken ? PIECES : 1, shares = groups * pieces;
     const ulong of_all = (ulong)shares << 32;
-    const bool are_taken = shares > 1 && last - first > 1;
     for (int layer = first; layer < last; layer++) {
         __global const int *row = table + table[layer];
         const ulong function = functions[row[0]];
@@ -123,7 +155,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global
         const int number = layer - first + 1;
         for (int i = 0; i < shares; i++) {
             // Its own first, whose inputs are in its caches as a rule.
-            const int share = (own + i) % shares;
+            const int share = (own * pieces + i) % shares;
             if (!takes(counters + TAKEN + share, number))
                 continue;
             call_function(function, arena, constants, row, share | of_all);
@@ -132,7 +164,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void run_layers(__global
         if (layer + 1 < last)
             wait_for(counters, number * shares);
     }
-    if (are_taken && atomic_inc(counters + ENDED) + 1 == shares) {
+    if (are_taken && atomic_inc(counters + ENDED) + 1 == groups) {
         // The last group to end prepares the next launch: every share was done before the group ended that took it.
         counters[DONE] = counters[ENDED] = 0;
         for (int share = 0; share < shares; share++)

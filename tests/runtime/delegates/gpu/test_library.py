@@ -9,12 +9,14 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from runtime.common.system import usable_cpus
 from runtime.delegates.gpu.backends.opencl import compilers as compiling
 from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
+from runtime.delegates.gpu.backends.opencl.by_address import bind_threads, counters
 from runtime.delegates.gpu.backends.opencl.compilers import Compilers, environment_of_child
 from runtime.delegates.gpu.delegate import GpuDelegate
-from runtime.delegates.gpu.layout.source import Kernel, Source, assemble, trial_kernels
+from runtime.delegates.gpu.layout.source import Kernel, Source, assemble, kernel_source, trial_kernels
 from runtime.errors import DelegateError
 from runtime.model.schema import BuiltinOperator as Op
 from tests.runtime.delegates.gpu.models import ModelBuilder, launch, whole
@@ -102,6 +104,28 @@ def test_a_compiler_that_hangs_is_ended_and_the_next_compile_works(backend, tmp_
 
 
 @pytest.mark.exhaustive
+def bound_cpus():
+    """Return the CPUs of the threads of this process that may use one alone."""
+    allowed = [os.sched_getaffinity(int(thread.name)) for thread in os.scandir("/proc/self/task")]
+    return sorted(cpu for one in allowed if len(one) == 1 for cpu in one)
+
+
+def test_threads_of_the_driver_stay_on_a_cpu_each(backend):
+    cpus = sorted(usable_cpus())
+    if not (backend.library.calls_addresses and 1 < len(cpus) == backend.opened.device.max_compute_units):
+        pytest.skip("the driver has not a thread for each of several CPUs, or calls nothing by address")
+    assert bound_cpus() == cpus
+    # Of more groups than threads one waits in vain for the last, and no thread is bound anew.
+    bind_threads(backend.opened.context, backend.library._layers, cpus[:1] * (len(cpus) + 1))
+    assert bound_cpus() == cpus
+
+
+def test_counters_are_as_many_as_the_shares_of_the_kernel():
+    text = kernel_source("layers.cl")
+    (taken,), (pieces,) = (re.findall(rf"#define {name} (\d+)\n", text) for name in ("TAKEN", "PIECES"))
+    assert len(counters(3)) == int(taken) + 3 * int(pieces)
+
+
 def test_a_child_that_has_ended_for_want_of_work_is_replaced(backend):
     children = Compilers(0, backend.capabilities.name, None, idle_s=0.05)
     done = []

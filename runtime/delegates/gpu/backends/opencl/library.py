@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from runtime.common.system import usable_cpus
 from runtime.delegates.gpu.backends.base import Progress, check_groups, unwatched
 from runtime.delegates.gpu.backends.opencl import cl
-from runtime.delegates.gpu.backends.opencl.by_address import load_function, may_call_addresses
+from runtime.delegates.gpu.backends.opencl.by_address import bind_threads, load_function, may_call_addresses
 from runtime.delegates.gpu.backends.opencl.compilers import (
     MOST_ON_GPU,
     CompilerLostError,
@@ -44,6 +46,9 @@ _FAILS: Final = b"fails\n"
 _trials: Final[dict[str, bytes]] = {}
 """What this process knows of trials, by their keys: `_WORKS` and the binary of `run_layers`, or `_FAILS` and
 the reason."""
+
+_bound: Final[set[tuple[int, int]]] = set()
+"""The processes, each with its context, whose driver's threads were bound to CPUs, or could not be."""
 
 _loading: Final = Lock()
 """Held while functions are loaded: two threads that load the same ones would load them twice, for good."""
@@ -86,6 +91,18 @@ class KernelLibrary:
     def calls_addresses(self) -> bool:
         """True where a trial has shown that functions can be called by their addresses."""
         return self._layers is not None
+
+    def bind_threads(self, threads: int) -> None:
+        """Bind so many threads of the driver to CPUs, where this process may use as many. Once in a process.
+
+        With fewer CPUs than threads nobody knows which ones will work. Raises pyopencl's errors.
+        """
+        cpus, key = sorted(usable_cpus()), (os.getpid(), int(self._context.int_ptr))
+        with _loading:
+            if self._layers is None or key in _bound or not 1 < len(cpus) == threads:
+                return
+            _bound.add(key)
+            bind_threads(self._context, self._layers, cpus)
 
     def keys(self, source: Source) -> dict[str, str]:
         """Return the keys of a program's kernels, by their names."""
