@@ -29,8 +29,9 @@
 // away for a while, keeps the others waiting for up to half of a layer. Each costs two atomic operations.
 #define PIECES 4
 
-// Times that a group yields until all others have begun, before threads are bound: tens of milliseconds on idle cores.
-#define PATIENCE 50000
+// Times that a group yields until all others have begun, before threads are bound: 5 milliseconds on idle cores, where a
+// thread is woken in a tenth of one; on busy ones each may take as long.
+#define PATIENCE 10000
 // Words of a set of CPUs: 1,024 of them.
 #define SET_WORDS 16
 

@@ -25,6 +25,7 @@ from runtime.delegates.gpu.backends.opencl.compilers import (
     Form,
     compilers,
 )
+from runtime.delegates.gpu.backends.opencl.device import usable_compute_units
 from runtime.delegates.gpu.backends.opencl.program import (
     BUILD_OPTIONS,
     binary_of,
@@ -92,14 +93,15 @@ class KernelLibrary:
         """True where a trial has shown that functions can be called by their addresses."""
         return self._layers is not None
 
-    def bind_threads(self, threads: int) -> None:
-        """Bind so many threads of the driver to CPUs, where this process may use as many. Once in a process.
+    def bind_threads(self, device: cl.Device) -> None:
+        """Bind the driver's threads to CPUs, where this process may use as many. Once in a process.
 
         With fewer CPUs than threads nobody knows which ones will work. Raises pyopencl's errors.
         """
         cpus, key = sorted(usable_cpus()), (os.getpid(), int(self._context.int_ptr))
+        is_one_each = usable_compute_units(device) == device.max_compute_units == len(cpus) > 1
         with _loading:
-            if self._layers is None or key in _bound or not 1 < len(cpus) == threads:
+            if self._layers is None or key in _bound or not is_one_each:
                 return
             _bound.add(key)
             bind_threads(self._context, self._layers, cpus)
