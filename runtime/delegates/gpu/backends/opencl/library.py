@@ -94,7 +94,7 @@ class KernelLibrary:
         return self._layers is not None
 
     def bind_threads(self, device: cl.Device) -> None:
-        """Bind the driver's threads to CPUs, where this process may use as many. Once in a process.
+        """Bind the driver's threads to CPUs, where this process may use as many; once for a context.
 
         With fewer CPUs than threads nobody knows which ones will work. Raises pyopencl's errors.
         """
