@@ -60,6 +60,12 @@ def test_litert_tells_each_operators_time_in_the_order_of_the_file(file):
     assert [name.partition(" (")[0] for name in products] == ["Convolution", "Fully Connected", "Convolution"]
     big, small, middle = (litert["operators_ns"][str(index)] for index in range(3))
     assert big > middle > small
+
+
+def test_the_operators_of_a_run_take_no_longer_than_the_run(file):
+    """In one round, since a sum of medians may be longer than the median of the sums."""
+    found = asked(file, "--rounds", "1", "--threads", "1", "--litert", "--json")
+    litert = json.loads(found.stdout)["litert"]
     assert 0 < sum(n["time_ns"] for n in litert["nodes"]) <= litert["run_ns"]
 
 
