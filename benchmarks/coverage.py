@@ -60,7 +60,7 @@ from a right one."""
 
 GROUP_CHECK: Final = "check_groups"
 """The name in `library` of what refuses a kernel in larger work-groups than its driver says that it takes."""
-LIMIT_S: Final = 1800
+LIMIT_S: Final = 5400
 """Seconds that one model may take, compiler and the `cpu` run included. The slowest took a third of it on two
 cores; a model that takes longer counts as not run."""
 REASONS: Final = 4
