@@ -11,6 +11,7 @@ command goes on where it was stopped. The farm is that of FARM_HOME, else the re
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -154,7 +155,16 @@ def farm(
     """
     environment = {"FARM_HOME": str(output.REPOSITORY / ".farm")} | os.environ | more
     environment |= {} if home is None else {"FARM_HOME": str(home)}
-    return subprocess.run([*_FARM, *arguments], env=environment, text=True, check=False, stdout=stdout)
+    command = [*_FARM, *arguments]
+    # A benchmark that is terminated, as `make` does with those it starts, takes the campaign with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with subprocess.Popen(command, env=environment, text=True, stdout=stdout) as started:
+        try:
+            told, _ = started.communicate()
+        except SystemExit:
+            started.terminate()
+            raise
+    return CompletedProcess(command, started.returncode, told)
 
 
 def _json_of(*arguments: str, **more: Any) -> Any:
