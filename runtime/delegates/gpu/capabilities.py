@@ -63,6 +63,7 @@ class Capabilities:
     constants_bytes: int = 0
     matrix_type: str = ""
     stores_halves: bool = False
+    driver_threads: str = ""
 
     @property
     def works_in_groups(self) -> bool:

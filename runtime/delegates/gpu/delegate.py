@@ -267,6 +267,7 @@ class GpuDelegate(Offer):
             **({RECORDING: "; ".join(origins)} if origins else {}),
             "persistent": self.options.persistent,
             "functions": "called by address" if device.shares_one_kernel else "kernels of their own",
+            **({"driver_threads": device.driver_threads} if device.driver_threads else {}),
             "schedule": "; ".join(graph.schedule for graph in self._open_graphs()) or "not compiled",
             "constant_bytes": str(sum(graph.recording.constant_bytes for graph in self._open_graphs())),
             **({"choices": choices} if choices else {}),

@@ -9,7 +9,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from runtime.common.system import usable_cpus
+from runtime.common.system import usable_cpus, use_cpus
 from runtime.delegates.gpu.backends.opencl import compilers as compiling
 from runtime.delegates.gpu.backends.opencl import library
 from runtime.delegates.gpu.backends.opencl.backend import OpenClBackend
@@ -103,7 +103,6 @@ def test_a_compiler_that_hangs_is_ended_and_the_next_compile_works(backend, tmp_
     backend.compile(assemble([launch(TAIL=3)], backend.capabilities))
 
 
-@pytest.mark.exhaustive
 def bound_cpus():
     """Return the CPUs of the threads of this process that may use one alone."""
     allowed = [os.sched_getaffinity(int(thread.name)) for thread in os.scandir("/proc/self/task")]
@@ -115,9 +114,22 @@ def test_threads_of_the_driver_stay_on_a_cpu_each(backend):
     if not (backend.library.calls_addresses and 1 < len(cpus) == backend.opened.device.max_compute_units):
         pytest.skip("the driver has not a thread for each of several CPUs, or calls nothing by address")
     assert bound_cpus() == cpus
+    assert backend.capabilities.driver_threads == "one on each CPU"
     # Of more groups than threads one waits in vain for the last, and no thread is bound anew.
-    bind_threads(backend.opened.context, backend.library._layers, cpus[:1] * (len(cpus) + 1))
+    assert not bind_threads(backend.opened.context, backend.library._layers, cpus[:1] * (len(cpus) + 1))
     assert bound_cpus() == cpus
+    assert bind_threads(backend.opened.context, backend.library._layers, cpus)
+
+
+def test_threads_that_are_more_than_the_cpus_are_not_bound(backend):
+    allowed, units = usable_cpus(), backend.opened.device.max_compute_units
+    use_cpus([min(allowed)])
+    try:
+        said = backend.library.bind_threads(backend.opened.device)
+    finally:
+        use_cpus(allowed)
+    bound = "one on each CPU" if units == 1 else f"not bound to CPUs: {units} for 1"
+    assert said == (bound if backend.library.calls_addresses else "")
 
 
 def test_counters_are_as_many_as_the_shares_of_the_kernel():

@@ -57,10 +57,11 @@ class OpenClBackend:
         index = list_devices().index(opened.device)
         library = KernelLibrary(opened.context, opened.capabilities, index, cache)
         with device_errors(f"binding threads of {opened.capabilities.name}", opened.context):
-            library.bind_threads(opened.device)
+            bound = library.bind_threads(opened.device)
         # Behind the driver's own first steps: what follows is data and launches.
         release_unused_code_of(opened.device)
-        known = replace(opened.capabilities, shares_one_kernel=library.calls_addresses)
+        shares_one = library.calls_addresses
+        known = replace(opened.capabilities, shares_one_kernel=shares_one, driver_threads=bound)
         return cls(replace(opened, capabilities=known), cache, library)
 
     @property

@@ -39,6 +39,9 @@ _GROUPS: Final = 2
 _COUNTERS: Final = 32
 """Integers in front of those of the shares: `TAKEN` of `kernels/layers.cl`."""
 
+_ENDED: Final = 16
+"""The one that is not 0 behind a launch that could not bind its threads: `ENDED` of `kernels/layers.cl`."""
+
 _PIECES: Final = 4
 """Shares of a layer for each group: `PIECES` of `kernels/layers.cl`."""
 
@@ -98,23 +101,25 @@ def counters(groups: int) -> NDArray[np.int32]:
     return np.zeros(_COUNTERS + _PIECES * groups, np.int32)
 
 
-def bind_threads(context: cl.Context, layers: cl.Program, cpus: Sequence[int]) -> None:
+def bind_threads(context: cl.Context, layers: cl.Program, cpus: Sequence[int]) -> bool:
     """Bind the driver's threads, as many as there are CPUs, to one of them each, if all of them get to run.
 
-    Linux may let two threads that are woken together share a CPU beside an idle one, for as long as a process
-    lives: at two threads a network then takes as long as at one. Raises pyopencl's errors.
+    Returns whether they did. Linux may let two threads that are woken together share a CPU beside an idle
+    one, for as long as a process lives: at two threads a network then takes as long as at one. Raises
+    pyopencl's errors.
     """
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-    nothing = np.zeros(LINE, np.uint8)
+    nothing, found = np.zeros(LINE, np.uint8), counters(len(cpus))
     arena, table, own, counted = (
         cl.Buffer(context, flags, hostbuf=array)
-        for array in (nothing, nothing, np.array(cpus, np.uint64), counters(len(cpus)))
+        for array in (nothing, nothing, np.array(cpus, np.uint64), found)
     )
     kernel = cl.Kernel(layers, "run_layers")
     kernel.set_args(arena, arena, table, own, counted, np.int32(1), np.int32(0))
     queue = cl.CommandQueue(context)
     cl.enqueue_nd_range_kernel(queue, kernel, (len(cpus),), (1,))
-    queue.finish()
+    cl.enqueue_copy(queue, found, counted)
+    return not found[_ENDED]
 
 
 def try_addresses(

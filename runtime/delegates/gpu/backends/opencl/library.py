@@ -48,8 +48,8 @@ _trials: Final[dict[str, bytes]] = {}
 """What this process knows of trials, by their keys: `_WORKS` and the binary of `run_layers`, or `_FAILS` and
 the reason."""
 
-_bound: Final[set[tuple[int, int]]] = set()
-"""The processes, each with its context, whose driver's threads were bound to CPUs, or could not be."""
+_bound: Final[dict[tuple[int, int], bool]] = {}
+"""Whether the driver's threads could be bound to CPUs, by process and context."""
 
 _loading: Final = Lock()
 """Held while functions are loaded: two threads that load the same ones would load them twice, for good."""
@@ -93,18 +93,22 @@ class KernelLibrary:
         """True where a trial has shown that functions can be called by their addresses."""
         return self._layers is not None
 
-    def bind_threads(self, device: cl.Device) -> None:
+    def bind_threads(self, device: cl.Device) -> str:
         """Bind the driver's threads to CPUs, where this process may use as many; once for a context.
 
-        With fewer CPUs than threads nobody knows which ones will work. Raises pyopencl's errors.
+        With fewer CPUs than threads nobody knows which ones will work. Returns where they run, or nothing
+        on a device that calls no functions by address. Raises pyopencl's errors.
         """
-        cpus, key = sorted(usable_cpus()), (os.getpid(), int(self._context.int_ptr))
-        is_one_each = usable_compute_units(device) == device.max_compute_units == len(cpus) > 1
+        if self._layers is None:
+            return ""
+        cpus, units = sorted(usable_cpus()), device.max_compute_units
+        if not usable_compute_units(device) == units == len(cpus):
+            return f"not bound to CPUs: {units} for {len(cpus)}"
+        key = (os.getpid(), int(self._context.int_ptr))
         with _loading:
-            if self._layers is None or key in _bound or not is_one_each:
-                return
-            _bound.add(key)
-            bind_threads(self._context, self._layers, cpus)
+            if key not in _bound:
+                _bound[key] = units == 1 or bind_threads(self._context, self._layers, cpus)
+            return "one on each CPU" if _bound[key] else "not bound to CPUs, which were busy at the start"
 
     def keys(self, source: Source) -> dict[str, str]:
         """Return the keys of a program's kernels, by their names."""
