@@ -59,8 +59,8 @@ class Compiled:
     fma_share: float
 
 
-_MULTIPLY_ADD: Final = re.compile(r"fma\.|mma\.sync|v_(?:pk_)?(?:fma|fmac|mad|mac)_f")
-"""Instructions of PTX and of AMD that multiply and add floats, those of matrix units by 2048 at a time."""
+_MULTIPLY_ADD: Final = re.compile(r"fma\.|mma\.sync|v_(?:pk_|dual_)?(?:fma|fmac|mad|mac)_f")
+"""Instructions of PTX and of AMD that multiply and add floats, of matrix units by a thousand at a time."""
 
 
 def of_nvidia(said: str, ptx: str, processor: Processor, threads: int) -> Compiled:
@@ -109,8 +109,10 @@ def fma_share(assembly: str) -> float:
     most, share = 0, 0.0
     for block in re.split(r"(?m)^[$.]\w+:.*$", assembly):
         lines = [line.strip() for line in block.splitlines()]
-        instructions = [line for line in lines if line and line[0] not in ".;/{}()"]
-        count = sum(bool(_MULTIPLY_ADD.match(line)) for line in instructions)
+        lines = [line for line in lines if line and line[0] not in ".;/{}()"]
+        # AMD's later GPUs issue two instructions at a time, which stand on a line.
+        instructions = [part.strip() for line in lines for part in line.split("::")]
+        count = sum(bool(_MULTIPLY_ADD.match(one)) for one in instructions)
         if count > most:
             most, share = count, round(count / len(instructions), 4)
     return share

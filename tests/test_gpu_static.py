@@ -187,6 +187,9 @@ def test_multiply_adds_are_counted_in_the_block_with_most_of_them() -> None:
     text = "$L1:\n fma.rn.f32 %f1;\n add.s32 %r1;\n$L2:\n fma.rn.f32 %f1;\n fma.rn.f32 %f2;\n bra $L2;\n"
     assert fma_share(text) == 0.6667
     assert fma_share("add.s32 %r1;") == 0.0
+    assert (
+        fma_share("v_dual_fmac_f32 v1, v2, v3 :: v_dual_fmac_f32 v4, v5, v6\nv_add_f32 v1, v2, v3") == 0.6667
+    )
 
 
 def test_assembly_that_says_nothing_is_an_error() -> None:

@@ -114,12 +114,17 @@ _SIGNATURE = re.compile(r"\bFUNC\((.*?)PARAMETERS\)", re.DOTALL)
 """The pointers that such a function always has; a macro of its file adds further ones behind them."""
 
 _INLINED = """\
+#ifdef {compiler}
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
-{}#pragma clang attribute pop
+#endif
+{text}#ifdef {compiler}
+#pragma clang attribute pop
+#endif
 """
 """What makes a function of work-groups a part of its kernel at once. PoCL 3.1 gives each of its threads local
 memory of its own only where a kernel itself uses it: if its compiler has put the arrays' addresses into a
-function too large to be inlined, they stay static, and work-groups on two threads overwrite each other's."""
+function too large to be inlined, they stay static, and work-groups on two threads overwrite each other's.
+AMD's compiler leaves functions with the largest tiles outside, too, and gives them their sums in memory."""
 
 
 @cache
@@ -225,8 +230,7 @@ def _kernel(function: Function, device: Capabilities) -> Kernel:
         group = function.work_group
         shared = " ".join(f"__local {array.type} {array.name}[{array.elements}];" for array in group.arrays)
         size = (*group.size, 1, 1)[:3]
-        if device.is_pocl:
-            text = _INLINED.format(text)
+        text = _INLINED.format(text=text, compiler="__clang__" if device.is_pocl else "__AMDGCN__")
         text += _entry("grouped.cl", **entry, GROUP=", ".join(map(str, size)), LOCALS=shared)
         return Kernel(entry["KERNEL"], text, portable_source(), group.size)
     text += _entry("called.cl" if device.shares_one_kernel else "enqueued.cl", **entry)
