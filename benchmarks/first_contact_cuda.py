@@ -95,7 +95,7 @@ def _graph() -> Figures:
 
 def _matrices() -> Figures:
     """Do the same by the matrix units, where there are any: the lanes of a warp hold what PTX documents."""
-    return {precision: _error(precision, 2e-2) for precision in ("fp16", "bf16")}
+    return {precision: _error(precision, 2e-2) for precision in ("tf32", "fp16", "bf16")}
 
 
 def _halves() -> Figures:

@@ -185,7 +185,7 @@ def gemm(device: int | None, gflops: float) -> Figures:
     weights = np.random.default_rng(0).normal(0, 0.02, (side, side)).astype(np.float32)
     model = dense(side, weights, 1)
     rows = []
-    for precision in ("fp32", "fp16", "bf16"):
+    for precision in ("fp32", "tf32", "fp16", "bf16"):
         for tile in groups.TILES:
             try:
                 rows.append(_product(model, device, precision, tile))

@@ -173,7 +173,7 @@ def _nvidia(oldest: str) -> tuple[str, ...]:
 
 def in_matrices(text: str) -> bool:
     """Return True for the text of a kernel in which matrix units multiply."""
-    return "#define MATRIX 1\n" in text
+    return re.search(r"^#define MATRIX [12]$", text, re.MULTILINE) is not None
 
 
 def digest_of(*parts: str) -> str:

@@ -19,9 +19,9 @@ from runtime.delegates.gpu.settings.options import parse_options
 from runtime.delegates.gpu.settings.precision import STORED, knowing_products
 from runtime.tools.priming import networks, partitions_of
 
-PRECISIONS: Final = ("fp32", "fp16", "bf16")
+PRECISIONS: Final = ("fp32", "tf32", "fp16", "bf16")
 
-MATRICES: Final[Mapping[str, str]] = {"fp16": "F16", "bf16": "BF16"}
+MATRICES: Final[Mapping[str, str]] = {"tf32": "TF32", "fp16": "F16", "bf16": "BF16"}
 """Precisions that are planned once more, for a GPU whose matrix units multiply this type."""
 
 FOR_INTEL: Final = "fp32, Intel"
@@ -76,4 +76,6 @@ def _devices(precision: str) -> dict[str, Capabilities]:
     device = knowing_products(ASSUMED["gpu"], precision, lambda: STORED)
     if precision not in MATRICES:
         return {precision: device, FOR_INTEL: replace(device, vendor="Intel(R) Corporation")}
-    return {precision: device, f"{precision}, matrices": replace(device, matrix_type=MATRICES[precision])}
+    in_matrices = {f"{precision}, matrices": replace(device, matrix_type=MATRICES[precision])}
+    # Without matrix units there is no TF32.
+    return in_matrices if precision == "tf32" else {precision: device} | in_matrices

@@ -30,7 +30,7 @@ from benchmarks.judge_power_report import markdown, row_line
 from benchmarks.output import REPOSITORY, RESULTS, FailedError, in_a_process, parser
 from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import AMPLIFIES, Expected, judge, judge_each, variation
-from runtime.judge.rules import REDUCED, Arithmetic, Rule, arithmetic_of, keeps_state, rule_for
+from runtime.judge.rules import Arithmetic, Rule, arithmetic_of, keeps_state, rule_for
 from runtime.measure.inputs import POOL_SIZE, InputRule
 from runtime.measure.loading import Opener, Subject
 from runtime.measure.outputs import run_sets
@@ -75,6 +75,9 @@ HONEST: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     **{f"gpu-{p}": ("gpu", {**_GPU, "precision": p}) for p in ("fp32", "fp16", "bf16", "int8")},
 }
 """Delegates whose outputs are right, by name: kind and options."""
+
+_NARROW: Final = ("fp16", "bf16")
+"""Types to which weights are rounded, which are precisions, too."""
 
 _JUDGED: Final = {
     "fp32": ("cpu", "gpu-fp32", "xnnpack"),
@@ -149,8 +152,8 @@ def _data(name: str) -> bytes:
 
 def _runs(arithmetic: Arithmetic) -> list[str]:
     """Everything that is run of a model: references and honest runs, then delegates."""
-    kinds = (*_bases(), *draw_kinds(arithmetic, REDUCED))
-    labels = ("fp32", *REDUCED) if arithmetic is Arithmetic.FLOAT else ("quantised",)
+    kinds = (*_bases(), *draw_kinds(arithmetic, _NARROW))
+    labels = ("fp32", *_NARROW) if arithmetic is Arithmetic.FLOAT else ("quantised",)
     honest = dict.fromkeys(what for label in labels for what in _JUDGED[label] if what in HONEST)
     return [*map(str, kinds), *honest]
 
@@ -222,7 +225,7 @@ def _judged(name: str, folder: Path) -> dict[str, Any]:
     draws = {what: made.outputs[:POOL_SIZE] for what, made in found.items()
              if what not in HONEST and made is not reference}  # fmt: skip
     expected = Expected(reference.outputs[:POOL_SIZE], reference.output_facts, draws)
-    labels = ("fp32", *REDUCED) if arithmetic is Arithmetic.FLOAT else ("quantised",)
+    labels = ("fp32", *_NARROW) if arithmetic is Arithmetic.FLOAT else ("quantised",)
     row: dict[str, Any] = {
         "arithmetic": str(arithmetic),
         "keeps_state": keeps_state(model),
@@ -230,7 +233,7 @@ def _judged(name: str, folder: Path) -> dict[str, Any]:
         "rules": {},
     }
     for label in labels:
-        precision = label if label in REDUCED else "fp32"
+        precision = label if label in _NARROW else "fp32"
         rule = rule_for(
             arithmetic, integer_path=False, precision=precision, exact_reference=exact, draws=list(draws)
         )

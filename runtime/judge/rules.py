@@ -4,7 +4,7 @@ The model's arithmetic and its state decide how its outputs can be judged.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
@@ -94,14 +94,15 @@ thousand roundings of 6e-8, so that another order of summation passes in a deep 
 by more."""
 
 REDUCED_TOLERANCE: Final = 2e-2
-"""The same in fp16 and bf16 where no run with rounded weights tells what rounding explains."""
+"""The same in those of `REDUCED` where no run with rounded weights tells what rounding explains."""
 
 ABSOLUTE_FLOOR: Final = 1e-6
 """Difference allowed per element beside the relative bound (times sqrt(n) in the norm): outputs almost zero
 have no meaningful relative error."""
 
-REDUCED: Final = ("fp16", "bf16")
-"""Precisions whose rounding is coarser than fp32's."""
+REDUCED: Final[Mapping[str, str]] = {"tf32": "fp16", "fp16": "fp16", "bf16": "bf16"}
+"""Precisions whose rounding is coarser than fp32's → the type of the runs whose rounded weights explain it:
+TF32 has the 11 significant bits of fp16."""
 
 BOTH_OPERANDS: Final = math.sqrt(2.0)
 """Error of a delegate in such a precision over that of a draw: it may round both operands of a product, by
@@ -158,11 +159,12 @@ def rule_for(
 ) -> Rule:
     """Return the rule for one pairing of a model and a delegate.
 
-    `integer_path`: the delegate computes integer models in integers (`cpu` does). `precision`: "fp32",
-    "fp16" or "bf16". `exact_reference`: the reference was made by reference kernels, not by another fast
+    `integer_path`: the delegate computes integer models in integers (`cpu` does). `precision`: "fp32"
+    or one of `REDUCED`. `exact_reference`: the reference was made by reference kernels, not by another fast
     path. `draws`: the honest runs that there are, by the values of `ReferenceKind`.
     """
-    known = tuple(name for name in draws if not name.startswith(REDUCED) or name.startswith(precision))
+    rounded, own = tuple(REDUCED.values()), REDUCED.get(precision, precision)
+    known = tuple(name for name in draws if not name.startswith(rounded) or name.startswith(own))
     if arithmetic is Arithmetic.FLOAT:
         return _float_rule(precision, known)
     if arithmetic is Arithmetic.INTEGER and integer_path and exact_reference:
@@ -178,7 +180,7 @@ def rule_for(
 
 
 def _float_rule(precision: str, draws: tuple[str, ...]) -> Rule:
-    if precision in REDUCED and not any(name.startswith(precision) for name in draws):
+    if precision in REDUCED and not any(name.startswith(REDUCED[precision]) for name in draws):
         text = f"|y-r| <= {REDUCED_TOLERANCE:g}*|r| + {ABSOLUTE_FLOOR:g}*sqrt(n) ({precision})"
         return Rule("norm", REDUCED_TOLERANCE, text)
     runs = f" and what {len(draws)} honest runs explain" if draws else ""

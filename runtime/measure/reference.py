@@ -25,7 +25,7 @@ from runtime.delegates.base import Array
 from runtime.delegates.cpu import CPU
 from runtime.delegates.litert import litert_version
 from runtime.judge.agreement import OutputFacts
-from runtime.judge.rules import Arithmetic, arithmetic_of
+from runtime.judge.rules import REDUCED, Arithmetic, arithmetic_of
 from runtime.measure.inputs import POOL_VERSION, InputRule, sets_of
 from runtime.measure.loading import Opener, Subject
 from runtime.measure.outputs import OutputSets, run_sets
@@ -117,7 +117,8 @@ def reference_key(
 
 def draw_kinds(arithmetic: Arithmetic, precisions: Collection[str]) -> tuple[ReferenceKind, ...]:
     """Return the draws by whose scatter a model is judged that delegates compute in these precisions."""
-    rounded = tuple(kind for kind, (precision, _) in _ROUNDED.items() if precision in precisions)
+    types = {REDUCED.get(precision) for precision in precisions}
+    rounded = tuple(kind for kind, (type_, _) in _ROUNDED.items() if type_ in types)
     if arithmetic is Arithmetic.FLOAT:
         return (ReferenceKind.MOVED, *rounded)
     return (ReferenceKind.BUILTIN, ReferenceKind.THREADS, ReferenceKind.MOVED, *rounded)

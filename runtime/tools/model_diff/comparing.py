@@ -150,10 +150,11 @@ def _rounded_models(path: Path, precision: str, folder: Path) -> Iterator[tuple[
 
     Raises `NothingToMoveError`.
     """
-    names = (precision, f"{precision}_scaled") if precision in REDUCED else ()
+    type_ = REDUCED.get(precision, "")
+    names = (type_, f"{type_}_scaled") if type_ else ()
     for number, name in enumerate(names):
         rounded = folder / f"{name}.tflite"
-        rounded.write_bytes(rounded_constants(path.read_bytes(), precision, number))
+        rounded.write_bytes(rounded_constants(path.read_bytes(), type_, number))
         yield name, rounded
 
 

@@ -15,7 +15,7 @@ from runtime.judge.rules import Arithmetic, rule_for
 from runtime.tools.operator_check.matrix import matrix
 from runtime.tools.operator_check.rows import Row, model_of
 
-PRECISIONS: Final = ("fp32", "fp16", "bf16")
+PRECISIONS: Final = ("fp32", "tf32", "fp16", "bf16")
 """The precisions in which every operator is compared; one that the device cannot do is left out."""
 
 _PLAIN: Final = {

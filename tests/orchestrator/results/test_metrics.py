@@ -184,7 +184,7 @@ def test_the_docs_state_the_tolerances_in_force():
         for value in (rules.FP32_TOLERANCE, rules.REDUCED_TOLERANCE, rules.ABSOLUTE_FLOOR)
     )
     assert f"tol = {fp32}." in text
-    assert f"in {' and '.join(rules.REDUCED)} without" in text
+    assert f"in {', '.join(rules.REDUCED)} without" in text
     assert f"‖e‖ ≤ {fp16}·‖r‖ + {floor}·√n" in text
     assert f"| {bounds.FACTORS['rms']} | tol·‖r‖/√n + {floor} | q/2" in text
     assert f"{bounds.FACTORS['mean']:g}, and {bounds.STANDARD_ERRORS:g} standard errors" in text

@@ -60,36 +60,47 @@ static inline int4 add_bytes4(int4 sum, int a, int4 b)
     return (int4)(add_bytes(sum.x, a, b.x), add_bytes(sum.y, a, b.y), add_bytes(sum.z, a, b.z), add_bytes(sum.w, a, b.w));
 }
 
-// Products by a GPU's matrix units. A warp, 32 neighbouring work-items, adds the product of 16 x 16 and 16 x 8 numbers of 16
-// bits to 16 x 8 floats. Each work-item holds parts of all three, as PTX lays out the fragments of mma.m16n8k16 (PTX ISA, warp-level
-// matrix instructions), `lane` being its number in the warp. a: of the left side the pair along k of row lane / 4 from
-// k = lane % 4 * 2 on; in y and w of the row 8 further down, in z and w from 8 k further on. b: of the right side the pair of
-// column lane / 4 from the same k on; in y from 8 k further on. sum: row lane / 4, columns lane % 4 * 2 and the next; in z and
-// w 8 rows further down. The first of a pair is the low half.
+// Products by a GPU's matrix units. A warp, 32 neighbouring work-items, adds the product of 16 x K and K x 8 numbers to 16 x 8
+// floats: of 16 numbers along k with 16 bits, in pairs of which the first is the low half of a word, or of 8 of TF32, each a
+// word. Each work-item holds words of both sides and sums, as PTX lays out the fragments of mma.m16n8k16 and mma.m16n8k8 (PTX
+// ISA, warp-level matrix instructions), `lane` being its number in the warp. a: of the left side word lane % 4 of row lane / 4;
+// in y and w of the row 8 further down, in z and w word lane % 4 + 4. b: of the right side the same of column lane / 4, in y word
+// lane % 4 + 4. sum: row lane / 4, columns lane % 4 * 2 and the next; in z and w 8 rows further down.
+// part_TYPE: the `part`-th uint2 with numbers of a quad, rounded to the type: both pairs of 16 bits, or two numbers of TF32.
 // `exchange`: 6 words for each work-item of the group, by which they give each other their parts where there is no instruction
 // for it: to prove the layout, not for speed. All work-items of the group take part; `item` is a work-item's number there.
 #ifdef __NVPTX__
-#define MATRIX_UNIT(TYPE, ptx) \
+#define PAIR(TYPE, ptx) \
     static inline uint pair_##TYPE(float first, float second) \
     { \
         uint pair; \
         __asm__("cvt.rn." ptx "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first)); \
         return pair; \
-    } \
+    }
+static inline uint word_TF32(float x)
+{
+    uint word;
+    __asm__("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
+    return word;
+}
+#define MATRIX_UNIT(TYPE, shape, ptx) \
     static inline float4 multiply_##TYPE(uint4 a, uint2 b, float4 sum, int item, __local uint *exchange) \
     { \
         float x = sum.x, y = sum.y, z = sum.z, w = sum.w; \
-        __asm__("mma.sync.aligned.m16n8k16.row.col.f32." ptx "." ptx ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+        __asm__("mma.sync.aligned." shape ".row.col.f32." ptx "." ptx ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
                 "{%0, %1, %2, %3};" \
                 : "+f"(x), "+f"(y), "+f"(z), "+f"(w) \
                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y)); \
         return (float4)(x, y, z, w); \
     }
-MATRIX_UNIT(F16, "f16")
-MATRIX_UNIT(BF16, "bf16")
+PAIR(F16, "f16")
+PAIR(BF16, "bf16")
+MATRIX_UNIT(F16, "m16n8k16", "f16")
+MATRIX_UNIT(BF16, "m16n8k16", "bf16")
+MATRIX_UNIT(TF32, "m16n8k8", "tf32")
 #else
 static inline float half_of(uint bits);
-#define wide_F16(bits) half_of(bits)
+#define wide_F16(bits) half_of((bits) & 0xffffu)
 // The bits of the nearest fp16, ties to even.
 static inline uint half_bits(float x)
 {
@@ -109,9 +120,15 @@ static inline uint pair_BF16(float first, float second)
     const uint high = second == second ? nearest.y : bits.y | 0x400000u;
     return low >> 16 | (high & 0xffff0000u);
 }
-static inline float wide_BF16(uint bits) { return as_float(bits << 16); }
+#define wide_BF16(bits) as_float((bits) << 16)
+// The nearest with 10 bits behind the point, ties away from zero, as cvt.rna.
+static inline uint word_TF32(float x)
+{
+    return (x == x ? as_uint(x) + 0x1000u : 0x7fffffffu) & 0xffffe000u;
+}
+#define wide_TF32(bits) as_float(bits)
 // Inlined by all means: as a function, it names `exchange` by itself, and PoCL gives each group only what its kernel names.
-#define MATRIX_UNIT(TYPE) \
+#define MATRIX_UNIT(TYPE, NUMBERS) \
     static inline __attribute__((always_inline)) float4 multiply_##TYPE(uint4 a, uint2 b, float4 sum, int item, \
         __local uint *exchange) \
     { \
@@ -128,15 +145,20 @@ static inline float wide_BF16(uint bits) { return as_float(bits << 16); }
         float total[4] = {sum.x, sum.y, sum.z, sum.w}; \
         for (int i = 0; i < 4; i++) { \
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2; \
-            for (int k = 0; k < 16; k++) { \
-                const uint left = warp[(row % 8 * 4 + k % 8 / 2) * 6 + row / 8 + k / 8 * 2] >> k % 2 * 16; \
-                const uint right = warp[(column * 4 + k % 8 / 2) * 6 + 4 + k / 8] >> k % 2 * 16; \
-                total[i] += wide_##TYPE(left & 0xffffu) * wide_##TYPE(right & 0xffffu); \
+            for (int k = 0; k < 8 * NUMBERS; k++) { \
+                const int word = k / NUMBERS, low = k % NUMBERS * 16; \
+                const uint left = warp[(row % 8 * 4 + word % 4) * 6 + row / 8 + word / 4 * 2] >> low; \
+                const uint right = warp[(column * 4 + word % 4) * 6 + 4 + word / 4] >> low; \
+                total[i] += wide_##TYPE(left) * wide_##TYPE(right); \
             } \
         } \
         barrier(CLK_LOCAL_MEM_FENCE); \
         return (float4)(total[0], total[1], total[2], total[3]); \
     }
-MATRIX_UNIT(F16)
-MATRIX_UNIT(BF16)
+MATRIX_UNIT(F16, 2)
+MATRIX_UNIT(BF16, 2)
+MATRIX_UNIT(TF32, 1)
 #endif
+#define part_F16(v, part) (uint2)(pair_F16((v).x, (v).y), pair_F16((v).z, (v).w))
+#define part_BF16(v, part) (uint2)(pair_BF16((v).x, (v).y), pair_BF16((v).z, (v).w))
+#define part_TF32(v, part) ((part) ? (uint2)(word_TF32((v).z), word_TF32((v).w)) : (uint2)(word_TF32((v).x), word_TF32((v).y)))

@@ -14,8 +14,8 @@ INTERFACES = ("opencl", "cuda", "vulkan", "opengl", "metal", "d3d12")
 """The interfaces through which a campaign may ask for a device; all but the first two by WebGPU."""
 
 BACKENDS = (*INTERFACES, "webgpu")
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-_LOSSY = frozenset({"fp16", "bf16"})
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
+_LOSSY = frozenset({"tf32", "fp16", "bf16"})
 WEIGHTS = ("stored", "float32")
 TUNING_EFFORTS = ("none", "fast", "exhaustive")
 PERSISTENT_MODES = ("auto", "off", "on")
@@ -157,14 +157,15 @@ class Options:
       vectors, "gpu" those of work-groups that share local memory, "lanes" those of work-groups that share
       nothing; "auto" decides by the device's type. No adapter of WebGPU runs kernels of the class "cpu".
     - `precision`: "fp32", or "fp16" or "bf16": weights are rounded to that type (`precision.py` says what
-      else); or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
+      else); "tf32": matrix units round both sides of products to TF32; a device without them is refused;
+      or "int8": quantised tensors stay integers, and operators on them that have integer kernels give
       the bits of the CPU path; the others stay there, and float rows that meet weights of levels are
       quantised in every run. None is fp32, except as `precision_loss_allowed` says;
       quantised tensors stay integers then, too, where the device gains by it and has all kernels for it.
     - `rounding`: "reference" gives integer products of convolutions and matrices the bits of LiteRT's
       reference kernels, "xnnpack" those of XNNPACK, which scales a sum in float32 and rounds it once.
-    - `precision_loss_allowed`: false forbids fp16 and bf16; true chooses fp16 where `precision` is not given
-      and the device can store it.
+    - `precision_loss_allowed`: false forbids tf32, fp16 and bf16; true chooses fp16 where `precision` is not
+      given and the device can store it.
     - `require_narrow_products`: a `precision` in which the device does not multiply, or gains nothing by it,
       is refused; without this option weights alone have it there.
     - `weights`: "stored" keeps fp16 and integer weights as the file has them and widens them in registers;

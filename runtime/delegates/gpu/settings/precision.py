@@ -2,7 +2,8 @@
 
 `fp16` and `bf16` store the weights of convolutions and matrix products in that type, rounded once; they are
 widened in registers, and sums, softmax and normalisations stay float32. Activations do, too, except that with
-`fp16` kernels of work-groups leave them for each other in fp16 (`layout/halves.py`). The activations of a
+`fp16` kernels of work-groups leave them for each other in fp16 (`layout/halves.py`). `tf32` stores nothing
+narrow, and needs matrix units, which round both sides of a product to TF32. The activations of a
 product are rounded too where the device has matrix units for the type; with `bf16` also where a processor
 multiplies pairs of bfloat16 by one instruction, and gains time by it: some take four times as long for a pair
 as for a product of float32.
@@ -41,13 +42,18 @@ _NEEDED = {"fp16": Trial.FP16_STORAGE, "bf16": Trial.BF16_STORAGE}
 """Precision → the trial without which it cannot be used; the others only decide how it is computed."""
 
 
-_MULTIPLIED = {"fp16": (), "bf16": (Trial.BF16_PRODUCTS, Trial.BF16_PACE), "int8": (Trial.INT8_PRODUCTS,)}
+_MULTIPLIED = {
+    "tf32": (),
+    "fp16": (),
+    "bf16": (Trial.BF16_PRODUCTS, Trial.BF16_PACE),
+    "int8": (Trial.INT8_PRODUCTS,),
+}
 """Precision → the trials behind which kernels of units multiply in it."""
 
-_MULTIPLIED_IN_GROUPS = {"fp16": (), "bf16": (), "int8": (Trial.BYTE_DOT_PRODUCTS,)}
-"""The same of kernels of work-groups; in fp16 and bf16 only matrix units do."""
+_MULTIPLIED_IN_GROUPS = {"tf32": (), "fp16": (), "bf16": (), "int8": (Trial.BYTE_DOT_PRODUCTS,)}
+"""The same of kernels of work-groups; in tf32, fp16 and bf16 only matrix units do."""
 
-_MATRICES = {"fp16": "F16", "bf16": "BF16"}
+_MATRICES = {"tf32": "TF32", "fp16": "F16", "bf16": "BF16"}
 """Precision → the type that matrix units multiply in it."""
 
 
@@ -55,7 +61,7 @@ _MATRICES = {"fp16": "F16", "bf16": "BF16"}
 class Findings:
     """The result of a probe: the fault of each trial, empty for one that passed.
 
-    `matrix_types`: the types, F16 and BF16, that the device's matrix units multiply.
+    `matrix_types`: the types, F16, BF16 and TF32, that the device's matrix units multiply.
     """
 
     faults: Mapping[Trial, str] = field(default_factory=dict)
@@ -154,7 +160,7 @@ def settled(options: Options, device: Capabilities, findings: Callable[[], Findi
     Raises:
         UnsupportedPrecisionError: the device cannot do what was asked for; the text says why.
     """
-    if options.require_narrow_products and options.precision in _MULTIPLIED:
+    if options.precision == "tf32" or (options.require_narrow_products and options.precision in _MULTIPLIED):
         _require_products(options.precision, device, findings())
     if options.precision in _NEEDED:
         needed = _NEEDED[options.precision]
@@ -165,7 +171,7 @@ def settled(options: Options, device: Capabilities, findings: Callable[[], Findi
                 f"{needed.title}: {fault}; use 'fp32'"
             )
         return options.precision
-    if options.precision == "int8":
+    if options.precision in ("tf32", "int8"):
         return options.precision
     is_free = options.precision is None and options.precision_loss_allowed
     return "fp16" if is_free and findings().passed(Trial.FP16_STORAGE) else "fp32"
@@ -182,7 +188,7 @@ def _require_products(precision: str, device: Capabilities, findings: Findings) 
     fault = (
         "no kernel multiplies in it" if failed is None else findings.faults.get(failed, "it was not tried")
     )
+    remedy = "use 'fp32'" if precision == "tf32" else "use 'fp32', or leave out require_narrow_products"
     raise UnsupportedPrecisionError(
-        f"gpu delegate: precision {precision!r}: {fault} ({device.name}); use 'fp32', or leave out "
-        "require_narrow_products"
+        f"gpu delegate: precision {precision!r}: {fault} ({device.name}); {remedy}"
     )

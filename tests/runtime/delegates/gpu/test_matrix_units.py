@@ -53,16 +53,16 @@ from tests.runtime.ops.matmul.test_conv import RELU, RELU6, conv
 from tests.runtime.ops.matmul.test_conv_3d import conv as conv_3d
 from tests.sweeps import rarely
 
-TYPES = {"fp16": "F16", "bf16": "BF16"}
-FOUND = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""}, ("F16", "BF16"))
+TYPES = {"tf32": "TF32", "fp16": "F16", "bf16": "BF16"}
+FOUND = Findings({Trial.FP16_STORAGE: "", Trial.BF16_STORAGE: ""}, ("F16", "BF16", "TF32"))
 TILES = {tile.name: tile for tile in groups.TILES if tile.rows > 1}
 
 STEP = 32
-"""Numbers are multiples of its reciprocal, below 4: eight bits, which both types hold. Sums are exact."""
+"""Numbers are multiples of its reciprocal, below 4: eight bits, which all types hold. Sums are exact."""
 
 
 def exact(one: Case) -> Case:
-    """Return the case with numbers that either type holds."""
+    """Return the case with numbers that every type holds."""
     model = read_model(one.model)
     (graph,) = model.subgraphs
     tensors = tuple(
@@ -124,7 +124,7 @@ def check(cases: tuple[Case, ...], precision: str, tile: str, monkeypatch: pytes
     monkeypatch.setattr(OpenClBackend, "findings", lambda _: FOUND)
     delegate = GpuDelegate({**OPTIONS, "precision": precision})
     assert "products are rounded to" in delegate.describe()["arithmetic"]
-    assert "matrix units: F16, BF16" in delegate.describe()["narrow_numbers"]
+    assert "matrix units: F16, BF16, TF32" in delegate.describe()["narrow_numbers"]
     family = Family(delegate, [(one.model, one.inputs) for one in cases])
     with patch.object(groups, "choose_tile", lambda *_: TILES[tile]):
         for i, one in enumerate(cases):
@@ -134,12 +134,13 @@ def check(cases: tuple[Case, ...], precision: str, tile: str, monkeypatch: pytes
                 np.testing.assert_array_equal(ours, theirs, err_msg=str(one))
     products = [name for name in names if "_gemm_" in name and "_join_" not in name]
     assert products
-    assert all(re.search(rf"_matrix_\w+_{TYPES[precision].lower()}__{tile}", name) for name in products), (
-        names
-    )
+    kernel = "_tf32_matrix_[a-z]+" if precision == "tf32" else rf"_matrix_\w+_{TYPES[precision].lower()}"
+    assert all(re.search(f"{kernel}__{tile}", name) for name in products), names
 
 
-@pytest.mark.parametrize(("precision", "tile"), [("fp16", "m32n64"), rarely("bf16", "m64n64")])
+@pytest.mark.parametrize(
+    ("precision", "tile"), [("fp16", "m32n64"), ("tf32", "m128n128"), rarely("bf16", "m64n64")]
+)
 def test_fragments_filled_by_the_documented_layout_give_litert_s_sums(precision, tile, monkeypatch):
     check(CASES, precision, tile, monkeypatch)
 
@@ -161,7 +162,7 @@ def test_what_is_not_finite_and_what_needs_rounding_is_as_numpy_rounds_it(monkey
     x = rng.standard_normal((34, 40)).astype(np.float32)
     x[3, 7], x[20, 1], x[21, 39] = np.nan, np.inf, -np.inf
     weights = np.frombuffer(read_model(one.model).subgraphs[0].tensors[1].data, np.float32).reshape(20, 40)
-    narrow = as_bfloat16 if precision == "bf16" else lambda v: v.astype(np.float16)
+    narrow = {"tf32": as_tf32, "fp16": lambda v: v.astype(np.float16), "bf16": as_bfloat16}[precision]
     with patch.object(groups, "choose_tile", lambda *_: TILES["m32n64"]):
         delegate = GpuDelegate({**OPTIONS, "precision": precision})
         (found,) = Family(delegate, [(one.model, (x,))]).outputs(0)
@@ -175,6 +176,14 @@ def test_what_is_not_finite_and_what_needs_rounding_is_as_numpy_rounds_it(monkey
 
 def as_bfloat16(numbers: np.ndarray) -> np.ndarray:
     return rounded(numbers, WeightType.BF16).widened()
+
+
+def as_tf32(numbers: np.ndarray) -> np.ndarray:
+    """Round to the nearest with 10 bits behind the point, ties away from zero."""
+    mantissa, exponent = np.frexp(numbers)
+    nearest = np.floor(np.abs(mantissa) * 2**11 + 0.5) / 2**11
+    finite = np.copysign(np.ldexp(nearest, exponent), numbers)
+    return np.where(np.isfinite(numbers), finite, numbers).astype(np.float32)
 
 
 def products(precision: str, tile: str, matrix_type: str):
@@ -193,10 +202,13 @@ def test_only_what_the_precision_rounds_is_multiplied_by_matrix_units():
     """Weights that the file has narrow, in another precision, and the smallest tile keep float products."""
     found = [one.name.partition("_split")[0] for one in products("fp16", "m64n64", "F16")]
     assert found == ["matrices_m64n64", "groups_m64n64"]
+    found = [one.name.partition("_split")[0] for one in products("tf32", "m64n64", "TF32")]
+    assert found == ["matrices_m64n64", "groups_m64n64"]
     for precision, tile, matrix_type in (
         ("fp16", "m64n64", ""),
         ("fp32", "m64n64", "F16"),
         ("bf16", "m64n64", "F16"),
+        ("fp16", "m64n64", "TF32"),
         ("fp16", "m16n64", "F16"),
     ):
         (other,) = products(precision, tile, matrix_type)
@@ -206,9 +218,16 @@ def test_only_what_the_precision_rounds_is_multiplied_by_matrix_units():
     assert settled(strict, ASSUMED["gpu"], lambda: FOUND) == "fp16"
 
 
+def test_a_device_without_matrix_units_refuses_tf32():
+    with pytest.raises(
+        UnsupportedPrecisionError, match=r"'tf32': no kernel multiplies in it \(.*\); use 'fp32'$"
+    ):
+        GpuDelegate({**OPTIONS, "precision": "tf32"})
+
+
 @pytest.mark.parametrize(
     ("target", "types", "dots"),
-    [((6, 1), (), False), ((7, 5), (), True), ((8, 0), ("F16", "BF16"), True)],
+    [((6, 1), (), False), ((7, 5), (), True), ((8, 0), ("F16", "BF16", "TF32"), True)],
 )
 def test_cuda_has_them_and_dot_products_from_its_compute_capability_on(target, types, dots):
     device = CudaDevice(0, "a GPU", "1b" * 16, "0000:3b:00.0", target, 0)
@@ -241,13 +260,14 @@ def test_code_for_nvidia_has_the_instruction_for_every_part_of_a_tile(precision,
     (kernel,) = assemble([launch], ASSUMED["gpu"]).kernels
     text, said = translated(kernel, (8, 0), tmp_path)
     shape, kind = TILES[tile], TYPES[precision].lower()
-    assert (
-        text.count(f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32") == shape.rows * shape.vectors
-    )
+    # Of TF32 an instruction takes half as much of K, and a number twice the memory.
+    (depth, times) = (8, 2) if precision == "tf32" else (16, 1)
+    instruction = f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32"
+    assert text.count(instruction) == times * shape.rows * shape.vectors
     assert "0 bytes stack frame, 0 bytes spill stores" in said
     shared = re.search(r"(\d+) bytes smem", said)
     assert shared is not None
-    assert int(shared[1]) == 2 * shape.depth * (shape.height + shape.width)
+    assert int(shared[1]) == times * 2 * shape.depth * (shape.height + shape.width)
 
 
 def test_products_of_bytes_are_an_instruction_where_the_device_has_it(tmp_path: Path):

@@ -53,13 +53,13 @@ class CudaBackend:
     def findings(self) -> Findings:
         """Return what follows from the compute capability; nothing is tried.
 
-        The matrix units multiply both types from 8.0 on (PTX ISA, mma). Code for devices below 7.5 is
+        The matrix units multiply all types from 8.0 on (PTX ISA, mma). Code for devices below 7.5 is
         compiled for 6.0, which has no `dp4a`.
         """
         target = self.opened.device.target
         fault = "" if target >= (7, 5) else "its code has no instruction for them"
         faults = {**untried("cuda").faults, Trial.BYTE_DOT_PRODUCTS: fault}
-        return Findings(faults, ("F16", "BF16") if target >= (8, 0) else ())
+        return Findings(faults, ("F16", "BF16", "TF32") if target >= (8, 0) else ())
 
     def knowing(self, capabilities: Capabilities) -> "CudaBackend":
         """Return the same device with other capabilities."""

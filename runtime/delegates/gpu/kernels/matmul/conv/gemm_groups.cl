@@ -16,17 +16,18 @@
 // RIGHT_PACKED: constant, K rows of CHANNELS columns of the type WEIGHT. RIGHT_ROWS: rows of matrices of a batch.
 // RIGHT_COLUMNS: their columns, RIGHT_ROW apart.
 // MEMBERS: windows and columns are those of groups of channels: the columns of member g, GROUP_OUT, see IN_CHANNELS of its own.
-// MATRIX: the matrix units multiply, by the functions of portable_opencl.cl, both sides as pairs along k of the type WEIGHT, F16
-// or BF16, to which the left side is rounded. A warp, of which there are 2 down and 4 across, has sums of ROWS / 2 by VECTORS
+// MATRIX: the matrix units multiply, by the functions of portable_opencl.cl, numbers of the type UNIT: F16 or BF16, which is
+// that of the weights, too, in pairs along k, or TF32, to which both sides are rounded, each in a word. It is how many uint2
+// hold four of them. A warp, of which there are 2 down and 4 across, has sums of ROWS / 2 by VECTORS
 // tiles of 16 x 16. A fragment holds in the order of its k what lies side by side: a work-item of a warp has four neighbours
 // along k, for both sides alike, so that the sum is the same. In the same way its four columns of a tile are neighbours. While
 // one part of K is multiplied, the next is on its way from memory.
 // SPLIT: sums of a range of SPLIT_K k go to scratch memory. The third dimension of the groups is the range, of MEMBERS the
 // member and in it one of PARTS ranges, of PHASES the phase and in it the range, and else the batch.
-// Defines: those, ROWS, VECTORS, TILE_K, for a constant right side WEIGHT, and for batches LEFT_START(b) and RIGHT_START(b),
+// Defines: those, ROWS, VECTORS, TILE_K, UNIT, for a constant right side WEIGHT, and for batches LEFT_START(b) and RIGHT_START(b),
 // where their matrices begin.
-// Local: tile_left [16 * ROWS * TILE_K / 4], tile_right [TILE_K * 16 * VECTORS], of float4; of MATRIX of uint2, both by rows of
-// TILE_K / 4, and exchange [6 * 256] of uint.
+// Local: tile_left [16 * ROWS * TILE_K / 4], tile_right [TILE_K * 16 * VECTORS], of float4; of MATRIX of uint2, both MATRIX
+// times by rows of TILE_K / 4, and exchange [6 * 256] of uint.
 // Parameters: M, N, K, CHANNELS (N, padded), IN_CHANNELS, LEFT_ROW, LEFT_STEP, OUT_STRIDE; for a window its own; for batches
 // RIGHT_ROW; for a split SPLIT_K; for members and phases as a divisor PARTS; for members GROUP_OUT; for phases TAPS_H, TAPS_W
 // (of the whole filter), OUT_H, WIDTH and OUT_M (rows, columns and pixels of the output), CUT_H, CUT_W as in
@@ -140,14 +141,14 @@ static void FUNC(INPUT(left), INPUT(right), OUTPUT(out) SCALES PARAMETERS)
     const int sum_n = across + quad * 4;
     // The column of the first half of a tile in which this work-item's pairs of the right side are: that of its first two sums.
     const int right_n = across + item % 32 / 8 * 4 + item / 4 % 2;
-    uint2 next_left[LEFT_LOADS];
-    uint2 next_right[4];
+    uint2 next_left[MATRIX * LEFT_LOADS];
+    uint2 next_right[MATRIX * 4];
     const int last_step = last_k + TILE_K;
     // While the first part is on its way, nothing is multiplied.
-    for (int place = item; place < TILE_M * QUADS; place += 256) {
+    for (int place = item; place < MATRIX * TILE_M * QUADS; place += 256) {
         tile_left[place] = (uint2)(0u);
     }
-    for (int place = item; place < TILE_N * QUADS; place += 256) {
+    for (int place = item; place < MATRIX * TILE_N * QUADS; place += 256) {
         tile_right[place] = (uint2)(0u);
     }
     BARRIER();
@@ -214,7 +215,10 @@ static void FUNC(INPUT(left), INPUT(right), OUTPUT(out) SCALES PARAMETERS)
 #endif
             }
 #if MATRIX
-            next_left[i] = (uint2)(JOIN(pair, WEIGHT)(v.x, v.y), JOIN(pair, WEIGHT)(v.z, v.w));
+            #pragma unroll
+            for (int part = 0; part < MATRIX; part++) {
+                next_left[MATRIX * i + part] = JOIN(part, UNIT)(v, part);
+            }
 #else
             if (place < TILE_M * QUADS) {
                 tile_left[place] = v;
@@ -227,52 +231,84 @@ static void FUNC(INPUT(left), INPUT(right), OUTPUT(out) SCALES PARAMETERS)
         const int right_column = first_n + item / QUADS * 4;
         #pragma unroll
         for (int r = 0; r < 4; r++) {
-            next_right[r] = (uint2)(0u);
+            next_right[MATRIX * r] = next_right[MATRIX * r + MATRIX - 1] = (uint2)(0u);
             if (item < QUADS * 16 * VECTORS && right_k + r < last_k && right_column < last_n) {
 #if PHASES
-                next_right[r] = WEIGHTS_AS_STORED4(right, (phase * K + right_k + r) * CHANNELS + right_column);
+                const int from = (phase * K + right_k + r) * CHANNELS + right_column;
 #else
-                next_right[r] = WEIGHTS_AS_STORED4(right, (right_k + r) * CHANNELS + right_column);
+                const int from = (right_k + r) * CHANNELS + right_column;
+#endif
+#if MATRIX == 2
+                const float4 v = WEIGHTS4(right, from, SPLAT4(1.0f), SPLAT4(0.0f));
+                next_right[2 * r] = JOIN(part, UNIT)(v, 0);
+                next_right[2 * r + 1] = JOIN(part, UNIT)(v, 1);
+#else
+                next_right[r] = WEIGHTS_AS_STORED4(right, from);
 #endif
             }
         }
-        uint2 a[ROWS];
         #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            a[i] = tile_left[(sum_m + i * 8) * QUADS + quad];
-        }
-        #pragma unroll
-        for (int j = 0; j < VECTORS; j++) {
-            const uint2 b0 = tile_right[(right_n + j * 16) * QUADS + quad];
-            const uint2 b1 = tile_right[(right_n + j * 16 + 2) * QUADS + quad];
+        for (int part = 0; part < MATRIX; part++) {
+            uint2 a[ROWS];
             #pragma unroll
-            for (int i = 0; i < ROWS * VECTORS; i += 2 * VECTORS) {
-                const uint4 both = (uint4)(a[i / VECTORS].x, a[i / VECTORS + 1].x, a[i / VECTORS].y, a[i / VECTORS + 1].y);
-                const float4 top = sum[i + j];
-                const float4 low = sum[i + VECTORS + j];
-                const float4 x = JOIN(multiply, WEIGHT)(both, b0, VEC4(top.x, top.y, low.x, low.y), item, exchange);
-                const float4 y = JOIN(multiply, WEIGHT)(both, b1, VEC4(top.z, top.w, low.z, low.w), item, exchange);
-                sum[i + j] = VEC4(x.x, x.y, y.x, y.y);
-                sum[i + VECTORS + j] = VEC4(x.z, x.w, y.z, y.w);
+            for (int i = 0; i < ROWS; i++) {
+                a[i] = tile_left[(part * TILE_M + sum_m + i * 8) * QUADS + quad];
+            }
+            #pragma unroll
+            for (int j = 0; j < VECTORS; j++) {
+                const uint2 b0 = tile_right[(part * TILE_N + right_n + j * 16) * QUADS + quad];
+                const uint2 b1 = tile_right[(part * TILE_N + right_n + j * 16 + 2) * QUADS + quad];
+                #pragma unroll
+                for (int i = 0; i < ROWS * VECTORS; i += 2 * VECTORS) {
+                    const uint2 upper = a[i / VECTORS];
+                    const uint2 lower = a[i / VECTORS + 1];
+                    const uint4 both = (uint4)(upper.x, lower.x, upper.y, lower.y);
+                    const float4 top = sum[i + j];
+                    const float4 low = sum[i + VECTORS + j];
+                    const float4 x = JOIN(multiply, UNIT)(both, b0, VEC4(top.x, top.y, low.x, low.y), item, exchange);
+                    const float4 y = JOIN(multiply, UNIT)(both, b1, VEC4(top.z, top.w, low.z, low.w), item, exchange);
+                    sum[i + j] = VEC4(x.x, x.y, y.x, y.y);
+                    sum[i + VECTORS + j] = VEC4(x.z, x.w, y.z, y.w);
+                }
             }
         }
         BARRIER();
         #pragma unroll
         for (int i = 0; i < LEFT_LOADS; i++) {
-            if (item + i * 256 < TILE_M * QUADS) {
-                tile_left[item + i * 256] = next_left[i];
+            const int place = item + i * 256;
+            #pragma unroll
+            for (int part = 0; part < MATRIX; part++) {
+                if (place < TILE_M * QUADS) {
+                    tile_left[part * TILE_M * QUADS + place] = next_left[MATRIX * i + part];
+                }
             }
         }
         if (item < QUADS * 16 * VECTORS) {
+            const int place = item / QUADS * 4 * QUADS + item % QUADS;
+#if MATRIX == 2
+            #pragma unroll
+            for (int part = 0; part < 2; part++) {
+                // Of two neighbours along k the columns 0, 1 and 2, 3.
+                const uint2 first = next_right[4 * part];
+                const uint2 behind = next_right[4 * part + 1];
+                const uint2 second = next_right[4 * part + 2];
+                const uint2 behind_second = next_right[4 * part + 3];
+                const int to = part * TILE_N * QUADS + place;
+                tile_right[to] = (uint2)(first.x, second.x);
+                tile_right[to + QUADS] = (uint2)(first.y, second.y);
+                tile_right[to + 2 * QUADS] = (uint2)(behind.x, behind_second.x);
+                tile_right[to + 3 * QUADS] = (uint2)(behind.y, behind_second.y);
+            }
+#else
             const uint4 first = (uint4)(next_right[0].x, next_right[2].x, next_right[0].y, next_right[2].y);
             const uint4 second = (uint4)(next_right[1].x, next_right[3].x, next_right[1].y, next_right[3].y);
             const uint4 even = (first & 0xffffu) | second << 16;
             const uint4 odd = first >> 16 | (second & 0xffff0000u);
-            const int place = item / QUADS * 4 * QUADS + item % QUADS;
             tile_right[place] = even.xy;
             tile_right[place + QUADS] = odd.xy;
             tile_right[place + 2 * QUADS] = even.zw;
             tile_right[place + 3 * QUADS] = odd.zw;
+#endif
         }
         BARRIER();
 #else

@@ -42,7 +42,10 @@ of each tile would multiply zeros."""
 
 
 _FRAGMENT = 6
-"""Words of both factors of a matrix unit that a work-item holds: m16n8k16 of 16 bits by 32 work-items."""
+"""Words of both factors of a matrix unit that a work-item holds: m16n8k16 of 16 bits, or m16n8k8 of TF32."""
+
+_WIDE_UNITS = {"TF32": "F32"}
+"""Types of matrix units that take a word for each number → the type of the weights that are rounded to it."""
 
 _FEWEST_MATRIX_ROWS = 2
 """Rows of a work-item from which on the eight warps of a group have a tile of a matrix unit each."""
@@ -52,13 +55,13 @@ _FEWEST_MATRIX_ROWS = 2
 class GroupTile:
     """The work of a group of 16 x 16 work-items: each has `rows` rows of `vectors` vectors of columns.
 
-    `in_matrices`: matrix units multiply, numbers of 16 bits.
+    `in_matrices`: matrix units multiply; how many pairs of words hold four numbers then, else 0.
     """
 
     rows: int
     vectors: int
     depth: int
-    in_matrices: bool = False
+    in_matrices: int = 0
 
     @property
     def height(self) -> int:
@@ -83,14 +86,15 @@ class GroupTile:
         """Yield the tile, then smaller ones: their groups are as large, and need fewer registers."""
         yield self
         for tile in TILES:
-            fits = tile.rows >= _FEWEST_MATRIX_ROWS or not self.in_matrices
+            fits = tile.rows >= _FEWEST_MATRIX_ROWS or self.in_matrices == 0
             if fits and tile.rows * tile.vectors < self.rows * self.vectors:
                 yield replace(tile, in_matrices=self.in_matrices)
 
     @property
     def work_group(self) -> WorkGroup:
         """The group with a tile of each side, `depth` k at a time."""
-        quads, kind = self.depth // QUAD, "uint2" if self.in_matrices else "float4"
+        quads = max(self.in_matrices, 1) * self.depth // QUAD
+        kind = "uint2" if self.in_matrices else "float4"
         exchange = (LocalArray("exchange", "uint", _FRAGMENT * GROUP_ITEMS),) if self.in_matrices else ()
         arrays = (
             LocalArray("tile_left", kind, self.height * quads),
@@ -220,9 +224,10 @@ def tiled_product(node: Node, context: spec.Context, product: GroupProduct) -> l
     parts, tiles = max(1, product.depth // SPLIT_DEPTH), tiles_for(node, context.device)
     tile = choose_tile(product.rows, width, count, parts, tiles)
     # Phases of transposed convolutions differ from LiteRT by matrix units; why is not known yet.
-    has_units = product.weights.type.value == context.device.matrix_type and left.kind != "phases"
+    unit = context.device.matrix_type
+    has_units = product.weights.type.value == _WIDE_UNITS.get(unit, unit) and left.kind != "phases"
     has_units = has_units and tile.rows >= _FEWEST_MATRIX_ROWS
-    kinds = (replace(tile, in_matrices=True), tile) if has_units else (tile,)
+    kinds = (replace(tile, in_matrices=2 if unit in _WIDE_UNITS else 1), tile) if has_units else (tile,)
     return [
         context.first_accepted(_tiled(node, context, product, smaller) for smaller in one.and_smaller())
         for one in kinds
@@ -250,7 +255,9 @@ def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: Group
     scratch = spec.Scratch("parts", parts * pixels * round_up(columns))
     scales: tuple[spec.Argument, ...] = () if left.scale is None else (left.scale,)
     moved = (product.work.moved or 0) + (scratch.bytes if is_split else 0)
-    kind = f"matrix_{left.kind}" if tile.in_matrices else left.kind
+    unit = {"UNIT": context.device.matrix_type} if tile.in_matrices else {}
+    wide = "tf32_" if context.device.matrix_type in _WIDE_UNITS else ""
+    kind = f"{wide}matrix_{left.kind}" if tile.in_matrices else left.kind
     launch = context.launch(
         node,
         spec.function(
@@ -267,6 +274,7 @@ def _tiled(node: Node, context: spec.Context, product: GroupProduct, tile: Group
                     "TILE_K": tile.depth,
                     "SPLIT": is_split,
                     "MATRIX": tile.in_matrices,
+                    **unit,
                 },
             ),
             tile.work_group,
