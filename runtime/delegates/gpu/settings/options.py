@@ -231,9 +231,9 @@ class Options:
     precision: str | None = _choice(
         None,
         PRECISIONS,
-        "fp16, bf16: weights are rounded, and with fp16 a GPU's activations in memory; int8: quantised "
-        "models in integers; the default is fp32, and int8 for quantised models where the device gains by "
-        "it.",
+        "tf32: a GPU's matrix units multiply; fp16, bf16: weights are rounded, and with fp16 a GPU's "
+        "activations in memory; int8: quantised models in integers; the default is fp32, and int8 for "
+        "quantised models where the device gains by it.",
     )
     rounding: str = _choice(
         "reference",
@@ -241,7 +241,7 @@ class Options:
         "How integer products round: as LiteRT's reference kernels, or as XNNPACK, a level apart at times.",
     )
     precision_loss_allowed: bool | None = _flag(
-        None, "False forbids fp16 and bf16; true chooses fp16 where no precision is given."
+        None, "False forbids tf32, fp16 and bf16; true chooses fp16 where no precision is given."
     )
     require_narrow_products: bool = _flag(
         False, "Whether a precision is refused in which the device does not multiply, or not faster."
