@@ -40,7 +40,7 @@ def test_unknown_option_names_the_nearest():
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("precision", "int4", "must be one of fp32, fp16, bf16, int8; got 'int4'"),
+        ("precision", "int4", "must be one of fp32, tf32, fp16, bf16, int8; got 'int4'"),
         ("tuning", "slow", "must be one of none, fast, exhaustive; got 'slow'"),
         ("threads", 0, "whole number of at least 1; got 0"),
         ("threads", "two", "whole number of at least 1; got 'two'"),
