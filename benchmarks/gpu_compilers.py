@@ -16,11 +16,14 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Final
 
 from benchmarks import gpu_machine_code
 from benchmarks.gpu_machine_code import Compiled, Processor, ToolError, of_amd, of_intel, of_nvidia
+from runtime.delegates.gpu.backends.cuda.ptx import bounded
+from runtime.delegates.gpu.layout.source import Kernel
 
 CLC: Final = Path("/usr/lib/clc")
 """Folder of libclc's functions, where Debian's package puts it."""
@@ -113,14 +116,15 @@ class Tools:
         """Return a digest of `files`, and of how they are called and read."""
         return digest_of(target, recipe(), *map(_content, self.files(target)))
 
-    def compile(self, name: str, text: str, threads: int, targets: tuple[str, ...]) -> dict[str, Compiled]:
-        """Compile a kernel with work-groups of so many threads for targets. Raises `ToolError`."""
-        source = self.folder / f"{name}.cl"
-        source.write_text(text, encoding="utf-8")
+    def compile(self, kernel: Kernel, targets: tuple[str, ...]) -> dict[str, Compiled]:
+        """Compile a kernel for targets. Raises `ToolError`."""
+        threads, source = prod(kernel.group), self.folder / f"{kernel.name}.cl"
+        source.write_text(kernel.whole, encoding="utf-8")
         found = {}
         nvidia = [target for target in targets if target in NVIDIA]
         if nvidia:
-            ptx = self._assembly(source, "ptx", *_nvidia("sm_80" if in_matrices(text) else "sm_75"))
+            ptx = self._assembly(source, "ptx", *_nvidia("sm_80" if in_matrices(kernel.whole) else "sm_75"))
+            ptx.write_text(bounded(ptx.read_text(), kernel))
             found = {target: self._assembled(ptx, target, threads) for target in nvidia}
         for target in targets:
             if target in AMD:
@@ -128,7 +132,7 @@ class Tools:
                 made = self._assembly(source, target, *options, f"-mcpu={target}", "-nogpulib")
                 found[target] = of_amd(made.read_text())
             if target in INTEL:
-                found[target] = self._for_intel(source, name, target, threads)
+                found[target] = self._for_intel(source, kernel.name, target, threads)
         return found
 
     def _for_intel(self, source: Path, name: str, target: str, threads: int) -> Compiled:

@@ -32,7 +32,8 @@ from benchmarks.gpu_plans import FOR_INTEL, PRECISIONS, functions_of
 from benchmarks.gpu_record import RESULT, Record, as_json, drawn
 from benchmarks.gpu_rows import EXCEPTIONS, Row, Run
 from runtime.common.system import usable_cpus
-from runtime.delegates.gpu.layout.source import assemble_functions
+from runtime.delegates.gpu.backends.cuda.ptx import bounds
+from runtime.delegates.gpu.layout.source import Kernel, assemble_functions
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.tools.priming import networks
 from tests.reports import write_report
@@ -45,10 +46,10 @@ _NOTHING: Final = Record()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A kernel to be compiled: its row, yet without figures, its text, and the targets that it is for."""
+    """A kernel to be compiled: its row, yet without figures, and the targets that it is for."""
 
     row: Row
-    text: str
+    kernel: Kernel
     targets: tuple[str, ...]
 
 
@@ -119,7 +120,7 @@ def checked(
         def row(one: Wanted) -> Row:
             name, old = one.row.name, known[one.row.name]
             asked = tuple(t for t in one.targets if t not in old or (name, t) in again)
-            new = tools.compile(name, one.text, one.row.threads, asked) if asked else {}
+            new = tools.compile(one.kernel, asked) if asked else {}
             made = {t: (new[t], run) if t in new else old[t] for t in one.targets}
             figures, runs = ({t: pair[i] for t, pair in made.items()} for i in range(2))
             return replace(one.row, targets=figures, runs=runs)
@@ -147,9 +148,10 @@ def _wanted(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Want
         else:
             is_for = {True: FOR_INTEL in asked, False: asked != {FOR_INTEL}}
             fitting = tuple(one for one in targets if is_for[one in INTEL])
-        row = Row(kernel.name, threads, flops[function], {}, digest_of(kernel.whole, str(threads)))
+        digest = digest_of(kernel.whole, str(threads), bounds(kernel))
+        row = Row(kernel.name, threads, flops[function], {}, digest)
         if fitting:
-            found.append(Wanted(row, kernel.whole, fitting))
+            found.append(Wanted(row, kernel, fitting))
     return sorted(found, key=lambda one: (-max(one.row.flops.values()), one.row.name))
 
 

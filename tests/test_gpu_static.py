@@ -24,7 +24,7 @@ from benchmarks.gpu_plans import FOR_INTEL, PRECISIONS
 from benchmarks.gpu_record import Record
 from benchmarks.gpu_rows import Row
 from runtime.delegates.gpu.alternatives import lowered
-from runtime.delegates.gpu.layout.source import assemble
+from runtime.delegates.gpu.layout.source import Kernel, assemble
 from runtime.delegates.gpu.planning.assumed import ASSUMED
 from runtime.delegates.gpu.planning.planner import GpuPlanner
 from runtime.model.schema import BuiltinOperator as Op
@@ -111,7 +111,7 @@ def test_an_array_in_a_rolled_loop_costs_memory_and_an_unrolled_one_registers(
     found = {}
     for hint in ("unroll 1", "unroll"):
         text = KERNEL % ((f'_Pragma("{hint}")',) * 3)
-        found[hint] = tools.compile(f"sums_{len(hint)}", text, 256, (target,))[target]
+        found[hint] = tools.compile(Kernel(f"sums_{len(hint)}", text, group=(256,)), (target,))[target]
     assert found["unroll 1"].stack_bytes >= 192
     assert (found["unroll"].stack_bytes, found["unroll"].spill_bytes) == (0, 0)
     assert found["unroll"].registers > 48
@@ -124,7 +124,7 @@ def test_more_sums_than_an_intel_thread_has_registers_are_spilled(
 ) -> None:
     text = KERNEL.replace("48", count) % (('_Pragma("unroll")',) * 3)
     (target,) = INTEL
-    found = all_tools.compile(f"sums_{count}", text, 256, (target,))[target]
+    found = all_tools.compile(Kernel(f"sums_{count}", text, group=(256,)), (target,))[target]
     assert (found.stack_bytes == 0, found.spill_bytes == 0) == (fits, fits)
     assert found.registers in (32, 64, 128)
     assert found.groups in (4, 8, 16)
@@ -162,7 +162,7 @@ def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(
     )
     for kernel in assemble((one for node in nodes for one in node[0].launches), ASSUMED["gpu"]).kernels:
         threads = prod(kernel.group)
-        found = all_tools.compile(kernel.name, kernel.whole, threads, ("sm_80", "gfx90a", "dg2"))
+        found = all_tools.compile(kernel, ("sm_80", "gfx90a", "dg2"))
         faults[kernel.name] = Row(kernel.name, threads, {}, found).unexcused()
         # Copies of bytes between layouts have no kernel of work-groups.
         assert threads > 1 or kernel.name.startswith("run_f32_reshape_copy_")
@@ -171,7 +171,7 @@ def test_kernels_that_no_network_of_the_zoo_needs_stay_in_registers(
 
 def test_a_kernel_that_the_compiler_refuses_is_named(tools: Tools) -> None:
     with pytest.raises(ToolError, match=r"broken: clang.*: .*error"):
-        tools.compile("broken", "__kernel void broken( {", 64, ("sm_80",))
+        tools.compile(Kernel("broken", "__kernel void broken( {"), ("sm_80",))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from benchmarks.gpu_compilers import Tools, digest_of
 from benchmarks.gpu_machine_code import Compiled
+from runtime.delegates.gpu.backends.cuda.ptx import bounds
 from runtime.delegates.gpu.keep.cache import Cache, open_cache
+from runtime.delegates.gpu.layout.source import Kernel
 from tests.services.kept_kernels import folder
 
 LIMIT_BYTES = 1 << 26
@@ -23,15 +25,13 @@ LIMIT_BYTES = 1 << 26
 _compile = Tools.compile
 
 
-def compile_once(
-    self: Tools, name: str, text: str, threads: int, targets: tuple[str, ...]
-) -> dict[str, Compiled]:
+def compile_once(self: Tools, kernel: Kernel, targets: tuple[str, ...]) -> dict[str, Compiled]:
     """Return what `Tools.compile` does, in whose place it stands, or what an earlier run has kept of it."""
-    key = digest_of(name, text, str(threads), *targets, *map(self.digest, targets))
+    key = digest_of(kernel.name, kernel.whole, bounds(kernel), *targets, *map(self.digest, targets))
     kept = _figures(folder() / "gpu-code")
     if (known := kept.read("compiled", key)) is not None:
         return {target: Compiled(**figures) for target, figures in json.loads(known).items()}
-    found = _compile(self, name, text, threads, targets)
+    found = _compile(self, kernel, targets)
     kept.write("compiled", key, json.dumps({target: asdict(one) for target, one in found.items()}).encode())
     return found
 

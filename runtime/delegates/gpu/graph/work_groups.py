@@ -1,6 +1,6 @@
 """Work-groups: the sizes and shared memory of groups, and the number of groups in a launch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from runtime.delegates.gpu.capabilities import Capabilities
@@ -51,10 +51,15 @@ class LocalArray:
 
 @dataclass(frozen=True, slots=True)
 class WorkGroup:
-    """Work-items in each of one to three dimensions, and what they share in local memory."""
+    """Work-items in each of one to three dimensions, and what they share in local memory.
+
+    `together`: how many groups a multiprocessor shall hold at a time, for which a compiler that is told of it
+    keeps to as few registers: one waits for memory while the other computes.
+    """
 
     size: tuple[int, ...]
     arrays: tuple[LocalArray, ...] = ()
+    together: int = field(default=2, repr=False)
 
     @property
     def items(self) -> int:

@@ -58,13 +58,14 @@ class Function:
 class Kernel:
     """The text of one kernel, behind a text that many have in `common`.
 
-    `group` is the size of its work-groups. With null pointers it may be run, and does nothing.
+    `group` and `together` are those of its work-groups. With null pointers it may be run, and does nothing.
     """
 
     name: str
     text: str
     common: str = ""
     group: tuple[int, ...] = (1,)
+    together: int = 2
 
     @property
     def whole(self) -> str:
@@ -232,7 +233,7 @@ def _kernel(function: Function, device: Capabilities) -> Kernel:
         size = (*group.size, 1, 1)[:3]
         text = _INLINED.format(text=text, compiler="__clang__" if device.is_pocl else "__AMDGCN__")
         text += _entry("grouped.cl", **entry, GROUP=", ".join(map(str, size)), LOCALS=shared)
-        return Kernel(entry["KERNEL"], text, portable_source(), group.size)
+        return Kernel(entry["KERNEL"], text, portable_source(), group.size, group.together)
     text += _entry("called.cl" if device.shares_one_kernel else "enqueued.cl", **entry)
     return Kernel(entry["KERNEL"], text, kernel_source("common.cl"))
 

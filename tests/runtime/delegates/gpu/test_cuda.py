@@ -105,6 +105,16 @@ def test_shared_memory_above_the_fixed_limit_is_asked_for_at_the_launch(
     assert with_room(small).text == small
 
 
+def test_a_kernel_says_how_large_its_groups_are_and_how_many_shall_run_at_a_time(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    text = compiler.ptx(Kernel("big", BIG, group=(16, 16), together=1), (8, 0)).text
+    assert text.count(")\n.reqntid 16, 16, 1\n.minnctapersm 1\n{") == 1
+    assert assembles(text, tmp_path, "sm_80") == ""
+    # Units are launched in groups of any size.
+    assert ".reqntid" not in compiler.ptx(Kernel("big", BIG), (8, 0)).text
+
+
 def declared() -> dict[str, str]:
     """Return the parameters of each function that NVIDIA's header declares, under the exported names."""
     package = importlib.util.find_spec("nvidia")

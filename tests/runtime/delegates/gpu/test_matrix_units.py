@@ -265,6 +265,11 @@ def test_code_for_nvidia_has_the_instruction_for_every_part_of_a_tile(precision,
     instruction = f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{kind}.{kind}.f32"
     assert text.count(instruction) == times * shape.rows * shape.vectors
     assert "0 bytes stack frame, 0 bytes spill stores" in said
+    # The largest tile's sums leave no room for a second group.
+    (together,) = map(int, re.findall(r"\.minnctapersm (\d)", text))
+    assert together == (1 if tile == "m128n128" else 2)
+    (registers,) = map(int, re.findall(r"Used (\d+) registers", said))
+    assert registers <= 256 // together
     shared = re.search(r"(\d+) bytes smem", said)
     assert shared is not None
     assert int(shared[1]) == times * 2 * shape.depth * (shape.height + shape.width)

@@ -11,7 +11,7 @@ from typing import Final
 from runtime.delegates.gpu.backends.base import Progress, check_groups, unwatched
 from runtime.delegates.gpu.backends.cuda.device import OpenedDevice
 from runtime.delegates.gpu.backends.cuda.driver import CONSTANTS, CudaError, driver
-from runtime.delegates.gpu.backends.cuda.ptx import STATIC_BYTES, Compiler, Ptx, options
+from runtime.delegates.gpu.backends.cuda.ptx import STATIC_BYTES, Compiler, Ptx, bounds, options
 from runtime.delegates.gpu.keep.cache import Cache
 from runtime.delegates.gpu.layout.source import Kernel, Source
 from runtime.errors import DelegateError
@@ -51,7 +51,8 @@ class KernelLibrary:
         return {kernel.name: self._key(kernel) for kernel in source.kernels}
 
     def _key(self, kernel: Kernel) -> str:
-        parts = ("cubin", kernel.whole, *options(self.opened.device.target), self.opened.capabilities.key)
+        target = options(self.opened.device.target)
+        parts = ("cubin", kernel.whole, bounds(kernel), *target, self.opened.capabilities.key)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def load(self, source: Source, progress: Progress = unwatched) -> LoadedKernels:

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,9 @@ memory). More must be asked for at the launch."""
 
 _ALIGNMENT: Final = 16
 """Bytes to which each array in shared memory is aligned: those of a float4, the largest type there."""
+
+_HEAD: Final = re.compile(r"\.entry [^{]*\)\n(?=\{)")
+"""The head of a kernel in PTX, as LLVM writes it."""
 
 _SHARED: Final = re.compile(r"^[ \t]*\.shared \.align \d+ \.b8 (\S+?)\[(\d+)\];\n", re.MULTILINE)
 """The declaration of an array that a kernel's work-items share, as LLVM writes it."""
@@ -82,7 +86,7 @@ class Compiler:
             raise DelegateError(
                 f"gpu delegate: {self.clang} failed in {kernel.name} for CUDA: {first}\n{done.stderr}"
             )
-        return with_room(done.stdout)
+        return with_room(bounded(done.stdout, kernel))
 
 
 def options(target: tuple[int, int]) -> tuple[str, ...]:
@@ -99,6 +103,22 @@ def options(target: tuple[int, int]) -> tuple[str, ...]:
     architecture = f"-D__CUDA_ARCH__={cpu.removeprefix('sm_')}0"
     chosen = ("-target-cpu", cpu, "-target-feature", f"+{feature}")
     return (*_OPTIONS, architecture, *(word for one in chosen for word in ("-Xclang", one)))
+
+
+def bounds(kernel: Kernel) -> str:
+    """Return the lines by which PTX says how large a kernel's groups are, and how many run at a time.
+
+    Without them the assembler takes as many registers as save it an instruction, up to 255.
+    """
+    if prod(kernel.group) == 1:
+        return ""
+    size = ", ".join(map(str, (*kernel.group, 1, 1)[:3]))
+    return f".reqntid {size}\n.minnctapersm {kernel.together}\n"
+
+
+def bounded(text: str, kernel: Kernel) -> str:
+    """Put a kernel's bounds behind its head."""
+    return _HEAD.sub(rf"\g<0>{bounds(kernel)}", text, count=1)
 
 
 def with_room(text: str) -> Ptx:
