@@ -33,6 +33,8 @@ def verdict(r, y, rule, facts=FLOAT):
         (Arithmetic.FLOAT, True, "fp32", True, RUNS, "floats", RUNS[:4]),
         (Arithmetic.FLOAT, True, "fp32", True, (), "floats", ()),
         (Arithmetic.FLOAT, False, "fp16", True, RUNS, "floats", RUNS[:6]),
+        (Arithmetic.FLOAT, False, "tf32", True, RUNS, "floats", RUNS[:6]),
+        (Arithmetic.FLOAT, False, "tf32", True, (*RUNS[:4], *RUNS[6:]), "norm", ()),
         (Arithmetic.FLOAT, False, "bf16", True, RUNS, "floats", (*RUNS[:4], *RUNS[6:])),
         (Arithmetic.FLOAT, False, "fp16", True, RUNS[:4], "norm", ()),
         (Arithmetic.INTEGER, True, "fp32", True, RUNS, "bit_equal", ()),
