@@ -18,16 +18,6 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = {
         "m128n128",
         "sm_",
     ): "64 sums and 24 operands each: one group on a multiprocessor; at 128 registers they spill",
-    **dict.fromkeys(
-        (
-            ("matrix_window_f16__m128n64", "sm_"),
-            ("matrix_window_bf16__m128n64", "sm_"),
-            ("tf32_matrix_rows__m128n64", "sm_"),
-            ("tf32_matrix_window__m128n64", "sm_"),
-            ("tf32_matrix_volume__m128n64", "sm_"),
-        ),
-        "for matrix units: 130 registers, as the next part of K is on its way; one group fits",
-    ),
     (
         "m128n128",
         "gfx",

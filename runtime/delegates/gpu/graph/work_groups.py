@@ -53,13 +53,14 @@ class LocalArray:
 class WorkGroup:
     """Work-items in each of one to three dimensions, and what they share in local memory.
 
-    `together`: how many groups a multiprocessor shall hold at a time, for which a compiler that is told of it
-    keeps to as few registers: one waits for memory while the other computes.
+    `together`: how many groups a multiprocessor shall hold at a time, so that one computes while another
+    waits for memory; a compiler that is told of it keeps to as few registers. 0 for kernels that take few:
+    told of two groups, it would take as many as these leave it.
     """
 
     size: tuple[int, ...]
     arrays: tuple[LocalArray, ...] = ()
-    together: int = field(default=2, repr=False)
+    together: int = field(default=0, repr=False)
 
     @property
     def items(self) -> int:

@@ -65,7 +65,7 @@ class Kernel:
     text: str
     common: str = ""
     group: tuple[int, ...] = (1,)
-    together: int = 2
+    together: int = 0
 
     @property
     def whole(self) -> str:

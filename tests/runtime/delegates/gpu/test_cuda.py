@@ -105,14 +105,13 @@ def test_shared_memory_above_the_fixed_limit_is_asked_for_at_the_launch(
     assert with_room(small).text == small
 
 
-def test_a_kernel_says_how_large_its_groups_are_and_how_many_shall_run_at_a_time(
+def test_a_kernel_of_many_registers_says_how_many_of_its_groups_shall_run_at_a_time(
     compiler: Compiler, tmp_path: Path
 ) -> None:
-    text = compiler.ptx(Kernel("big", BIG, group=(16, 16), together=1), (8, 0)).text
-    assert text.count(")\n.reqntid 16, 16, 1\n.minnctapersm 1\n{") == 1
+    text = compiler.ptx(Kernel("big", BIG, group=(16, 16), together=2), (8, 0)).text
+    assert text.count(")\n.reqntid 16, 16, 1\n.minnctapersm 2\n{") == 1
     assert assembles(text, tmp_path, "sm_80") == ""
-    # Units are launched in groups of any size.
-    assert ".reqntid" not in compiler.ptx(Kernel("big", BIG), (8, 0)).text
+    assert ".reqntid" not in compiler.ptx(Kernel("big", BIG, group=(16, 16)), (8, 0)).text
 
 
 def declared() -> dict[str, str]:

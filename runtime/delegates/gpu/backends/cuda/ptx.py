@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -106,11 +105,8 @@ def options(target: tuple[int, int]) -> tuple[str, ...]:
 
 
 def bounds(kernel: Kernel) -> str:
-    """Return the lines by which PTX says how large a kernel's groups are, and how many run at a time.
-
-    Without them the assembler takes as many registers as save it an instruction, up to 255.
-    """
-    if prod(kernel.group) == 1:
+    """Return the lines by which PTX says how large a kernel's groups are, and how many run at a time."""
+    if kernel.together == 0:
         return ""
     size = ", ".join(map(str, (*kernel.group, 1, 1)[:3]))
     return f".reqntid {size}\n.minnctapersm {kernel.together}\n"

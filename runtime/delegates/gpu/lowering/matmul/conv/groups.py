@@ -47,9 +47,9 @@ _FRAGMENT = 6
 _WIDE_UNITS = {"TF32": "F32"}
 """Types of matrix units that take a word for each number → the type of the weights that are rounded to it."""
 
-_MOST_BESIDE_MATRICES = 8
-"""Most vectors of sums of a work-item where two groups for matrix units fit into a multiprocessor: beside 16,
-both sides and what is on its way do not fit into 128 registers as well."""
+_MANY, _MANY_OF_MATRICES = 16, 8
+"""Vectors of sums of a work-item for which an assembler takes over 128 registers unless it is told that two
+groups shall fit into a multiprocessor. Of matrix units' 16, with what is on its way, only one does."""
 
 _FEWEST_MATRIX_ROWS = 2
 """Rows of a work-item from which on the eight warps of a group have a tile of a matrix unit each."""
@@ -104,8 +104,8 @@ class GroupTile:
             LocalArray("tile_left", kind, self.height * quads),
             LocalArray("tile_right", kind, self.width * quads),
         )
-        is_large = self.in_matrices > 0 and self.rows * self.vectors > _MOST_BESIDE_MATRICES
-        return WorkGroup((SIDE, SIDE, 1), (*arrays, *exchange), together=1 if is_large else 2)
+        has_many = self.rows * self.vectors == (_MANY_OF_MATRICES if self.in_matrices else _MANY)
+        return WorkGroup((SIDE, SIDE, 1), (*arrays, *exchange), together=2 if has_many else 0)
 
 
 TILES = (
