@@ -49,12 +49,9 @@ def compilers(
 ) -> Iterator[Compilers]:
     found = Compilers(tmp_path / "record.json")
 
-    def compiled(
-        _: Tools, name: str, text: str, threads: int, targets: tuple[str, ...]
-    ) -> dict[str, Compiled]:
-        assert name in text
-        assert threads > 0
-        found.asked.update((name, target) for target in targets)
+    def compiled(_: Tools, kernel: source.Kernel, targets: tuple[str, ...]) -> dict[str, Compiled]:
+        assert kernel.name in kernel.whole
+        found.asked.update((kernel.name, target) for target in targets)
         return dict.fromkeys(targets, FIGURES)
 
     monkeypatch.setattr(Tools, "found", lambda folder, targets: Tools(folder, dict.fromkeys(targets, "")))

@@ -27,7 +27,9 @@ _compile = Tools.compile
 
 def compile_once(self: Tools, kernel: Kernel, targets: tuple[str, ...]) -> dict[str, Compiled]:
     """Return what `Tools.compile` does, in whose place it stands, or what an earlier run has kept of it."""
-    key = digest_of(kernel.name, kernel.whole, bounds(kernel), *targets, *map(self.digest, targets))
+    key = digest_of(
+        kernel.name, kernel.whole, str(kernel.group), bounds(kernel), *targets, *map(self.digest, targets)
+    )
     kept = _figures(folder() / "gpu-code")
     if (known := kept.read("compiled", key)) is not None:
         return {target: Compiled(**figures) for target, figures in json.loads(known).items()}

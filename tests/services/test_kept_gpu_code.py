@@ -10,6 +10,7 @@ import pytest
 from benchmarks import gpu_compilers
 from benchmarks.gpu_compilers import TARGETS, Tools
 from benchmarks.gpu_machine_code import Compiled, ToolError
+from runtime.delegates.gpu.layout.source import Kernel
 from tests import needs
 from tests.services import kept_gpu_code
 
@@ -33,16 +34,16 @@ def compiled(tmp_path, monkeypatch):
     monkeypatch.setenv("FARM_TEST_CACHE", str(tmp_path))
     runs, folders = [], count()
 
-    def compiler(self, name, text, threads, targets):
-        runs.append(text)
-        if "error" in text:
-            raise ToolError(text)
+    def compiler(self, kernel, targets):
+        runs.append(kernel)
+        if "error" in kernel.text:
+            raise ToolError(kernel.text)
         return {target: FIGURES[target] for target in targets}
 
     monkeypatch.setattr(kept_gpu_code, "_compile", compiler)
     monkeypatch.setattr(Tools, "compile", kept_gpu_code.compile_once)
 
-    def compiled(text="a kernel", threads=64, targets=("sm_80", "dg2"), other=None):
+    def compiled(text="a kernel", threads=64, together=0, targets=("sm_80", "dg2"), other=None):
         folder = tmp_path / str(next(folders))
         for file in FILES:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,8 @@ def compiled(tmp_path, monkeypatch):
         monkeypatch.setattr(gpu_compilers, "CLC", folder / "clc")
         programs = {file.rpartition("/")[2]: str(folder / file) for file in FILES if "/bin/" in f"/{file}"}
         try:
-            found = Tools(folder, programs).compile("sums", text, threads, targets)
+            kernel = Kernel("sums", text, group=(threads,), together=together)
+            found = Tools(folder, programs).compile(kernel, targets)
         except ToolError as error:
             found = str(error)
         return found, len(runs)
@@ -62,7 +64,8 @@ def test_a_kernel_is_compiled_once_and_another_one_again(compiled):
     assert compiled() == compiled() == (FIGURES, 1)
     assert compiled(text="another") == (FIGURES, 2)
     assert compiled(threads=128) == (FIGURES, 3)
-    assert compiled(targets=("dg2",)) == ({"dg2": FIGURES["dg2"]}, 4)
+    assert compiled(together=2) == (FIGURES, 4)
+    assert compiled(targets=("dg2",)) == ({"dg2": FIGURES["dg2"]}, 5)
 
 
 @pytest.mark.parametrize("file", FILES)
