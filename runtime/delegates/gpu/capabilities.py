@@ -32,11 +32,11 @@ class Capabilities:
     trying. `multiplies_bf16`: pairs of bfloat16 are to be multiplied by one instruction, which a probe has
     found and the precision allows; `multiplies_bytes`: likewise four bytes by four, which adds up their
     products, and `multiplies_shorts` two shorts by two; `permutes_bytes`: likewise 64 bytes are looked up in
-    a table at once. `matrix_type`: the type, F16, BF16 or TF32, that its matrix units are to multiply, as
-    the precision allows; empty: none. `stores_halves`: what kernels of work-groups
-    leave for each other lies in memory as fp16, as the precision allows. `constants_bytes`: how large a
-    buffer of constants becomes where no layer needs more, 0 for `max_allocation_bytes`. `driver_threads`:
-    where the driver's own threads run, for people; empty: not known. Sizes are bytes.
+    a table at once. `matrix_type`: the type, F16, BF16 or TF32, that its matrix units are to multiply, as the
+    precision allows; empty: none. `stores_halves`: what kernels of work-groups leave for each other lies in
+    memory as fp16, as the precision allows. `constants_bytes`: how large a buffer of constants becomes where
+    no layer needs more, 0 for `max_allocation_bytes`. `driver_threads`: where the driver's own threads run,
+    for people; empty: not known. Sizes are bytes.
     """
 
     name: str
