@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -52,9 +52,10 @@ class Module:
     tree: ast.Module
 
     def faults(self) -> Iterator[str]:
-        aliases = self._aliases()
-        isolated = self._isolated()
-        for node in ast.walk(self.tree):
+        nodes = list(ast.walk(self.tree))
+        aliases = self._aliases(nodes)
+        isolated = self._isolated(nodes)
+        for node in nodes:
             where = f"{self.path}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Import | ast.ImportFrom):
                 yield from (f"{where} imports {name}" for name in _imported(node) if name in MODULES)
@@ -66,23 +67,23 @@ class Module:
                 if BECOMING.get(self.path) != name:
                     yield from (f"{where} {fault}" for fault in _faults_of(node, name))
 
-    def _aliases(self) -> dict[str, str]:
+    def _aliases(self, nodes: Sequence[ast.AST]) -> dict[str, str]:
         """Return the full name behind each imported name: `run` for `subprocess.run`, `sp` for
         `subprocess`.
         """
         found = {}
-        for node in ast.walk(self.tree):
+        for node in nodes:
             if isinstance(node, ast.Import):
                 found |= {name.asname: name.name for name in node.names if name.asname}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
         return found
 
-    def _isolated(self) -> set[int]:
+    def _isolated(self, nodes: Sequence[ast.AST]) -> set[int]:
         """Return the uses of `sys.executable` that start nothing, or that an isolating option follows."""
-        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        calls = (node for node in nodes if isinstance(node, ast.Call))
         asked = {id(a) for c in calls if _dotted(c.func, {}).rpartition(".")[2] in PLACES for a in c.args}
-        lists = [node.elts for node in ast.walk(self.tree) if isinstance(node, ast.List | ast.Tuple)]
+        lists = [node.elts for node in nodes if isinstance(node, ast.List | ast.Tuple)]
         return asked | {
             id(first)
             for elements in lists

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -37,11 +38,6 @@ MODULES = [
 ]
 
 
-def calls(module: str) -> list[ast.Call]:
-    tree = ast.parse((REPOSITORY / module).read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
 def writes_in_place(call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute):
         return False
@@ -51,22 +47,21 @@ def writes_in_place(call: ast.Call) -> bool:
     return opens or call.func.attr in ("write_text", "write_bytes")
 
 
+@cache
+def habits(module: str) -> tuple[bool, bool]:
+    """Return whether a module waits for the disk, and whether it writes a file in place."""
+    tree = ast.parse((REPOSITORY / module).read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    waits = any(isinstance(call.func, ast.Attribute) and call.func.attr == "fsync" for call in calls)
+    return waits, any(map(writes_in_place, calls))
+
+
 @pytest.mark.parametrize("floor", ["agent", "orchestrator", "runtime"])
 def test_one_module_waits_for_the_disk(floor):
-    waiting = {
-        module
-        for module in MODULES
-        if module.startswith(floor)
-        and any(isinstance(call.func, ast.Attribute) and call.func.attr == "fsync" for call in calls(module))
-    }
-    assert waiting <= {DURABLE}
+    assert {module for module in MODULES if module.startswith(floor) and habits(module)[0]} <= {DURABLE}
 
 
 def test_what_is_written_in_place_is_listed_with_the_reason():
-    found = {
-        module
-        for module in MODULES
-        if not module.startswith("runtime/") and any(map(writes_in_place, calls(module)))
-    }
+    found = {module for module in MODULES if not module.startswith("runtime/") and habits(module)[1]}
     # A command's front page writes to a formatter.
     assert found - {"agent/cli.py", "orchestrator/cli/front.py"} == set(PLAIN)

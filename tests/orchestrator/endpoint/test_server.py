@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
 
 from orchestrator.config.address import Address
 from orchestrator.endpoint.server import EndpointServer
-
-PROGRAM = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from starlette.applications import Starlette
-from orchestrator.config.address import Address
-from orchestrator.endpoint.server import EndpointServer
 from orchestrator.errors import FarmError
-try:
-    with EndpointServer(Starlette(), Address("http://127.0.0.1", "127.0.0.1", 0)):
-        print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-except FarmError as error:
-    print(error)
-"""
+from tests.services.forks import run
+
+
+def serve() -> None:
+    """Serve for a moment within the limits that the arguments say, and write out the one in force."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+    try:
+        with EndpointServer(Starlette(), Address("http://127.0.0.1", "127.0.0.1", 0)):
+            sys.stdout.write(str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    except FarmError as error:
+        sys.stdout.write(str(error))
 
 
 @pytest.mark.parametrize(
@@ -38,9 +37,11 @@ except FarmError as error:
         (256, 256, "cannot serve with 256 open files; allow 2048: `ulimit -n`"),
     ],
 )
-def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be(soft: int, hard: int, said: str) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(soft), str(hard)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be(
+    tmp_path: Path, soft: int, hard: int, said: str
+) -> None:
+    ran = run(f"{__name__}:serve", str(soft), str(hard), cwd=tmp_path, env=os.environ, timeout=120)
+    assert ran.returncode == 0
     assert said in ran.stdout
 
 
