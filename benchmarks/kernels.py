@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import output
+from runtime.measure.inputs import ranged
+from runtime.model.reader import read_model
 from runtime.tools.model_profile import document, profile_file
 from tests.tree import tree
 
@@ -71,8 +73,10 @@ def profiled(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Return the profile of a model as `farm model profile --json` gives it."""
     with tempfile.TemporaryDirectory(prefix="farm-kernels-") as folder:
         path = Path(folder) / "model.tflite"
-        path.write_bytes(output.restored(name))
-        return document(profile_file(path, "gpu", options), name)
+        content = output.restored(name)
+        path.write_bytes(content)
+        rules = ranged({}, read_model(content).subgraphs[0])
+        return document(profile_file(path, "gpu", options, rules), name)
 
 
 def work_list(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
