@@ -1,46 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine
 
-from orchestrator.db.engine import dialects
 from orchestrator.db.engine.sessions import Database
 from tests.orchestrator.stocked import new_database
 from tests.services.certificates import Authority
 from tests.services.https_server import HttpsServer
-
-
-@pytest.fixture(scope="session", autouse=True)
-def statements_compiled_once() -> Iterator[None]:
-    """Keep the text of every statement for all databases of this process, as a farm keeps it for its one:
-    compiling them anew in each test took a sixth of these tests' time.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dialects, "sqlite_engine", _sharing(dialects.sqlite_engine))
-        patch.setattr(dialects, "postgresql_engine", _sharing(dialects.postgresql_engine))
-        yield
-
-
-def _sharing(make: Callable[..., Engine]) -> Callable[..., Engine]:
-    """Return `make`, whose engines share a dialect, by which SQLAlchemy finds a text, and the texts."""
-    texts: dict[Any, Any] = {}
-    first: list[Engine] = []
-
-    def made(*args: Any) -> Engine:
-        engine = make(*args)
-        # A dialect knows its server once its engine has connected.
-        if first and first[0].dialect.server_version_info is not None:
-            engine.dialect = first[0].dialect
-        else:
-            first[:] = [engine]
-        engine.update_execution_options(compiled_cache=texts)
-        return engine
-
-    return made
 
 
 @pytest.fixture
