@@ -12,6 +12,7 @@ and .md. The machine must run nothing else.
 """
 
 import json
+import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -33,8 +34,11 @@ CACHED_BYTES: Final = 2 << 20
 """Bytes read and written by a kernel that lie in a core's second-level cache: 2 MiB on current servers.
 Larger counts more traffic as lost."""
 
+_SHAPE: Final = re.compile(r"\d+(x\d+)*")
+"""Words of a label that are sizes, `196x1024x256`; a filter has its stride, `3x3s1`."""
+
 SHOWN: Final = 40
-"""Functions in the page; the JSON has all. Chosen: behind them little is lost."""
+"""Functions and operators in the page; the JSON has all. Chosen: behind them little is lost."""
 
 
 def main() -> int:
@@ -55,9 +59,9 @@ def main() -> int:
             profiles[name] = output.in_a_process("kernels", "--one", name, *given)
         except output.FailedError as error:
             failed[name] = str(error)
-    rows, models = work_list(profiles), by_model(profiles)
-    lines = page(models, best_peaks(profiles), failed, rows)
-    report = {"failed": failed, "models": models, "kernels": rows}
+    rows, models, operators = work_list(profiles), by_model(profiles), by_operator(profiles)
+    lines = page(models, best_peaks(profiles), failed, rows, operators)
+    report = {"failed": failed, "models": models, "operators": operators, "kernels": rows}
     output.write_report(args.out, report, lines, began, status=1 if failed else 0)
     print("\n".join(lines))
     return 1 if failed else 0
@@ -97,6 +101,21 @@ def work_list(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: -row["lost_us"])
 
 
+def by_operator(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the operators of all models take and would at the roofline in microseconds, by the operator
+    and its filter, whatever its shape: what loses most first.
+    """
+    found: dict[str, dict[str, Any]] = defaultdict(lambda: {"launches": 0, "us": 0.0, "least_us": 0.0})
+    peaks = best_peaks(profiles)
+    for row in (row for profile in profiles.values() for row in profile["rows"]):
+        one = found[" ".join(word for word in row["label"].split() if not _SHAPE.fullmatch(word))]
+        one["launches"] += 1
+        one["us"] += row["time_ns"] / 1e3
+        one["least_us"] += min(row["time_ns"], least_ns(row, peaks)) / 1e3
+    rows = [{"operator": name, **one} for name, one in found.items()]
+    return sorted(rows, key=lambda row: row["least_us"] - row["us"])
+
+
 def by_model(profiles: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what the kernels of each model take in microseconds, and would at the roofline; the smallest
     share of it first.
@@ -131,6 +150,7 @@ def page(
     peaks: Mapping[str, float] | None,
     failed: Mapping[str, str],
     rows: list[dict[str, Any]],
+    operators: list[dict[str, Any]],
 ) -> list[str]:
     """Return the lines of a page in Markdown."""
     whole, lost = sum(row["us"] for row in rows), sum(row["lost_us"] for row in rows)
@@ -153,17 +173,25 @@ def page(
             ),
         ),
         "",
+        "The operators, by the time that they lose; `3x3s2`: a filter and its stride:",
+        "",
+        *_shares("operator", operators[:SHOWN]),
+        "",
         "The models, by the share of their time that the roofline explains:",
         "",
-        *output.table(
-            ("model", "us", "at the roofline", "share"),
-            (
-                (one["model"], f"{one['us']:.0f}", f"{one['least_us']:.0f}",
-                 f"{one['least_us'] / one['us']:.0%}")
-                for one in models
-            ),
-        ),
+        *_shares("model", models),
     ]  # fmt: skip
+
+
+def _shares(what: str, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table of what takes longer than at the roofline."""
+    return output.table(
+        (what, "us", "at the roofline", "share"),
+        (
+            (one[what], f"{one['us']:.0f}", f"{one['least_us']:.0f}", f"{one['least_us'] / one['us']:.0%}")
+            for one in rows
+        ),
+    )
 
 
 if __name__ == "__main__":

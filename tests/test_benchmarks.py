@@ -174,8 +174,8 @@ def test_the_last_report_of_the_judge_meets_its_marks():
 
 
 def test_the_work_list_has_first_what_loses_most_against_the_roofline():
-    def row(name, time_ns, flops, moved):
-        return {"name": name, "label": "layer", "time_ns": time_ns, "flops": flops, "bytes": moved}
+    def row(name, time_ns, flops, moved, label="layer 1x56x56"):
+        return {"name": name, "label": label, "time_ns": time_ns, "flops": flops, "bytes": moved}
 
     peaks = {"gflops": 100.0, "gigabytes": 20.0}
     rows = [
@@ -183,7 +183,7 @@ def test_the_work_list_has_first_what_loses_most_against_the_roofline():
         row("f32_copy", 4_000_000, 0, 20_000_000),  # 1000 us of traffic
         row("i8_integer_gemm_product", 1_000_000, 400_000_000, 0),  # four times the peak: nothing lost
         row("f32_cached", 1_000_000, 0, kernels.CACHED_BYTES),  # no traffic that counts: lost as a whole
-        row("f32_uncounted", 5_000_000, 0, 0),
+        row("f32_uncounted", 5_000_000, 0, 0, "conv 3x3s2 28x28"),
     ]
     known = {"a": {"rows": rows, "peaks": peaks}, "b": {"rows": rows[:1], "peaks": None}}
     found = {one["function"]: (one["us"], one["lost_us"]) for one in kernels.work_list(known)}
@@ -192,8 +192,16 @@ def test_the_work_list_has_first_what_loses_most_against_the_roofline():
         "f32_copy": (4000.0, 3000.0), "f32_gemm": (4000.0, 2000.0), "f32_cached": (1000.0, 1000.0),
         "i8_integer_gemm_product": (1000.0, 0.0), "f32_uncounted": (5000.0, 0.0),
     }  # fmt: skip
-    page = kernels.page(kernels.by_model(known), kernels.best_peaks(known), {}, kernels.work_list(known))
-    assert "| `f32_copy` | 1 | 4000 | 3000 | layer of a, 3000 us |" in page
+    work, operators = kernels.work_list(known), kernels.by_operator(known)
+    page = kernels.page(kernels.by_model(known), kernels.best_peaks(known), {}, work, operators)
+    assert "| `f32_copy` | 1 | 4000 | 3000 | layer 1x56x56 of a, 3000 us |" in page
+    assert {one["operator"]: (one["us"], one["least_us"]) for one in operators} == {
+        "layer": (10000.0, 4000.0), "conv 3x3s2": (5000.0, 5000.0),
+    }  # fmt: skip
+    assert (
+        page[page.index("| operator | us | at the roofline | share |") + 2]
+        == "| layer | 10000 | 4000 | 40% |"
+    )
     assert page[-2:] == ["| b | 2000 | 1000 | 50% |", "| a | 13000 | 8000 | 62% |"]
 
 
