@@ -23,6 +23,7 @@ WRITERS = {
     "faults": "tests/faults/conftest.py",
     "first_contact": "benchmarks/first_contact.py",
     "gpu_static": "benchmarks/gpu_static.py",
+    "int8": "benchmarks/campaign.py",
     "judge_power": "benchmarks/judge_power.py",
     "kernel_checks": "tests/runtime/kernel_checker.py",
     "kernels": "benchmarks/kernels.py",
