@@ -27,6 +27,7 @@ WRITERS = {
     "judge_power": "benchmarks/judge_power.py",
     "kernel_checks": "tests/runtime/kernel_checker.py",
     "kernels": "benchmarks/kernels.py",
+    "kernels_avx2": "benchmarks/kernels.py",
     "model_kinds": "benchmarks/campaign.py",
     "precisions": "benchmarks/campaign.py",
     "precisions_avx2": "benchmarks/campaign.py",
