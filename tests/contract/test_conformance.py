@@ -86,14 +86,11 @@ def test_a_delegate_without_a_device_ends_at_once_with_the_agents_reason(lab):
 
 def test_two_equal_machines_share_the_models_and_each_keeps_its_own(lab):
     lab.plug(*(CPU.model_copy(update={"device_id": f"rack-{one}.cpu"}) for one in (1, 2)))
+    first, second = (lab.device_id(f"rack-{one}.cpu") for one in (1, 2))
     cells, _ = lab.run("a", "b", delegates={"cpu": {}, "litert": {}}, shared=True)
-    assert {(c.model, c.device, c.status) for c in cells} == {
-        ("a", "rack-1.cpu", "done"), ("b", "rack-2.cpu", "done")
-    }  # fmt: skip
+    assert {(c.model, c.device, c.status) for c in cells} == {("a", first, "done"), ("b", second, "done")}
     later, _ = lab.run("b", "c", "d", delegates={"cpu": {}, "litert": {}}, shared=True, reuse="never")
-    assert {(c.model, c.device) for c in later} == {
-        ("b", "rack-2.cpu"), ("c", "rack-1.cpu"), ("d", "rack-1.cpu")
-    }  # fmt: skip
+    assert {(c.model, c.device) for c in later} == {("b", second), ("c", first), ("d", first)}
     lab.check()
 
 
