@@ -472,6 +472,11 @@ class Measurement(PassFigures):
     blocks: tuple[BlockFigure, ...] = Field(default=(), max_length=MAX_BLOCKS)
 
     @property
+    def ended_early(self) -> bool:
+        """Whether it has less than was asked for, because its attempt was cancelled or interrupted."""
+        return self.quality is not None and self.quality.stopped == "cancelled"
+
+    @property
     def artifacts(self) -> tuple[str, ...]:
         """The artifacts that belong to the result: its raw samples, and its answers to labelled data."""
         answers = None if self.labelled is None else self.labelled.answers_sha256

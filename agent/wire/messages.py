@@ -150,8 +150,7 @@ class Device(Wire):
 
     def environment_of(self, kind: str, options: Mapping[str, Any]) -> dict[str, str]:
         """Return the environment of a delegate's results here, as far as it is known before a run."""
-        name = environment_name(self.delegate_environments, kind, options)
-        return self.environment | self.delegate_environments.get(name, {})
+        return expected_environment(self.environment, self.delegate_environments, kind, options)
 
     def interfaces_of(self, kind: str) -> tuple[str, ...]:
         """Return the interfaces through which a delegate reaches this device, its default first; empty for a
@@ -200,6 +199,13 @@ def environment_name(environments: Iterable[str], kind: str, options: Mapping[st
         return release_name(kind, str(release))
     wanted = options.get(INTERFACE_OPTION)
     return f"{kind}/{wanted}" if wanted in interfaces_of(environments, kind) else kind
+
+
+def expected_environment(
+    device: dict[str, str], delegates: Mapping[str, dict[str, str]], kind: str, options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the environment of a delegate's results, from that of a device and those of its delegates."""
+    return device | delegates.get(environment_name(delegates, kind, options), {})
 
 
 def environment_id(environment: dict[str, str]) -> str:

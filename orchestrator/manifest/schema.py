@@ -110,10 +110,10 @@ class Limits(Keys):
 
 
 MOST_RETRIES: Final = 2
-"""The most retries of a cell: `policy.lifecycle.MAX_ATTEMPTS` without the first attempt, as a test checks."""
+"""The most retries of a cell: as a test checks, `policy.attempt_ends.MAX_ATTEMPTS` less the first attempt."""
 
 RETRIED_KINDS: Final = ("agent_lost", "artifact", "crash", "device_lost", "interrupted", "runner_killed")
-"""Reason codes after which the farm tries again, as a test compares with `policy.lifecycle.TRIED_AGAIN`."""
+"""Reason codes after which the farm tries again: as a test checks, `policy.attempt_ends.TRIED_AGAIN`."""
 
 
 class Retry(Keys):

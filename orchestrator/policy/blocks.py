@@ -6,7 +6,7 @@ host.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -96,17 +96,25 @@ class Refining:
 _REFINING: Final = TypeAdapter(Refining)
 
 
-def ended_early(measurement: Measurement | None) -> bool:
-    """Whether a result has less than was asked for, because its attempt was cancelled or interrupted."""
-    quality = None if measurement is None else measurement.quality
-    return quality is not None and quality.stopped == "cancelled"
-
-
 def unfinished(measurement: Measurement | None, environment_id: str, grade: str | None) -> Refinement | None:
     """Return the result that another attempt goes on from; None for one that is complete, or void."""
-    if measurement is None or not ended_early(measurement) or grade == "void" or not measurement.blocks:
+    if measurement is None or not measurement.ended_early or grade == "void" or not measurement.blocks:
         return None
     return Refinement(environment_id=environment_id, blocks=measurement.blocks)
+
+
+def continued(stored: dict[str, Any] | None, rank: int, earlier: Refinement | None) -> dict[str, Any] | None:
+    """Return, as `Refining.stored`, how a cell of this rank goes on from `earlier`, where there is that.
+
+    `stored`: how it went on before.
+    """
+    if earlier is None:
+        return stored
+    if stored is None:
+        return Refining(earlier, None, rank, continues=True).stored
+    before = Refining.read(stored)
+    until_decided = before.earlier.until_decided
+    return replace(before, earlier=earlier.model_copy(update={"until_decided": until_decided})).stored
 
 
 def refined_to(stored: Mapping[str, Any] | None) -> tuple[bool, float | None]:

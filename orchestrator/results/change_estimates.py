@@ -15,9 +15,10 @@ from typing import TypeAlias, TypeVar
 from agent.wire.measurement import Ratio
 from orchestrator.results.device_noise import Controls, SessionSpread, spread_of
 from orchestrator.results.records import ComparedCell, Times, void_reason
-from orchestrator.results.speedups import Partners, counted_times, half_of, stored_ratio, was_measured_with
+from orchestrator.results.speedups import Partners, counted_times, stored_ratio, was_measured_with
 from runtime.common import student
 from runtime.common.statistics import MIN_UNITS, freedom_of, quantile_for
+from runtime.common.verdict import half_of
 
 Variance: TypeAlias = tuple[float, float]
 """Of the logarithm of a median, with its degrees of freedom."""

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from agent.wire.bounded import MAX_BLOCKS
 from agent.wire.measurement import Measurement
 from orchestrator.results.records import CellRecord, ComparedCell, Figures, void_reason
-from orchestrator.results.speedups import Baselines, SpeedUp, counts, half_of, paired_speedup, stored_ratio
-from runtime.common.verdict import FAR, Grade, grade, verdict
+from orchestrator.results.speedups import Baselines, SpeedUp, counts, paired_speedup, stored_ratio
+from runtime.common.verdict import FAR, Grade, grade, half_of, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +41,28 @@ def p50_grade(cell: ComparedCell) -> Graded | None:
     """Grade the median of a cell; None where there is none that counts."""
     if cell.measurement is None or not counts(cell):
         return None
-    return _by_median(cell.measurement, void_reason(cell))
+    return _graded(cell.measurement, void_reason(cell), by_ratio=False)
 
 
 def grade_of(cell: ComparedCell) -> Graded | None:
     """Grade a cell by its stored ratio, else by its median; None where nothing of it counts."""
     if cell.measurement is None or not counts(cell):
         return None
-    return _by_ratio(cell.measurement, void_reason(cell))
+    return _graded(cell.measurement, void_reason(cell))
 
 
 def grade_of_result(m: Measurement) -> Graded | None:
     """Grade what was measured, as `grade_of` does, whether it counts or not."""
-    return _by_ratio(m, None if m.quality is None else next(iter(m.quality.void), None))
+    return _graded(m, None if m.quality is None else next(iter(m.quality.void), None))
 
 
-def _by_ratio(m: Figures, void: str | None) -> Graded | None:
-    return (
-        _by_median(m, void) if m.ratio is None else _graded(m, void, half_of(m.ratio.ci95), m.ratio.allowance)
-    )
-
-
-def _by_median(m: Figures, void: str | None) -> Graded | None:
-    if m.latency_ms.p50 is None and void is None:
+def _graded(m: Figures, void: str | None, *, by_ratio: bool = True) -> Graded | None:
+    if by_ratio and m.ratio is not None:
+        half, allowance = half_of(m.ratio.ci95), m.ratio.allowance
+    elif m.latency_ms.p50 is None and void is None:
         return None
-    return _graded(m, void, half_of(m.latency_ms.ci95), 0.0 if m.quality is None else m.quality.allowance)
-
-
-def _graded(m: Figures, void: str | None, half: float | None, allowance: float) -> Graded:
+    else:
+        half, allowance = half_of(m.latency_ms.ci95), 0.0 if m.quality is None else m.quality.allowance
     doubt = "" if m.quality is None else next(iter(m.quality.doubts), "")
     found = grade(half, allowance, void=void is not None, doubted=bool(doubt))
     if void is not None or found == "good":

@@ -158,7 +158,7 @@ def speedup(cell: ComparedCell, baseline: ComparedCell | None) -> SpeedUp | None
 
 def paired_speedup(ratio: Ratio, cell: ComparedCell, baseline: ComparedCell | None = None) -> SpeedUp:
     """Return the speed-up of a cell's stored ratio; `baseline` if its own result is known, too."""
-    half, least = half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
+    half, least = decided.half_of(ratio.ci95), least_difference(decided.DIFFERENT, cell, baseline)
     verdict: Verdict = decide(ratio.median, ratio.ci95, ratio.allowance, least)
     if any(one is not None and void_reason(one) is not None for one in (cell, baseline)):
         verdict = "void"
@@ -173,13 +173,15 @@ def decide(
 ) -> decided.Verdict:
     """Return the verdict of a ratio; what is no difference there is the same, however large it is."""
     same = max(decided.SAME, different)
-    return decided.verdict(math.log(ratio), half_of(interval), allowance, different=different, same=same)
+    return decided.verdict(
+        math.log(ratio), decided.half_of(interval), allowance, different=different, same=same
+    )
 
 
 def blocks_to_decide(ratio: Ratio, different: float = decided.DIFFERENT) -> int | None:
     """Return how many blocks, those that there are included, would decide an open ratio; None: no number."""
     units = ratio.tunings if ratio.tunings > 1 else ratio.blocks
-    half, spread = half_of(ratio.ci95), ratio.spread
+    half, spread = decided.half_of(ratio.ci95), ratio.spread
     if spread is None and half is not None:
         # The results of older agents have no spread: their intervals were wide by the same square root.
         spread = half * math.sqrt(units) / quantile_for(units)
@@ -192,13 +194,6 @@ def blocks_to_decide(ratio: Ratio, different: float = decided.DIFFERENT) -> int 
         same=max(decided.SAME, different),
     )
     return None if needed is None else math.ceil(needed * ratio.blocks / units)
-
-
-def half_of(interval: tuple[float, float] | None) -> float | None:
-    """Return the half width of the logarithm of an interval; None for none, and for one from 0."""
-    if interval is None or interval[0] <= 0.0:
-        return None
-    return math.log(interval[1] / interval[0]) / 2.0
 
 
 def least_difference(share: float, *cells: ComparedCell | None) -> float:

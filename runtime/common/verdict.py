@@ -38,6 +38,13 @@ _MOST_BLOCKS: Final = 200
 """Blocks beyond which nobody measures to decide a ratio: the answer is then that it stays open."""
 
 
+def half_of(interval: tuple[float, float] | None) -> float | None:
+    """Return the half width of the logarithm of an interval; None for none, and for one from 0."""
+    if interval is None or interval[0] <= 0.0:
+        return None
+    return math.log(interval[1] / interval[0]) / 2.0
+
+
 def grade(half: float | None, allowance: float, *, void: bool = False, doubted: bool = False) -> Grade:
     """Grade a figure by the half width of its interval (None: it has none) and its allowance.
 

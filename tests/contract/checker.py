@@ -16,7 +16,8 @@ from sqlmodel import select
 from orchestrator.config.home import FarmHome
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
-from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
+from orchestrator.policy.attempt_ends import MAX_ATTEMPTS
+from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT
 
 
 def truth(home: FarmHome) -> list[dict[str, Any]]:

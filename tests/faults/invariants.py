@@ -21,7 +21,8 @@ from agent.wire.messages import artifact_path
 from orchestrator.db import tables
 from orchestrator.db.engine.sessions import Database
 from orchestrator.db.migrate import HEAD, revision
-from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT, MAX_ATTEMPTS
+from orchestrator.policy.attempt_ends import MAX_ATTEMPTS
+from orchestrator.policy.lifecycle import ENDED, LIVE_ATTEMPT
 from runtime.measure.samples.summary import ProcessTimes, summarise
 from tests.faults import truth
 

@@ -1,7 +1,6 @@
 """Begins attempts, follows them, and ends them together with the consequence for their cells."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -12,10 +11,11 @@ from orchestrator.db.cells import ends as cell_ends
 from orchestrator.db.cells import jobs, waiting
 from orchestrator.db.devices import quarantine
 from orchestrator.db.engine import identity
-from orchestrator.db.engine.turn import Turn
-from orchestrator.policy import lifecycle
+from orchestrator.db.engine.turn import AttemptRows, Turn
 from orchestrator.policy.assign import Assignment
-from orchestrator.results.events import AttemptBegun, AttemptEnded, EventKind
+from orchestrator.policy.attempt_ends import AttemptEnd, Known, Moves, RetryRule
+from orchestrator.policy.lifecycle import LIVE_ATTEMPT, AttemptState, CellState, move_attempt, move_cell
+from orchestrator.results.events import AttemptBegun, AttemptEnded
 
 DEADLINE_AFTER_S: Final = 60.0
 """How many seconds after an attempt's hard limit the server stops waiting for it. Chosen: the agent has
@@ -30,7 +30,7 @@ def is_still_waiting(turn: Turn, cell: tables.Cell) -> bool:
     """Whether a cell that was chosen a moment ago may still begin."""
     campaign = turn.campaign(cell.campaign_no)
     wanted = not campaign.parked and campaign.paused_at is None and campaign.cancel_asked_at is None
-    return cell.state == lifecycle.CellState.QUEUED and wanted
+    return cell.state == CellState.QUEUED and wanted
 
 
 def begin(turn: Turn, assignment: Assignment, now: datetime) -> JobSpec:
@@ -60,9 +60,7 @@ def begin_together(
     begun: list[tables.Attempt] = []
     for assignment in assignments:
         cell = turn.cell(assignment.cell_id)
-        cell.state = lifecycle.move_cell(
-            lifecycle.CellState(cell.state), lifecycle.CellState.DISPATCHED
-        ).value
+        cell.state = move_cell(CellState(cell.state), CellState.DISPATCHED).value
         cell.device_id = assignment.device_id
         before = turn.history(cell.cell_id)
         attempt = tables.Attempt(
@@ -72,7 +70,7 @@ def begin_together(
             device_id=assignment.device_id,
             exclusion_group=group,
             epoch=devices[assignment.device_id].epoch,
-            state=lifecycle.AttemptState.DISPATCHED.value,
+            state=AttemptState.DISPATCHED.value,
             lead_attempt_id=begun[0].attempt_id if begun else None,
             baseline_device_id=None if begun else baseline_device_id,
             arms=count,
@@ -100,18 +98,16 @@ def _ready_at(turn: Turn, attempt: tables.Attempt) -> datetime:
 def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
     """Note that the runner is about to start: its deadline begins. False for an outdated message."""
     attempt = turn.find_attempt(attempt_id)
-    if attempt is None or attempt.epoch != epoch or attempt.state != lifecycle.AttemptState.DISPATCHED:
+    if attempt is None or attempt.epoch != epoch or attempt.state != AttemptState.DISPATCHED:
         return False
     cell = turn.cell(attempt.cell_id)
-    attempt.state = lifecycle.move_attempt(
-        lifecycle.AttemptState(attempt.state), lifecycle.AttemptState.RUNNING
-    ).value
+    attempt.state = move_attempt(AttemptState(attempt.state), AttemptState.RUNNING).value
     attempt.started_at = now
     attempt.phase = ""
     # They take turns: the last one may end once all have used up their time.
     limit_s = attempt.arms * (cell.soft_limit_s + jobs.HARD_LIMIT_AFTER_S) + DEADLINE_AFTER_S
     attempt.deadline_at = now + timedelta(seconds=limit_s)
-    cell.state = lifecycle.move_cell(lifecycle.CellState(cell.state), lifecycle.CellState.RUNNING).value
+    cell.state = move_cell(CellState(cell.state), CellState.RUNNING).value
     events.add(turn, cell, "started", f"attempt {attempt.attempt_no} on {attempt.device_id}", now)
     return True
 
@@ -119,7 +115,7 @@ def start(turn: Turn, attempt_id: str, epoch: int, now: datetime) -> bool:
 def note_heartbeat(turn: Turn, beat: Heartbeat, now: datetime) -> Standing:
     """Store a heartbeat. Stale: its attempt has ended or has another epoch; unwanted: cancel it."""
     attempt = turn.find_attempt(beat.attempt_id)
-    if attempt is None or attempt.epoch != beat.epoch or attempt.state not in lifecycle.LIVE_ATTEMPT:
+    if attempt is None or attempt.epoch != beat.epoch or attempt.state not in LIVE_ATTEMPT:
         return "stale"
     attempt.phase, attempt.heard_at = beat.phase, now
     cell = turn.cell(attempt.cell_id)
@@ -134,69 +130,47 @@ def ask_to_stop(turn: Turn, attempt_ids: Iterable[str]) -> None:
         turn.attempt(attempt_id).stop_asked = True
 
 
-def end(
-    turn: Turn, attempt: tables.Attempt, ended: lifecycle.AttemptEnd, now: datetime, *, early: bool = False
-) -> lifecycle.Settled:
-    """Close an attempt, maybe an `early` one, and settle its cell. Raises `IllegalMoveError` if it ended."""
-    cell = turn.cell(attempt.cell_id)
-    before = lifecycle.AttemptState(attempt.state)
-    attempt.state = lifecycle.move_attempt(before, ended.state).value
-    attempt.reason_code = ended.reason.code.value
-    attempt.reason_text = ended.reason.text
+def known_of(rows: AttemptRows) -> Known:
+    """Return what is known of an attempt whose end is to be stored."""
+    attempt, cell = rows.attempt, rows.cell
+    return Known(
+        state=AttemptState(attempt.state),
+        code=None if attempt.reason_code is None else ReasonCode(attempt.reason_code),
+        cell=CellState(cell.state),
+        is_last=rows.tries[-1].attempt_id == attempt.attempt_id and rows.device.epoch == attempt.epoch,
+        earlier=[
+            AttemptEnd(
+                AttemptState(row.state),
+                Reason(code=ReasonCode(str(row.reason_code)), text=row.reason_text or ""),
+            )
+            for row in rows.tries
+            # A user's `retry` gives the cell all its attempts anew.
+            if cell.retried_after < row.attempt_no < attempt.attempt_no
+        ],
+        cancel_asked=cell.cancel_asked_at is not None or rows.campaign.cancel_asked_at is not None,
+        retry=RetryRule.read(cell.retry),
+        shows=cell_ends.stands(cell),
+    )
+
+
+def end(turn: Turn, rows: AttemptRows, moves: Moves, now: datetime) -> None:
+    """Close an attempt, and move its cell and its device as was decided."""
+    attempt, cell = rows.attempt, rows.cell
+    was_live = attempt.state in LIVE_ATTEMPT
+    attempt.state = moves.attempt.state.value
+    attempt.reason_code = moves.attempt.reason.code.value
+    attempt.reason_text = moves.attempt.reason.text
     attempt.ended_at = now
-    turn.tell(AttemptEnded(attempt.exclusion_group, ended.reason.code.value, now))
-    campaign = turn.campaign(cell.campaign_no)
-    if before in lifecycle.LIVE_ATTEMPT:
+    turn.tell(AttemptEnded(attempt.exclusion_group, moves.attempt.reason.code.value, now))
+    if was_live:
         # `begin` charged the expected time: the actual time replaces it.
         taken_s = (now - attempt.dispatched_at).total_seconds() / attempt.arms
         turn.charge(cell.campaign_no, taken_s - cell.expected_s)
-        quarantine.note_end(turn, attempt, cell, ended, now)
-    settled = lifecycle.settle(
-        _ends(turn, cell),
-        cancel_asked=cell.cancel_asked_at is not None or campaign.cancel_asked_at is not None,
-        retry=_retry_rule(cell),
-        early=early,
-    )
-    if settled.state is lifecycle.CellState.QUEUED:
-        if cell.state != lifecycle.CellState.QUEUED:
-            cell.state = lifecycle.move_cell(
-                lifecycle.CellState(cell.state), lifecycle.CellState.QUEUED
-            ).value
-        if ended.state is lifecycle.AttemptState.DONE:
-            cell_ends.withdraw(turn, cell)  # what this attempt has finished stands in its place
-        elif not cell_ends.stands(cell):
-            cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
-        cell.not_before = now + timedelta(seconds=settled.delay_s)
-        waiting.start_clock(cell, now)
-        kind: EventKind = "retry" if ended.state is lifecycle.AttemptState.FAILED else "interrupted"
-        events.add(turn, cell, kind, cell_ends.sentence(settled.reason), now)
+    if moves.withdraws:
+        cell_ends.withdraw(turn, cell)
+    if moves.cell.state is CellState.QUEUED:
+        waiting.wait_again(turn, cell, moves, now)
     else:
-        if lifecycle.replaces(settled.state, settled.reason):
-            cell_ends.withdraw(turn, cell)
-        cell_ends.finish(turn, cell, settled.state, settled.reason, now)
-        # `done` again where an earlier result stays.
-        settled = replace(settled, state=lifecycle.CellState(cell.state))
-        if campaign.purpose == tables.HEALTH:
-            quarantine.on_check_ended(turn, attempt, settled.state is lifecycle.CellState.DONE, now)
-    return settled
-
-
-def _retry_rule(cell: tables.Cell) -> lifecycle.RetryRule:
-    said = cell.retry or {}
-    times, kinds = said.get("times"), said.get("kinds")
-    return lifecycle.RetryRule(
-        lifecycle.USUAL_RETRIES.times if times is None else times,
-        lifecycle.USUAL_RETRIES.kinds if kinds is None else frozenset(map(ReasonCode, kinds)),
-    )
-
-
-def _ends(turn: Turn, cell: tables.Cell) -> list[lifecycle.AttemptEnd]:
-    """Return the attempt ends that count for a cell: those since a user's last `retry`."""
-    return [
-        lifecycle.AttemptEnd(
-            lifecycle.AttemptState(row.state),
-            Reason(code=ReasonCode(str(row.reason_code)), text=row.reason_text or ""),
-        )
-        for row in turn.history(cell.cell_id)
-        if row.attempt_no > cell.retried_after and row.state not in lifecycle.LIVE_ATTEMPT
-    ]
+        cell_ends.finish(turn, cell, moves.cell.state, moves.cell.reason, now)
+    # After its cell: a health check that has ended does not keep the next one from being added.
+    quarantine.note_end(turn, rows, moves, now, was_live=was_live)

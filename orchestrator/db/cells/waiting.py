@@ -7,17 +7,19 @@ from sqlalchemy import ColumnElement, TextClause, and_, func, or_, update
 from sqlmodel import Session, col, select
 
 from agent.wire.messages import Reason, ReasonCode
-from orchestrator.db import tables
+from orchestrator.db import events, tables
 from orchestrator.db.cells import ends as cell_ends
 from orchestrator.db.devices.states import occupants, why_unwilling
 from orchestrator.db.engine.turn import Turn
 from orchestrator.db.queue import candidate_queries
 from orchestrator.policy.assign import Occupancy
+from orchestrator.policy.attempt_ends import Moves
 from orchestrator.policy.blocks import Refining, kept_busy
-from orchestrator.policy.lifecycle import LIVE_ATTEMPT, CellState
+from orchestrator.policy.lifecycle import LIVE_ATTEMPT, AttemptState, CellState, move_cell
 from orchestrator.policy.reservation import in_force, in_the_way
 from orchestrator.policy.selectors import is_class, parse_line
 from orchestrator.policy.why import CellFacts, DeviceFacts, Occupant
+from orchestrator.results.events import EventKind
 
 
 def cell_facts(
@@ -210,6 +212,18 @@ def start_clock(cell: tables.Cell, now: datetime) -> None:
     ends_at = None if cell.refines is None else Refining.read(cell.refines).ends_at
     if ends_at is not None:
         cell.queue_until = min(ends_at, cell.queue_until or ends_at)
+
+
+def wait_again(turn: Turn, cell: tables.Cell, moves: Moves, now: datetime) -> None:
+    """Let a cell wait for another attempt, after the end of one."""
+    if cell.state != CellState.QUEUED:
+        cell.state = move_cell(CellState(cell.state), CellState.QUEUED).value
+    if not moves.goes_on and not cell_ends.stands(cell):
+        cell.device_id = None  # a cell of a class may go to another unit, and its siblings to this one
+    cell.not_before = now + timedelta(seconds=moves.cell.delay_s)
+    start_clock(cell, now)
+    kind: EventKind = "retry" if moves.attempt.state is AttemptState.FAILED else "interrupted"
+    events.add(turn, cell, kind, cell_ends.sentence(moves.cell.reason), now)
 
 
 def restart_clocks(turn: Turn, campaign: tables.Campaign, now: datetime) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from agent.wire.messages import AgentHello, Device, MissingDelegate, environment_id, environment_name
+from agent.wire.messages import AgentHello, Device, MissingDelegate, environment_id, expected_environment
 from orchestrator.db import tables
 from orchestrator.db.engine.turn import Turn
 
@@ -140,10 +140,8 @@ def _record_device(turn: Turn, agent_id: str, device: Device, *, sole: bool) -> 
 
 def environment_of(turn: Turn, device: tables.Device, cell: tables.Cell) -> dict[str, str]:
     """Return the environment that the next result of a cell on a device is expected to have."""
-    known = turn.find_environment(device.environment_id)
-    own = {} if known is None else known.fields
-    name = environment_name(device.delegate_environments, cell.delegate_kind, cell.delegate_options)
-    return own | device.delegate_environments.get(name, {})
+    own = turn.environment(device.environment_id).fields
+    return expected_environment(own, device.delegate_environments, cell.delegate_kind, cell.delegate_options)
 
 
 def record_environment(turn: Turn, fields: dict[str, str]) -> str:

@@ -11,9 +11,10 @@ from sqlmodel import Session, col, select
 
 from orchestrator.db import events, tables
 from orchestrator.db.engine import identity
-from orchestrator.db.engine.turn import Turn
+from orchestrator.db.engine.turn import AttemptRows, Turn
+from orchestrator.policy.attempt_ends import Moves
 from orchestrator.policy.fingerprint import Ingredients, digest
-from orchestrator.policy.lifecycle import MAX_DEVICE_FAULTS, AttemptEnd, CellState, device_verdict
+from orchestrator.policy.lifecycle import MAX_DEVICE_FAULTS, CellState
 from orchestrator.results.events import DeviceRecovered, RecoveryOutcome
 from orchestrator.sources import health_model
 
@@ -24,27 +25,32 @@ which costs it and its host next to nothing.
 """
 
 
-def note_end(
-    turn: Turn, attempt: tables.Attempt, cell: tables.Cell, ended: AttemptEnd, now: datetime
-) -> None:
+def note_end(turn: Turn, rows: AttemptRows, moves: Moves, now: datetime, *, was_live: bool) -> None:
+    """Note what the end of an attempt tells of its device. One that was given up before told it then."""
+    if was_live:
+        _note_fault(turn, rows, moves, now)
+    if rows.campaign.purpose == tables.HEALTH and moves.cell.state is not CellState.QUEUED:
+        _end_check(turn, rows, moves.cell.state is CellState.DONE, now)
+
+
+def _note_fault(turn: Turn, rows: AttemptRows, moves: Moves, now: datetime) -> None:
     """Let the device cool down; after faults on several cells in a row, put it in quarantine."""
-    device = turn.device(attempt.device_id)
+    device = rows.device
     if device.cooldown_s:
         device.rests_until = now + timedelta(seconds=device.cooldown_s)
-    worked = device_verdict(ended)
-    if worked and device.faulty_cells:
+    if moves.device_works and device.faulty_cells:
         device.faulty_cells = []
     # What one runner carried failed by one fault: it counts once.
-    lead = attempt.lead_attempt_id
-    blamed = cell.cell_id if lead is None else turn.attempt(lead).cell_id
-    if worked is not False or device.quarantined_at is not None or blamed in device.faulty_cells:
+    counted_already = rows.blamed_cell_id in device.faulty_cells
+    if moves.device_works is not False or device.quarantined_at is not None or counted_already:
         return
-    device.faulty_cells = [*device.faulty_cells, blamed]
+    device.faulty_cells = [*device.faulty_cells, rows.blamed_cell_id]
     if len(device.faulty_cells) >= MAX_DEVICE_FAULTS:
         count = len(device.faulty_cells)
-        quarantine(turn, device, f"{count} cells in a row failed: {ended.reason.text}", now)
-        text = f"{device.device_id}: {device.quarantine_text}; it is checked soon"
-        events.add(turn, cell, "quarantined", f"{text}, or: farm devices release {device.device_id}", now)
+        quarantine(turn, device, f"{count} cells in a row failed: {moves.attempt.reason.text}", now)
+        name = device.device_id
+        text = f"{name}: {device.quarantine_text}; it is checked soon, or: farm devices release {name}"
+        events.add(turn, rows.cell, "quarantined", text, now)
 
 
 def quarantine(turn: Turn, device: tables.Device, text: str, now: datetime) -> None:
@@ -65,13 +71,13 @@ def release(device: tables.Device) -> None:
     device.health_failures = 0
 
 
-def on_check_ended(turn: Turn, check: tables.Attempt, passed: bool, now: datetime) -> None:
+def _end_check(turn: Turn, rows: AttemptRows, passed: bool, now: datetime) -> None:
     """Release the device after a health check that passed, else plan the next one.
 
     A check that began before the device was taken out says nothing about it and changes nothing.
     """
-    device = turn.device(check.device_id)
-    if device.quarantined_at is not None and check.dispatched_at < device.quarantined_at:
+    device = rows.device
+    if device.quarantined_at is not None and rows.attempt.dispatched_at < device.quarantined_at:
         return
     if passed:
         release(device)

@@ -7,6 +7,7 @@ the same code is correct for a single message.
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -84,6 +85,23 @@ _CHARGE: Final = _charge_statement()
 _CHARGE_USER: Final = _charge_user_statement()
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptRows:
+    """The rows that the end of an attempt concerns. `environment`: the device's. `tries`: every attempt at
+    its cell, oldest first. `blamed_cell_id`: the cell that a fault of the device is counted for, which is
+    that of the first attempt of its runner.
+    """
+
+    attempt: Attempt
+    cell: Cell
+    device: Device
+    environment: Environment
+    campaign: Campaign
+    result: Result | None
+    tries: list[Attempt]
+    blamed_cell_id: str
+
+
 class Turn(Session):
     """A session that writes and keeps the rows that it has loaded.
 
@@ -109,6 +127,27 @@ class Turn(Session):
         """Return an attempt, or None."""
         return self._find(Attempt, attempt_id, lock=True)
 
+    def find_attempt_rows(self, attempt_id: str) -> AttemptRows | None:
+        """Return an attempt with all that its end concerns, or None.
+
+        Locked from here on: of two deliveries of one result, the second finds what the first has stored.
+        """
+        attempt = self.find_attempt(attempt_id)
+        if attempt is None:
+            return None
+        cell, lead = self.cell(attempt.cell_id), attempt.lead_attempt_id
+        device = self.device(attempt.device_id)
+        return AttemptRows(
+            attempt,
+            cell,
+            device,
+            self.environment(device.environment_id),
+            self.campaign(cell.campaign_no),
+            self.find_result(attempt_id),
+            self.history(cell.cell_id),
+            cell.cell_id if lead is None else self.attempt(lead).cell_id,
+        )
+
     def cell(self, cell_id: str) -> Cell:
         """Return a cell. Raises `LookupError`."""
         return _required(self._find(Cell, cell_id, lock=True), "cell", cell_id)
@@ -128,6 +167,10 @@ class Turn(Session):
     def find_result(self, attempt_id: str) -> Result | None:
         """Return the result that an attempt delivered, or None."""
         return self._find(Result, attempt_id)
+
+    def environment(self, environment_id: str) -> Environment:
+        """Return an environment. Raises `LookupError`."""
+        return _required(self.find_environment(environment_id), "environment", environment_id)
 
     def find_environment(self, environment_id: str) -> Environment | None:
         """Return an environment, or None."""

@@ -10,13 +10,13 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import Select
 
 from agent.wire.measurement import Measurement, Refinement
-from agent.wire.messages import JobResult, Reason, ReasonCode
+from agent.wire.messages import JobResult, Reason, ReasonCode, expected_environment
 from agent.wire.plan import InputSpec, MeasurePlan
 from orchestrator.db import tables
-from orchestrator.db.devices.devices import environment_of, record_environment
-from orchestrator.db.engine.turn import Turn, chunks
+from orchestrator.db.devices.devices import record_environment
+from orchestrator.db.engine.turn import AttemptRows, Turn, chunks
 from orchestrator.policy.blocks import unfinished
-from orchestrator.policy.fingerprint import Environments, Ingredients, digest, fingerprint
+from orchestrator.policy.fingerprint import Environments, Ingredients, fingerprint
 from orchestrator.policy.lifecycle import CellState
 from orchestrator.policy.matrix import CellSpec
 from orchestrator.policy.preview import Duration, KnownResult, PastResults
@@ -204,30 +204,27 @@ def input_specs(stored: Mapping[str, Any]) -> dict[str, InputSpec]:
     return {name: InputSpec.model_validate_json(value) for name, value in stored.items()}
 
 
-def content_digest(message: JobResult) -> str:
-    """Digest of a result message: equal for every delivery of the same result."""
-    return digest(message.model_dump(mode="json"))
-
-
 def store(
     turn: Turn,
+    rows: AttemptRows,
     message: JobResult,
     reason: Reason,
-    attempt: tables.Attempt,
+    content: str,
     now: datetime,
     *,
     counted: bool,
     late: bool,
 ) -> tables.Result:
-    """Keep a delivered result with the environment it was measured in."""
-    cell = turn.cell(attempt.cell_id)
-    device = turn.device(attempt.device_id)
-    expected = environment_of(turn, device, cell)
+    """Keep a delivered result, with the digest of its `content` and the environment it was measured in."""
+    attempt, cell, device = rows.attempt, rows.cell, rows.device
+    series = ingredients(cell, device.device_id).series
+    expected = expected_environment(
+        rows.environment.fields, device.delegate_environments, cell.delegate_kind, cell.delegate_options
+    )
     # Of its own result alone: what the device is, its agent's probe says, which looks again.
     environment = record_environment(turn, message.environment or expected)
     measured = message.measurement
     graded = None if measured is None else grade_of_result(measured)
-    series = ingredients(cell, attempt.device_id).series
     row = tables.Result(
         attempt_id=attempt.attempt_id,
         cell_id=attempt.cell_id,
@@ -244,7 +241,7 @@ def store(
         duration_ns=message.duration_ns,
         series=series,
         fingerprint=fingerprint(series, environment),
-        content=content_digest(message),
+        content=content,
         counted=counted,
         late=late,
         received_at=now,

@@ -8,9 +8,10 @@ from sqlmodel import select
 
 from agent.wire.messages import Heartbeat, JobRefused, Reason, ReasonCode, Status
 from orchestrator.db import tables
-from orchestrator.db.campaigns import campaigns
+from orchestrator.db.campaigns import campaigns, steering_requests
 from orchestrator.db.cells import attempts, running_attempts
 from orchestrator.db.scheduling import ingest
+from orchestrator.policy.attempt_ends import MAX_ATTEMPTS
 from orchestrator.policy.lifecycle import IllegalMoveError
 from tests.orchestrator.asked import CPU, POCL, asked
 from tests.orchestrator.stocked import cells, dispatch, result, stock
@@ -102,6 +103,17 @@ def test_a_result_that_was_spooled_while_its_attempt_was_given_up_still_counts(d
     job = dispatch(database, cell.cell_id)
     give_up(database, job)
     assert state_of(database) == "queued"
+    assert apply(database, result(job)) == "counted"
+    assert state_of(database) == "done"
+
+
+def test_a_spooled_result_counts_for_a_cell_that_a_user_had_tried_again(database, cell):
+    for _ in range(MAX_ATTEMPTS):
+        job = dispatch(database, cell.cell_id)
+        give_up(database, job)
+    assert state_of(database) == "failed"
+    with database.write() as turn:
+        assert steering_requests.retry(turn, cell.cell_id, datetime.now(UTC), failed_only=True) == 1
     assert apply(database, result(job)) == "counted"
     assert state_of(database) == "done"
 

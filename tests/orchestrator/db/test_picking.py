@@ -13,14 +13,13 @@ from sqlmodel import select
 from agent.wire.messages import Reason, ReasonCode, Status
 from orchestrator.db import tables
 from orchestrator.db.campaigns import campaigns, steering_requests
-from orchestrator.db.cells import attempts, waiting
+from orchestrator.db.cells import waiting
 from orchestrator.db.devices import agents
 from orchestrator.db.queue import candidate_queries, class_pages, picking
 from orchestrator.db.results import records
-from orchestrator.db.scheduling import assignments
+from orchestrator.db.scheduling import assignments, ingest
 from orchestrator.manifest.campaign import DeviceSelector, RetryEntry
 from orchestrator.policy.assign import Assignment
-from orchestrator.policy.lifecycle import AttemptEnd, AttemptState
 from tests.orchestrator.asked import CPU, asked
 from tests.orchestrator.db import queue_steps
 from tests.orchestrator.db.queue_steps import FLEET, GPUS, begin, change, choose, now, read, take_in
@@ -250,9 +249,8 @@ def test_ends_before_a_users_retry_do_not_count(database):
     change(database, tables.Cell, cell.cell_id, retried_after=2)
     job = dispatch(database, cell.cell_id)
     with database.write() as session:
-        row = session.get_one(tables.Attempt, job.attempt_id)
-        ended = AttemptEnd(AttemptState.FAILED, Reason(code=ReasonCode.DEVICE_LOST, text="gone"))
-        assert attempts.end(session, row, ended, now()).state == "queued"
+        ingest.give_up(session, job.attempt_id, Reason(code=ReasonCode.DEVICE_LOST, text="gone"), now())
+    assert read(database, tables.Cell, cell.cell_id).state == "queued"
 
 
 def test_a_class_outlives_an_agent_only_while_another_has_a_device_of_it(database):
