@@ -47,10 +47,8 @@ def apply(turn: Turn, message: JobResult, now: datetime) -> Ingested:
     if moves.counts:
         cell.shown_attempt_id = attempt.attempt_id
     if moves.goes_on:
-        # On the device that the result is of.
-        cell.device_id = result.device_id
-        if cell.siblings is not None:
-            cell.line = result.device_id
+        # On the device that the result is of, also where any unit of a class would have done before.
+        cell.line = cell.device_id = result.device_id
         earlier = unfinished(message.measurement, result.environment_id, result.grade)
         cell.refines = continued(cell.refines, cell.rank, earlier)
     return "counted" if moves.counts else "superseded"

@@ -317,6 +317,18 @@ def test_finished_blocks_that_come_late_do_not_count_once_the_device_has_another
     assert p50(shown(measured)[0]) == OLD
 
 
+def test_a_late_part_holds_its_cell_on_the_unit_that_it_is_of(any_database):
+    any_cpu = asked(("a",), devices=(DeviceSelector(kind="cpu", count=2),))
+    stock(any_database, any_cpu, GPUS)
+    name = cells(any_database)[0].cell_id
+    job = dispatch(any_database, name, "unit-2")
+    kill_scheduler(any_database, job)
+    assert cells(any_database)[0].device_id is None
+    assert apply(any_database, part_of(job)) == "counted"
+    cell = cells(any_database)[0]
+    assert (cell.state, cell.device_id, cell.line) == ("queued", "unit-2", "unit-2")
+
+
 def test_a_void_part_is_shown_and_measured_anew(measured):
     job = put_back(measured, start=True)
     ask_to_stop(measured, job)

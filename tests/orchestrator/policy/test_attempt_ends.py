@@ -233,9 +233,16 @@ def test_an_end_that_tells_nothing_of_the_model_leaves_the_earlier_result():
     assert (found.counts, found.withdraws, found.device_works) == (True, True, True)
 
 
-def test_a_failure_that_is_tried_again_counts_for_nothing():
-    found = moves_of(replace(RUNNING, shows=True), failed(ReasonCode.CRASH))
+@pytest.mark.parametrize("shows", [False, True])
+def test_a_failure_that_is_tried_again_counts_for_nothing(shows):
+    found = moves_of(replace(RUNNING, shows=shows), failed(ReasonCode.CRASH))
     assert (found.cell.state, found.counts, found.withdraws) == (CellState.QUEUED, False, False)
+
+
+def test_a_cell_keeps_the_rule_for_retries_of_its_campaign_file():
+    assert RetryRule.read(None) == USUAL_RETRIES
+    assert RetryRule.read({"times": 0}) == RetryRule(times=0)
+    assert RetryRule.read({"kinds": ["crash"]}) == RetryRule(kinds=frozenset({ReasonCode.CRASH}))
 
 
 def test_a_result_that_ended_early_is_shown_while_its_cell_waits():
