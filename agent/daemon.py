@@ -80,6 +80,7 @@ class Agent:
     def run(self) -> int:
         """Serve until a shutdown or until the orchestrator is gone; return 0 after an orderly end."""
         become_subreaper()
+        # Before any message: what a killed agent left running may still compute on the devices.
         recover(self._config, self._devices, self._journal)
         with WakingSignals() as signals:
             self._manager.ready("serving; the farm was not reached yet")
@@ -158,6 +159,7 @@ class Agent:
 
     def _wait(self, signals: WakingSignals) -> None:
         """Sleep until something happens or something is due; receive messages."""
+        # Made anew: the link's descriptor changes with each link, and what to wait for with its backlog.
         with selectors.PollSelector() as selector:
             selector.register(signals, selectors.EVENT_READ)
             if self._connected and self._link.fileno() >= 0:
@@ -192,6 +194,7 @@ class Agent:
             lines = self._link.receive()
             messages = None if lines is None else [wire.decode_for_agent(line) for line in lines]
         except (TransportError, ValueError) as error:
+            # From a parent only: the link of a lab passes nothing on that is no message.
             log.warning("a message from the orchestrator is not understood: %s", error)
             self._exit_code = 1
             messages = None
@@ -212,6 +215,7 @@ class Agent:
                         attempt.cancel(attempt_id)
             case wire.Receipt(attempt_id=attempt_id):
                 failpoint.reached("agent.before_receipt")
+                # A result that was sent twice has two receipts.
                 self._sent_s.pop(attempt_id, None)
                 self._journal.delivered(attempt_id)
             case wire.Shutdown():
@@ -232,6 +236,7 @@ class Agent:
             self._running[job.attempt_id].report_again()
             return
         states = {own.attempt_id: self._journal.state_of(own.attempt_id) for own in job.attempts}
+        # The attempts of one job are journaled together: all of them are known, or none.
         if not any(states.values()):
             self._on_new_job(job)
         for result in self._journal.spooled():
@@ -291,6 +296,7 @@ class Agent:
         if not attempt.ended:
             return
         del self._running[attempt.job.attempt_id]
+        # Children, but no orphans: the runners of other attempts, and the link.
         children = [other.runner_pid for other in self._running.values()] + [self._link.pid]
         marks = [other.mark for other in self._running.values()]
         # The devices are locked until then: whoever left the attempt under another's name computes on them.

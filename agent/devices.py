@@ -115,6 +115,7 @@ def probe(
         try:
             return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
         except ProbeError as error:
+            # In place of the option before: a runner that is to do without OpenCL leaves out WebGPU, too.
             without = (option, f"listing {lost} failed: {error}")
     return ask([*asked, *without], timeout_s, ProbeReport, sandbox)
 
@@ -192,8 +193,10 @@ def _answered(
     if settings.on:
         temporary = folder / TEMPORARY_FOLDER
         temporary.mkdir()
+        # The farm's own cache stays where it is: what a check of the operators found is in it.
         environment |= {**own_caches(folder), "FARM_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}
     if keeps:
+        # A boundary opens only what exists when it is closed.
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = (folder, cache) if keeps else (folder,)
     close = (

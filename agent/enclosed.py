@@ -84,6 +84,7 @@ def run_bench(words: list[str]) -> int | None:
     if settings is None:
         return None
     graph = flags.text("graph")
+    # `fd:NUMBER:OFFSET:SIZE`, LiteRT's form of a part of an open file: the process inherits that.
     opened = re.match(r"fd:(\d{1,9}):", graph)
     inherited = () if opened is None else (int(opened[1]),)
     if opened is None:
@@ -170,6 +171,7 @@ def _ended(
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        # Ctrl-C ends the wait above; the process, killed by now, is still to be reaped.
         process.wait()
     if code < 0:
         typer.echo(f"error: the process that ran the model ended with {describe_exit(code)}", err=True)

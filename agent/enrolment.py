@@ -32,6 +32,7 @@ def enrol(server: str, token: str, state: Path) -> Credentials:
     """Send new keys to the farm's endpoint, write the credentials. Raises `EnrolmentError`."""
     applicant = Applicant.new()
     try:
+        # For its check alone: what is no token is not sent.
         farm_of(token)
         if crosses_in_the_clear(server):
             log.warning("THE TOKEN CROSSES THE NETWORK IN THE CLEAR: %s has no TLS; use https://", server)

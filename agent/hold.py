@@ -44,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Wait for the lock, then become the command. Returns an exit code only where it does not."""
     given = _parser().parse_args(arguments)
     command: list[str] = given.command
+    # Looked for before the wait, which can take hours.
     if shutil.which(command[0]) is None:
         is_file = Path(command[0]).is_file()
         _tell(f"{command[0]}: {'it cannot be executed' if is_file else 'no such command'}")
@@ -92,6 +93,7 @@ def _waited_for(group: str, what: str, timeout_s: float | None) -> Lease | None:
     """Wait for the lease and return it; None if that takes too long. Raises `OSError`."""
     folder = lease_folder()
     start = time.monotonic()
+    # So that the first line is told at once.
     told_s = -_TELL_EVERY_S
     redraws = sys.stderr.isatty()
     while True:

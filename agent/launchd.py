@@ -45,6 +45,7 @@ def service(state: Path, environment: Mapping[str, str] = os.environ) -> bytes:
         "StandardOutPath": log,
         "StandardErrorPath": log,
         "RunAtLoad": True,
+        # It is started again unless it ended with 0.
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": _PAUSE_S,
         "ExitTimeOut": _STOP_S,

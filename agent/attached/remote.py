@@ -40,6 +40,7 @@ _PACKAGES: Final = {"ssh": "openssh-client", "adb": "adb"}
 _END: Final = "delegate-farm: ended with"
 _ENDED: Final = re.compile(rf"^{_END} (\d{{1,3}})$", re.MULTILINE)
 
+# A shell gives what it starts with `&` an empty input: descriptor 3 keeps the connection's.
 _GUARD: Final = """\
 exec 3<&0
 {command} </dev/null 3<&- & tool=$!
@@ -93,20 +94,24 @@ class Remote:
 
         Raises `LateError`, `LostError`, and `RefusedError` for more output than is read.
         """
+        # In a subshell: an `exit` in the script must not skip the line of its end.
         process = self._started(f"(\n{script}\n) 2>&1; printf '\\n{_END} %d\\n' $?")
         assert process.stdin is not None
         assert process.stdout is not None
         limit = threading.Timer(within_s or 0.0, process.kill)
         if within_s is not None:
             limit.start()
+        # The output is closed before the wait for the end: who goes on writing ends by SIGPIPE.
         with process, contextlib.closing(process.stdout):
             self._live = process
             if given is not None:
+                # A script that ends before it has read all tells the reason itself.
                 with contextlib.suppress(BrokenPipeError):
                     shutil.copyfileobj(given, process.stdin)
                 self.hang_up()
             read = process.stdout.read(MOST_OUTPUT + 1)
             self.hang_up()
+        # Asked before `cancel`, which sets it as well.
         is_late = limit.finished.is_set()
         limit.cancel()
         if len(read) > MOST_OUTPUT:
@@ -117,6 +122,7 @@ class Remote:
             raise LateError(f"{self.what}: no end within {within_s:.0f} s")
         if not ends:
             raise LostError(f"{self.what}: {self._told(text) or 'the connection ended'}")
+        # The last one: a program's own output may have such a line.
         return Answer(int(ends[-1][1]), text[: ends[-1].start()].strip())
 
     def _told(self, text: str) -> str:

@@ -63,6 +63,7 @@ def _device(job: JobSpec, devices: Mapping[str, Device]) -> Device:
     known = device.interfaces_of(job.delegate_kind)
     if not known:
         return device
+    # The delegate's default stands first.
     facts = device.facts | {INTERFACE_FACT: job.delegate_options.get(INTERFACE_OPTION, known[0])}
     return device.model_copy(update={"facts": facts})
 

@@ -27,6 +27,7 @@ def verified_file(store: Path, sha256: str, size: int, what: str = "model") -> P
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
+        # No fault of the file: the agent ends with this error, and no cell is blamed for it.
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise
         raise ArtifactError(f"{what} {sha256[:12]} is not in the store ({path}): {error.strerror}") from error
@@ -58,8 +59,11 @@ def copy_verified(source: Path, target: Path, sha256: str, top: Path | None = No
     digest = hashlib.sha256()
     with open_left(source) as reader, replacing(target, top=top) as writer:
         while block := reader.read(_BLOCK_BYTES):
+            # Of the very bytes that are written: a runner that lives on
+            # could change its file between two readings.
             digest.update(block)
             writer.write(block)
+        # Within the block: `replacing` leaves the target as it was where the block ends with an error.
         if digest.hexdigest() != sha256:
             raise ArtifactError(
                 f"{source.name}: expected {sha256[:12]}, its bytes hash to {digest.hexdigest()[:12]}"

@@ -106,6 +106,7 @@ class AttemptFile(Wire):
         name = messages.release_name(
             distribution, str(self.job.delegate_options.get(messages.RELEASE_OPTION))
         )
+        # Without the option it is a name that no wheel has.
         return Path(self.wheels[name]) if name in self.wheels else None
 
     def runner_command(self, installed: Sequence[str]) -> Sequence[str]:

@@ -36,6 +36,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         """Open or create. Raises `sqlite3.Error`."""
+        # Autocommit: each statement is a transaction of its own, unless `accept` begins one.
         self._db = sqlite3.connect(path, isolation_level=None)
         # FULL: a commit is on the disk when it returns, so an accepted attempt survives a power cut.
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -43,6 +44,7 @@ class Journal:
         self._db.execute(_SCHEMA)
         self._db.execute(_EPOCHS)
         self._db.execute(
+            # Rowids grow with time. What is open or spooled stays, however old it is.
             "DELETE FROM attempt WHERE state = 'delivered' AND rowid <= (SELECT max(rowid) - ? FROM attempt)",
             (_KEEP_DELIVERED,),
         )
@@ -61,6 +63,7 @@ class Journal:
 
         Raises `sqlite3.IntegrityError` for one already known.
         """
+        # `with` commits or rolls back; it begins nothing itself.
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             for own in job.attempts:
@@ -69,6 +72,7 @@ class Journal:
                     (own.attempt_id, own.model_dump_json()),
                 )
                 self._db.execute(
+                    # The new one is the greatest: `admission` refuses an epoch that the device has seen.
                     "INSERT INTO epoch VALUES (?, ?) "
                     "ON CONFLICT (device_id) DO UPDATE SET epoch = excluded.epoch",
                     (own.device_id, own.epoch),
@@ -86,6 +90,7 @@ class Journal:
     def spool(self, result: JobResult) -> None:
         """Store a result until its receipt; the attempt is no longer open."""
         self._db.execute(
+            # The first result counts: one that is spooled or delivered already is not replaced.
             "UPDATE attempt SET state = 'spooled', result = ? WHERE attempt_id = ? AND state = 'open'",
             (result.model_dump_json(), result.attempt_id),
         )
@@ -98,6 +103,7 @@ class Journal:
     def delivered(self, attempt_id: str) -> None:
         """Drop a result whose receipt has arrived; the attempt's id stays."""
         self._db.execute(
+            # A receipt for an attempt that is still open is about no result of its own.
             "UPDATE attempt SET state = 'delivered', result = NULL "
             "WHERE attempt_id = ? AND state = 'spooled'",
             (attempt_id,),

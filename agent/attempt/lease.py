@@ -59,6 +59,7 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
     """Lock the group now; return None while another attempt holds it. Raises `OSError`."""
     if not folder.exists():
         folder.mkdir(parents=True, exist_ok=True)
+        # By the agent's umask the new folder is closed to other users; one that was there keeps its mode.
         folder.chmod(_FOLDER_MODE)
     *above, own = lease_paths(folder, exclusion_group)
     kept: list[int] = []
@@ -72,6 +73,8 @@ def try_lease(folder: Path, exclusion_group: str) -> Lease | None:
             if path is own:
                 # Nobody is left of an attempt whose agent was killed.
                 lock_file(held[-1])
+            # An exclusive lock that becomes a shared one is free for a moment (flock(2)). Nobody comes
+            # between: that takes the lock in `kept` first.
             lock_file(held[-1], shared=True)
     except BlockingIOError:
         _close([*kept, *held])
@@ -106,6 +109,7 @@ def _flocks() -> Iterator[tuple[int, int]]:
     """Process and inode of every flock that is held on this host, as far as this user may see them."""
     with suppress(OSError), Path("/proc/locks").open() as lines:
         for line in lines:
+            # `1: FLOCK  ADVISORY  WRITE 4711 fe:01:393217 0 EOF`; of one that waits, the second word is `->`.
             words = line.split()
             if words[1] == "FLOCK":
                 yield int(words[4]), int(words[5].rpartition(":")[2])
@@ -129,6 +133,7 @@ def _close(descriptors: Iterable[int]) -> None:
 
 def _open_shared(path: Path) -> int:
     """Open or create a lock file. One of another user can only be opened for reading, which flock allows."""
+    # Other users may write in the folder (/run/lock, /tmp): a link of theirs is not followed.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     with suppress(FileNotFoundError):
         return os.open(path, flags)

@@ -139,12 +139,14 @@ def step(attempt: Attempt, event: Event) -> tuple[Attempt, tuple[Action, ...]]:
         case Phase.WAITING, CancelAsked() | ShutdownAsked():
             return _end(attempt, _stop_reason(event))
         case Phase.RUNNING, Tick(now_s) if now_s - attempt.started_s >= attempt.soft_limit_s:
+            # A hard limit below the soft one must not lie in the past.
             kill_at = attempt.started_s + max(attempt.hard_limit_s, attempt.soft_limit_s)
             return _stop(attempt, kill_at, _timeout(attempt), Terminate())
         case Phase.RUNNING, CancelAsked(now_s) | ShutdownAsked(now_s):
             return _stop(attempt, now_s + CANCEL_GRACE_S, _stop_reason(event), Conclude())
         case Phase.STOPPING, CancelAsked(now_s) | ShutdownAsked(now_s):
             return _stop_sooner(attempt, event, now_s), ()
+        # Again at every tick until the exit is seen. `concludes`, as a number, adds the time for judging.
         case Phase.STOPPING, Tick(now_s, concludes) if now_s >= attempt.kill_at_s + CONCLUDE_S * concludes:
             return attempt, (Kill(),)
         case ((Phase.RUNNING | Phase.STOPPING), RunnerExited()):
@@ -170,6 +172,7 @@ def _stop_sooner(attempt: Attempt, event: CancelAsked | ShutdownAsked, now_s: fl
     cancelled = isinstance(event, CancelAsked)
     return replace(
         attempt,
+        # Whoever asks may only shorten what a limit has granted.
         kill_at_s=min(attempt.kill_at_s, now_s + CANCEL_GRACE_S),
         stopped_for=_stop_reason(event) if cancelled else attempt.stopped_for,
     )

@@ -104,6 +104,7 @@ class ReferenceFolder:
         kept = []
         for record in made:
             try:
+                # What `prepare` placed for the farm counts for more than what this runner made.
                 if record.key not in of_farm:
                     self._keep(self._of(job), record, attempt_folder)
                 if record.kind != OWN_KIND:

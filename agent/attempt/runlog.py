@@ -100,6 +100,7 @@ def take(path: Path, left: Path, attempt_id: str, exclusion_group: str, carrier:
         left.unlink()
     except OSError:
         return
+    # What no runner may say of itself is the agent's word; the rest is replaced by each line's.
     own = RunLine(0, "gone", attempt_id, exclusion_group, 0, "", carrier)
     lines = []
     for text in texts:

@@ -99,6 +99,7 @@ class RunningAttempt:
     _made: tuple[ReferenceRecord, ...] | None = None
 
     def __post_init__(self) -> None:
+        # One runner carries all arms, and has the time of all of them.
         more_s = sum(arm.job.soft_limit_s for arm in self.arms)
         self._state = lifecycle.Attempt(
             self.job.soft_limit_s + more_s, self.job.hard_limit_s + more_s, accepted_s=time.monotonic()
@@ -160,6 +161,7 @@ class RunningAttempt:
             self._lease = try_lease(self.config.leases, self._group)
             if self._lease is not None:
                 self.apply(lifecycle.LeaseGranted(time.monotonic()))
+        # Before the exit is looked for: that would give every open attempt the runner's own end.
         self._collect_cancelled()
         returncode = None if self._runner is None else self._runner.poll()
         if returncode is not None:
@@ -188,6 +190,7 @@ class RunningAttempt:
         elif attempt_id not in self._asked:
             self._asked.add(attempt_id)
             folder = self._folder(self._open[attempt_id])
+            # Before the start there is no folder yet; `_write_job` keeps the mark that is set in it.
             folder.mkdir(parents=True, exist_ok=True)
             files.mark_cancelled(folder)
             if self._runner is None:
@@ -248,6 +251,7 @@ class RunningAttempt:
             memory_limit_bytes=self.config.memory_limit_bytes,
         )
         self._send_started()
+        # The kernel does not name the attempt: a rise until the runner's exit is attributed to it.
         self._oom_kills = cgroup.oom_kills()
         try:
             if attached:
@@ -260,6 +264,8 @@ class RunningAttempt:
         except (OSError, SubprocessError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # the next attempt could not start either: the agent ends, and says so
+            # Of a failure before exec, `subprocess` tells no reason;
+            # `failure_in_log` has written it to the log.
             why = last_line(files.log_tail(self.folder)) or str(error)
             reason = messages.Reason(
                 code=messages.ReasonCode.RUNNER_ERROR, text=f"the runner cannot be started: {why}"
@@ -326,12 +332,14 @@ class RunningAttempt:
         """Make the runner's files the results. On a full disk the files stay in their folders, and the
         devices stay leased, so that no measurement is lost. The first result carries the references.
         """
+        # Once, although each wake-up comes here again while the disk is full.
         if self._made is None:
             self._made = self._reference_folder.keep(self.job, self.folder)
         for attempt_id, member in list(self._open.items()):
             try:
                 self._take_result(member, end, self._made)
             except NoRoomError as error:
+                # Logged at the first try only.
                 if self._end is None:
                     log.error("attempt %s waits: %s; free some", attempt_id, error.strerror)
                 self._end = end

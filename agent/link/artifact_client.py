@@ -94,11 +94,14 @@ class EndpointArtifacts:
         Raises `TransferError`; `NeverTakenError` where no later try can do better, and deletes what is here.
         """
         path = artifact_path(self.cache.root, sha256)
+        # The daemon repeats a result whose receipt is late: its samples may be there already.
         known = self._request("HEAD", f"/samples/{sha256}")
         if known.status_code == 404:
             try:
                 with path.open("rb") as file:
                     size = os.fstat(file.fileno()).st_size
+                    # httpx sends a generator in chunks and without its size,
+                    # by which the farm decides if it has room.
                     headers = {"content-length": str(size)}
                     answer = self._request(
                         "PUT", f"/samples/{sha256}", content=_blocks(file), headers=headers
@@ -141,6 +144,7 @@ class EndpointArtifacts:
     def _resume(self, sha256: str, size: int, part: Path) -> None:
         """Fetch what is missing of a file. Raises `_BrokenError`; `TransferError` where no retry helps."""
         start = _size(part)
+        # All bytes are here, as an earlier try or process left them; `_fetch` checks their hash.
         if start == size:
             return
         if start > size:
@@ -161,15 +165,19 @@ class EndpointArtifacts:
             answer.read()
             raise _BrokenError(f"the farm answers {answer.status_code}: {_error_text(answer)}")
         expected = f"bytes {start}-{size - 1}/{size}"
+        # A server may ignore the range: its 200 has the whole file, which replaces the part.
         resumed = answer.status_code == 206
+        # Appended, another range would stand in the wrong place.
         if resumed and answer.headers.get("content-range") != expected:
             part.unlink(missing_ok=True)
             raise _BrokenError(f"the farm sends {answer.headers.get('content-range')!r}, not {expected!r}")
         left = size - start if resumed else size
         with part.open("ab" if resumed else "wb") as out:
+            # Not decompressed, whatever the answer says of itself: `left` bounds what is written.
             for block in answer.iter_raw():
                 left -= len(block)
                 if left < 0:
+                    # Nothing of it is the model's for sure: the next try begins anew.
                     out.truncate(0)
                     raise _BrokenError(f"the farm sends more than the {size} bytes of the model")
                 out.write(block)
@@ -227,9 +235,11 @@ def connect(url: str, token: str, authority: str | None, state: Path) -> Endpoin
         raise ValueError(f"the CA in the credentials is not a certificate: {error}") from error
     client = httpx.Client(
         base_url=url,
+        # Ranges count the file's own bytes, of which a compressed answer has none.
         headers={"authorization": f"Bearer {token}", "accept-encoding": "identity"},
         timeout=_TIMEOUT,
         verify=context,
+        # The farm's endpoint redirects nobody.
         follow_redirects=False,
         trust_env=False,
     )
@@ -249,6 +259,7 @@ def files_of_running(work: Path) -> set[str]:
             found |= {
                 str(spec["data"]["sha256"]) for spec in job.get("inputs", {}).values() if "data" in spec
             }
+            # Last: without labelled data this raises, and what was found before counts.
             found.add(str(job["plan"]["labelled"]["sha256"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue

@@ -160,6 +160,7 @@ class ArtifactSync:
             if job.attempt_id in self._waiting:  # the farm repeated the job while its files are fetched
                 return
             self._waiting[job.attempt_id] = waiting
+        # Not in this thread, which takes the farm's messages: the next one may cancel this job.
         for work, arguments in (
             (self._fetch, (waiting, line, down, up)),
             (self._send_heartbeats, (waiting, up)),
@@ -233,6 +234,7 @@ class ArtifactSync:
         for own in job.attempts:
             self.artifacts.release(own.attempt_id, damaged=False)
             reason = messages.Reason(code=code, text=why)
+            # The cancel is for the attempt that carries the others; the farm is to try those again.
             if code is messages.ReasonCode.CANCELLED and own.attempt_id != job.attempt_id:
                 reason = messages.Reason(
                     code=messages.ReasonCode.INTERRUPTED, text="the attempt that carried it was cancelled"

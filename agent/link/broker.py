@@ -33,6 +33,7 @@ def register(app: Celery, on_message: Callable[[str], None]) -> None:
     for kind in compression.encoders():
         compression.register(_refuse, _refuse, kind)
     app.task(name=queue.MESSAGE_TASK, ignore_result=True)(on_message)
+    # This adds Celery's built-in tasks, which would otherwise come later.
     app.finalize()
     for name in [name for name in app.tasks if name != queue.MESSAGE_TASK]:
         app.tasks.unregister(name)
@@ -96,6 +97,7 @@ class AgentBroker:
         # Acknowledged on receipt, one message at a time and no reconnection: the farm repeats what a link
         # lost, and the daemon starts another link.
         app = Celery("farm-agent", set_as_current=False)
+        # Celery makes the worker's connections of this class.
         app.amqp.Connection = BoundedConnection
         app.conf.update(
             broker_url=self.url,
@@ -168,6 +170,7 @@ class NameClaim:
     def of(cls, broker: AgentBroker, state: Path, lifetime_s: float) -> "NameClaim":
         """Return the claim of this state folder's agent on this machine, valid for its current boot."""
         host = socket.gethostname()
+        # The boot tells a copy of the disk from its original: host name and folder are the same.
         identity = f"{_boot()} {host} {state.resolve()}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:_OWNER_DIGITS]
         return cls(broker, f"{digest} {host}", lifetime_s)
@@ -180,7 +183,10 @@ class NameClaim:
             # NX lets one of two machines win; the other one reads its name.
             if client.set(key, self.owner, nx=True, px=milliseconds):
                 return
+            # Not one step, since no agent may run scripts: whoever takes a claim that expires in between
+            # finds this owner at its next renewal, and leaves.
             found = client.get(key)
+            # None: the claim has expired since, and is free.
             owner = found.decode(errors="replace") if isinstance(found, bytes) else self.owner
             if owner != self.owner:
                 raise NameTakenError(

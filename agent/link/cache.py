@@ -101,9 +101,11 @@ class Cache:
         """Hash the file. One whose bytes do not hash to its name is deleted."""
         path = artifact_path(self.root, sha256)
         stat = self._stat(sha256)
+        # Nothing is here, but its mark may be left.
         if stat is None:
             self.discard(sha256)
             return False
+        # `stat` is of before: a file that changes while it is hashed is not known by it.
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if stat[2] != size or digest != sha256:
@@ -144,6 +146,7 @@ class Cache:
         Raises `OSError` where it does not fit, with the figures.
         """
         with self._guard:
+            # What other threads are fetching needs its room as well.
             self._make_room(size + sum(self._coming.values()))
             self._coming[sha256] = size
         try:
@@ -160,6 +163,7 @@ class Cache:
     def _make_room(self, more_bytes: int) -> None:
         self._delete_abandoned()
         fresh_after = time.time() - self.fresh_s
+        # A list of its own: other threads add and remove jobs meanwhile.
         in_use = frozenset(self.running()).union(*list(self.held.values()))
         for sha256 in to_evict(self._kept(), in_use, more_bytes, self.budget_bytes, fresh_after):
             self.discard(sha256)
@@ -180,6 +184,7 @@ class Cache:
     def discard(self, sha256: str) -> None:
         """Delete a file, if it is here."""
         self._verified.pop(sha256, None)
+        # The file before its mark, as `admit` has it: a crash in between leaves no file without a mark.
         artifact_path(self.root, sha256).unlink(missing_ok=True)
         (self.root / "fetched" / sha256).unlink(missing_ok=True)
 
@@ -212,4 +217,5 @@ class Cache:
             return None
         if path.is_symlink() or not path.is_file():
             return None
+        # A file that was replaced has another inode, one that was written to another time.
         return found.st_ino, found.st_mtime_ns, found.st_size

@@ -103,6 +103,7 @@ class Relay:
             self._results.put(line)
             return
         if kind == _REFUSED:
+            # A refusal has nothing to upload; this ends the protection of its files.
             self.artifacts.prepare(line)
         self._send_line(line)
 
@@ -116,6 +117,7 @@ class Relay:
                 log.warning("a result waits: its samples cannot be stored on the server: %s", error)
             else:
                 self._send_line(line)
+            # Also for one that was not sent, for which the end of the process does not wait.
             self._results.task_done()
 
     def watch(self) -> None:
@@ -125,6 +127,7 @@ class Relay:
         """
         while not self.replaced():
             ping = new_ping()
+            # Before it is published: it can come back before `_publish` returns.
             self._pings.add(ping)
             self._publish(MESSAGE_TASK, self.broker.queue, ping)
             time.sleep(self.watchdog_s / PINGS_PER_WATCHDOG)
@@ -147,6 +150,7 @@ class Relay:
     def _publish(self, task: str, to: str, envelope: str) -> None:
         """Publish, or end this process: the daemon repeats over the next link what was not sent."""
         try:
+            # Kombu's channels are for one thread at a time, and several threads publish.
             with self._up:
                 publish(self._producer(to), task, to, envelope)
         except Exception as error:  # noqa: BLE001  # a new process cures any failure

@@ -133,6 +133,7 @@ class AgentSeal:
         kept = [entry for entry in found if entry[2] >= newest]
         for nonce, issued, expires in kept:
             self.fresh.remember(nonce, issued, expires)
+        # Anew and without what has expired: while the link lives, `open` only appends.
         text = "".join(_line(self._farm_id, *entry) for entry in kept)
         write_secret(self.memory, text)
 

@@ -14,6 +14,7 @@ _LIMITS: Final = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "m
 
 def groups(controller: str, root: Path = ROOT) -> list[Path]:
     """Return the folders that govern a resource of this process, the narrowest first; empty where none do."""
+    # Version 1 has a hierarchy for each controller, version 2 one for all.
     found = mounted(controller, root) or mounted("", root)
     if found is None:
         return []

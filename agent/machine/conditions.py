@@ -104,6 +104,7 @@ def why_not_published(
 def _on_battery(root: Path) -> bool:
     supplies = sorted((root / "sys/class/power_supply").glob("*"))
     kinds = [(text_of(path / "type").strip(), path) for path in supplies]
+    # A laptop's charger may be of the kind USB.
     online = [text_of(path / "online").strip() for kind, path in kinds if kind in ("Mains", "USB")]
     draining = any(
         kind == "Battery" and text_of(path / "status").strip() == "Discharging" for kind, path in kinds

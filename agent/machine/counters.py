@@ -21,6 +21,7 @@ from runtime.common.system import boot_clock_ns
 _TICK_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 """Seconds of the unit in which the kernel counts the use of the CPUs."""
 
+# Not idle (3) and iowait (4), nor guests (8, 9), whose time is in user and nice already (proc(5)).
 _BUSY: Final = (0, 1, 2, 5, 6)
 """Fields of a line of /proc/stat after its name: user, nice, system, irq, softirq."""
 
@@ -53,6 +54,7 @@ class Counters:
             at_s=now_s,
             # The clock of the boot goes on while a machine sleeps, this one does not.
             asleep_s=boot_clock_ns() / 1e9 - now_s,
+            # Of children, those that were waited for; `Window.between` is told of others.
             own_s=sum(_used_s(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)),
             busy_s=busy,
             steal_s=steal,
@@ -93,6 +95,7 @@ class Window:
             wall_s=last.at_s - first.at_s,
             cpus=cpus,
             asleep_s=last.asleep_s - first.asleep_s,
+            # The kernel counts `busy` in ticks and `own` finer: the difference may be below 0.
             foreign_s=None if busy is None else max(0.0, busy - own),
             steal_s=_difference(first.steal_s, last.steal_s),
             throttled_s=_difference(first.throttled_s, last.throttled_s),
@@ -162,6 +165,7 @@ class ThreadTimes:
 
         A thread that began meanwhile has run and waited from 0 on.
         """
+        # Threads that have ended meanwhile are not in it: the sum is the least that was used.
         ran = sum(max(0.0, now - earlier.ran_s.get(thread, 0.0)) for thread, now in self.ran_s.items())
         waits = (now - earlier.waited_s.get(thread, 0.0) for thread, now in self.waited_s.items())
         return ran, max(waits, default=0.0)

@@ -76,6 +76,7 @@ def _cpu_ticks(root: Path = ROOT) -> dict[tuple[int, str], int]:
     """Return the CPU ticks of each process that this one may see, except itself, by id and name."""
     found = {}
     for folder in (root / "proc").glob("[0-9]*"):
+        # The name stands in parentheses, and may hold some itself.
         name, _, rest = text_of(folder / "stat").partition("(")[2].rpartition(")")
         fields = rest.split()
         if len(fields) > _AFTER_NAME + 1 and int(folder.name) != os.getpid():

@@ -59,11 +59,13 @@ def apply(wanted: Wanted, root: Path = ROOT, run: Run | None = None) -> dict[str
     run = run or _run
     before = _recorded(root)
     found = _present(wanted, root, run)
+    # What an earlier call has found was there before any change, and is what `restore` goes back to.
     _write_record(root, {**found, **before})
     changed: dict[str, str] = {}
     try:
         for setting, value in _asked(wanted, found).items():
             if found[setting] != value:
+                # Noted first: a setting that fails half-way is put back with the others.
                 changed[setting] = found[setting]
                 _set(setting, value, root, run)
     except (OSError, TuningError) as error:
@@ -112,6 +114,7 @@ def _present(wanted: Wanted, root: Path, run: Run) -> dict[str, str]:
         if not paths:
             raise TuningError("this kernel has no frequency governor, as in most virtual machines")
         for path in paths:
+            # A kernel that lists none tells by the write alone.
             offered = text_of(path.with_name("scaling_available_governors")).split()
             if offered and wanted.governor not in offered:
                 raise TuningError(f"no governor {wanted.governor!r}; there are {', '.join(offered)}")

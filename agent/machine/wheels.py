@@ -29,6 +29,7 @@ WHEELS_VARIABLE: Final = "FARM_RUNNER_WHEELS"
 MOST_WHEELS: Final = 32
 """Chosen: a device names every release with each delegate that has it, and a message has room for 128."""
 
+# sha256sum writes `*` in front of a name that it read in binary mode.
 _LINE: Final = re.compile(r"([0-9a-f]{64}) [ *](\S.*)")
 _NAME: Final = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._!+]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)\.whl")
 """`NAME-VERSION[-BUILD]-PYTHON-ABI-PLATFORM.whl` (PyPA's specification of binary distributions)."""
@@ -154,11 +155,13 @@ def _unpack_verified(wheel: Path, sha256: str, target: Path) -> None:
             own = Path(tempfile.mkdtemp(dir=target.parent))
             try:
                 with zipfile.ZipFile(file) as archive:
+                    # Of the descriptor whose bytes were hashed. zipfile keeps every name within the folder.
                     archive.extractall(own)
                 if (data := next(own.glob("*.data/*lib"), None)) is not None:
                     raise _RefusedError(f"{wheel.name} puts files outside of its package ({data.name})")
                 # Runners may not write here, and a start that compiles is slower than one of what is
                 # installed, where pip compiles. What cannot be compiled stays a source, as with pip.
+                # The bytecode names its sources by the folder's later name.
                 compileall.compile_dir(own, quiet=2, stripdir=str(own), prependdir=str(target))
                 own.rename(target)
             except BaseException:

@@ -36,6 +36,8 @@ def mounted(controller: str, root: Path = Path("/")) -> tuple[Path, Path] | None
     except OSError:
         return None
     kind = "cgroup" if controller else "cgroup2"
+    # Fields: source, mount point, type, options. A mount
+    # of version 1 names its controllers among the options.
     tops = (f[1] for f in mounts if f[2] == kind and controller in ("", *f[3].split(",")))
     # The line of version 2 names no controller.
     names = (path for _, controllers, path in groups if controller in controllers.split(","))
@@ -73,6 +75,8 @@ def limit_processes(attempt_id: str, most: int) -> Path | None:
         try:
             if folder is not None:
                 folder.mkdir(exist_ok=True)
+                # In version 2 the file is there only where the group
+                # above delegates `pids`; else version 1 is tried.
                 (folder / "pids.max").write_text(str(most))
                 return folder
         except OSError:
@@ -104,6 +108,7 @@ def kill(attempt_id: str) -> None:
     folder = _folder(attempt_id)
     if folder is not None:
         with contextlib.suppress(OSError):
+            # Since Linux 5.14, and in version 2 alone; elsewhere `reap` kills one by one until none is left.
             (folder / "cgroup.kill").write_text("1")
 
 
@@ -143,6 +148,7 @@ def oom_kills() -> int:
             words = path.read_text().split()
         except OSError:
             continue
+        # As a word of its own: version 1 has `oom_kill_disable` in the same file.
         if _COUNT in words:
             return int(words[words.index(_COUNT) + 1])
     return 0
@@ -159,6 +165,7 @@ def _counters() -> Iterator[Path]:
     """Yield the files where the kernel may keep the count, the narrowest group first."""
     group = own()
     if group is not None:
+        # The count of a group has those of the groups below in it, so also that of the attempt's group.
         yield from (folder / "memory.events" for folder in (group, *group.parents))
     first = own("memory")
     if first is not None:

@@ -81,6 +81,7 @@ def processes_of(attempt_id: str, runner_pid: int | None = None) -> set[int]:
         found |= {stat.pid for stat in everyone if runner_pid in (stat.pid, stat.session)}
     found |= {pid for pid, mark in _marks(marked).items() if mark.partition(":")[0] == attempt_id}
     if runner_pid is not None:
+        # Last: what those that the group or a mark found have started belongs to the attempt, too.
         found |= _below(scan, found | {runner_pid}) & alive
     found.discard(os.getpid())
     return found
@@ -138,6 +139,8 @@ def _below(everyone: list[ProcessStat], roots: set[int]) -> set[int]:
     found: set[int] = set()
     frontier = set(roots)
     while frontier:
+        # Without those found before: the table is not read
+        # at one moment, and a reused id could close a cycle.
         frontier = {pid for parent in frontier for pid in children[parent]} - found
         found |= frontier
     return found
@@ -147,6 +150,7 @@ def _read_stat(pid: int) -> ProcessStat | None:
     text = _read(pid, "stat")
     if text is None:
         return None
+    # The program's name stands in parentheses and may hold some itself: the fields follow the last one.
     fields = text.rpartition(b")")[2].split()
     parent, group, session = map(int, fields[1:4])
     return ProcessStat(pid, parent, group, session, state=fields[0].decode())

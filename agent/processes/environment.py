@@ -51,6 +51,7 @@ def own_caches(folder: Path) -> dict[str, str]:
 
 def farm_cache(environment: Mapping[str, str]) -> Path:
     """Return the folder of the farm's own program cache, which keeps what a check of a device found."""
+    # As `cache_folder` of the GPU delegate has it, which only runners import.
     if chosen_folder := environment.get("FARM_CACHE_DIR"):
         return Path(chosen_folder)
     caches = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", ".")) / ".cache"

@@ -33,6 +33,7 @@ def exit_reason(returncode: int, who: str, log: str, *, oom_killed: bool = False
     if returncode == -signal.SIGKILL:
         text = f"{who} was killed by SIGKILL, which the farm did not send: {_KILLED_HINT}"
         return Reason(code=ReasonCode.RUNNER_KILLED, text=text)
+    # Before the signals: a `std::bad_alloc` that nobody catches ends a process by SIGABRT.
     if returncode != 0 and _OUT_OF_MEMORY.search(log):
         return Reason(code=ReasonCode.OUT_OF_MEMORY, text=f"{who} ran out of memory ({ended})")
     if returncode < 0:

@@ -34,7 +34,9 @@ def open_left(path: Path) -> BufferedReader:
     credentials; opening a pipe would wait for a writer for ever.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    # Of the descriptor: whatever the runner puts at the path from now on, this file is the one that is read.
     status = os.fstat(descriptor)
+    # O_NOFOLLOW does not see a hard link; only the number of names tells it.
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file with one name", path.name)
@@ -85,6 +87,7 @@ def remove_left(folder: Path, most: int = MOST_REMOVED) -> bool:
         return True
     except OSError:
         with contextlib.suppress(OSError):
+            # No folder, but a file or a link in its place.
             folder.unlink()
         return not is_left(folder)
     try:
@@ -109,6 +112,7 @@ def _empty(top: int, most: int) -> None:
                 else:
                     os.unlink(name, dir_fd=top)
                 left -= 1
+        # Nothing could be removed in a whole pass, nor can it be in another one.
         if left == before:
             return
 
@@ -121,7 +125,10 @@ def _lift(top: int, name: str, most: int) -> int:
         entries = _names(inner)[:most]
         for entry in entries:
             if _is_folder(entry, inner):
+                # A folder that moves gets another `..`, for which its
+                # owner must be able to write in the folder itself.
                 _open_to_its_owner(entry, inner)
+                # A random name is none that the runner gave to another entry of `top`.
                 os.rename(entry, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
             else:
                 os.unlink(entry, dir_fd=inner)
@@ -149,6 +156,8 @@ def _open_to_its_owner(name: str | Path, above: int | None) -> None:
     held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
         if stat.S_IMODE(os.fstat(held).st_mode) & stat.S_IRWXU != stat.S_IRWXU:
+            # fchmod(2) refuses a descriptor of O_PATH; this name
+            # leads to the same folder, whatever its path now is.
             Path(f"/proc/self/fd/{held}").chmod(stat.S_IRWXU)
     finally:
         os.close(held)

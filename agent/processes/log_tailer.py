@@ -56,6 +56,7 @@ class OutputReader:
             size = file.seek(0, 2)
             left_out = max(0, size - self._read - PIECE_BYTES)
             if left_out:
+                # What is left out may begin, or end, in the middle of a character.
                 self._decoder.reset()
                 self._read += left_out
                 self._sent += left_out

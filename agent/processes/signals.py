@@ -21,6 +21,7 @@ class WakingSignals:
         """Create the socket pair; no handler is installed yet."""
         self.terminated = False
         self._reader, self._writer = socket.socketpair()
+        # `set_wakeup_fd` accepts no descriptor that could block, and `clear` must not wait on an empty one.
         for end in (self._reader, self._writer):
             end.setblocking(False)
 

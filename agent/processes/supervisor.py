@@ -88,6 +88,7 @@ def start(launch: Launch) -> subprocess.Popen[bytes]:
         if launch.inner is not None:
             launch.inner.enter()
 
+    # Appending: all processes of an arm write to one log, and would overwrite each other's lines.
     with (launch.folder / LOG_FILE).open("ab") as log:
         return subprocess.Popen(
             list(launch.command),
@@ -144,6 +145,7 @@ class Runner:
                 environment=environment,
                 new_session=True,
                 group=cgroup.create(attempt_id),
+                # The facts of a sandbox promise this limit; without one nothing does.
                 counted_group=cgroup.limit_processes(attempt_id, most_processes())
                 if launch.boundary
                 else None,
@@ -199,8 +201,10 @@ def reap(attempt_id: str, runner_pid: int | None = None) -> set[int]:
     while remaining := processes_of(attempt_id, runner_pid):
         if time.monotonic() > deadline:
             return remaining
+        # In every turn anew: a process that was being forked was not in the last list.
         _kill_all(remaining)
         time.sleep(_REAP_POLL_S)
+        # Not the runner: its `Popen` waits for it, and would find no exit code any more.
         _collect(remaining - {runner_pid or 0})
     cgroup.remove(attempt_id)
     return set()

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+# Not at run time: these modules define models, before which `main` has to set Pydantic's variable.
 if TYPE_CHECKING:
     from agent.devices import CheckReport, ProbeReport
     from agent.wire.profile import Explained

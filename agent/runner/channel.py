@@ -88,10 +88,12 @@ class Channel:
         """Return the next message. Raises `ClosedError`, `TimeoutError`, `ValueError` for a malformed one."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         searched = 0
+        # Only what is new is searched: a line of megabytes arrives in pieces of 64 KiB.
         while (line_end := self._read.find(b"\n", searched)) < 0:
             searched = len(self._read)
             if searched > MOST_BYTES:
                 raise ValueError(f"a message of more than {MOST_BYTES} bytes")
+            # Never 0: such a socket does not wait at all, and raises no TimeoutError.
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0.001)
             self._end.settimeout(left_s)
             try:

@@ -111,6 +111,7 @@ class _Blocks(Comparison[Arm]):
         together = len(self.alive) > 1 and fit_together(self.alive)
         gate = self._gate()
         plan, earlier = self.lead.job.plan, len(self.arms[0].earlier)
+        # At least one, although the earlier blocks may be as many as the plan allows.
         for number in range(1, max(1, plan.max_blocks - earlier) + 1):
             if all(arm.stopped is not None for arm in self.alive):
                 return
@@ -118,8 +119,10 @@ class _Blocks(Comparison[Arm]):
             disturbed = [run.disturbed for run in self.runs]
             if is_repeated(disturbed, self.repeated, plan.most_repeated) and self._spent() is None:
                 self.repeated += 1
+                # Its processes have numbers behind those of all blocks (`agent.runner.tunings`).
                 self._run_block(number, plan.max_blocks + self.repeated, gate, together=together)
                 for arm in self.alive:
+                    # Only now: an arm that ended in the repetition keeps the block that it has.
                     arm.drop_block(number)
             states = {arm.name: self._state(arm) for arm in self.alive}
             self.stop_known(earlier + number, states, self.baseline, self._spent())
@@ -189,6 +192,7 @@ class _Blocks(Comparison[Arm]):
 
     def _spent(self) -> Spent | None:
         """Return `time` where the attempt's time would not suffice for another block."""
+        # As the agent grants it: one runner carries all arms.
         limit_s = sum(arm.job.soft_limit_s for arm in self.arms)
         later_s = sum(self.lead.job.plan.passes_s) * len(self.arms)
         spent_s = time.monotonic() - self.began_s
@@ -290,10 +294,12 @@ def _conclude(arm: Arm, measured: _Blocks) -> None:
             arm.cancelled = True
         if arm.cancelled:
             arm.stopped = "cancelled"  # it is less than was asked for, whatever ended the blocks
+    # Behind the passes: a cancel in one of them is a part of it.
     quality = quality_of(arm, measured.history, measured.facts, doubts)
     result = with_figures(result, quality=quality)
     update = {
         "samples_sha256": _write_samples(arm.folder, arm.reports),
+        # Of the last process; where an earlier one had another, `quality` says so.
         "environment": arm.reports[-1].environment,
         "facts": as_facts([run.reading for run in measured.runs]) | host_tuning(),
     }

@@ -54,6 +54,7 @@ def _meaning(error: Exception, delegation: Delegation | None) -> tuple[Status, R
     return Status.FAILED, ReasonCode.RUNNER_ERROR
 
 
+# The first that fits counts: a subclass stands in front of its base.
 _MEANINGS: tuple[tuple[type[Exception], Status, ReasonCode], ...] = (
     (MemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),
     (errors.OutOfMemoryError, Status.FAILED, ReasonCode.OUT_OF_MEMORY),

@@ -26,6 +26,7 @@ def planned_tunings(job: JobSpec, descriptor: DelegateDescriptor) -> int:
     """Return how many tunings an attempt is to have: one where nothing is left to choose by timing."""
     if not descriptor.tunes or CHOICES in job.delegate_options:
         return 1
+    # Each tuning has a block of its own, even where no more than the fewest are measured.
     return min(job.plan.tunings, job.plan.min_blocks)
 
 

@@ -127,6 +127,7 @@ class LinkProcess:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
+        # Closed here once the child has it: only then does the end of the child end the stream.
         with theirs:
             self._child = start(
                 Launch(
@@ -134,10 +135,12 @@ class LinkProcess:
                     environment=for_link(),
                     folder=self._folder,
                     inherited=(theirs.fileno(),),
+                    # Its session is a process group, too, which `_kill` ends as a whole.
                     new_session=True,
                 )
             )
         self._socket = SocketLink(ours.detach())
+        # A new child has the whole watchdog time for its first ping.
         self._alive_s = time.monotonic()
 
     def _on_alive(self) -> None:

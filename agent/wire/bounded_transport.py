@@ -46,6 +46,8 @@ class _BoundedBuffer(SocketBuffer):
         return text
 
     def _drop(self, left: int) -> None:
+        # All that is buffered is of this text, which is far longer
+        # than the buffer: nothing behind it is lost.
         left -= len(self._buffer.read(left))
         self._buffer.seek(0)
         self._buffer.truncate()
@@ -62,6 +64,7 @@ class _BoundedParser(_RESP2Parser):
     def on_connect(self, connection: Any) -> None:
         """Begin to read from a new connection."""
         super().on_connect(connection)  # type: ignore[no-untyped-call]  # the client's own
+        # In place of the buffer without a bound that the parent class has just made.
         self._buffer = _BoundedBuffer(connection._sock, self.socket_read_size, connection.socket_timeout)
 
 
@@ -87,6 +90,7 @@ class _Channel(kombu_redis.Channel):
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             begin = str(getattr(error, "doc", ""))[:_QUOTED_CHARACTERS]
             self._dropped.warning(f"a message from the broker is dropped: {error!r:.200}: {begin!r}")
+            # As after a delivery: Kombu then asks for the next message.
             return True
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Credentials:
             value = fields.get(name)
             if (value is None and name not in _OPTIONAL) or not isinstance(value, str | None):
                 raise ValueError(f"credentials: {name} is not text; enrol this host (again)")
+        # For their checks alone: what is no key is noticed here, and not at the first message.
         SigningKey.read(fields["signing_key"])
         PublicKey.read(fields["farm_key"])
         return cls(**{name: fields.get(name) for name in (*_TEXTS, *_OPTIONAL)})  # type: ignore[arg-type]  # checked above

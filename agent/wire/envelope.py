@@ -270,6 +270,7 @@ class IssueClock:
     def now(self) -> float:
         """Return seconds since 1970, or more where the clock was ahead once."""
         now_s = self.monotonic()
+        # By the clock that nobody can set back.
         passed = self._last + now_s - self._last_at_s if self._last else 0.0
         self._last, self._last_at_s = max(self.wall(), passed), now_s
         return self._last
@@ -300,6 +301,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         raise ValueError("nested too deeply") from error
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
+    # Level by level, so that the depth of a body costs no stack here.
     level: list[Any] = [found]
     for _ in range(MAX_DEPTH):
         level = [inner for value in level for inner in _inner(value) if isinstance(inner, dict | list)]
@@ -321,6 +323,7 @@ def _no_constant(word: str) -> float:
 
 
 def _is_time(value: object) -> bool:
+    # A bool is an int to Python.
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LATEST_TIME_S
 
 
@@ -335,6 +338,7 @@ def _decoded(text: str, what: str, length: int) -> bytes:
         raise ValueError(f"{what} is malformed") from error
     if len(raw) != length:
         raise ValueError(f"{what} of {len(raw)} bytes, not of {length}")
+    # Base64 leaves bits unused: other texts would stand for the same bytes.
     if _encoded(raw) != text:
         raise ValueError(f"{what} is malformed")
     return raw

@@ -249,6 +249,7 @@ class Arm(Wire):
     device_id: Id
     delegate: Id
     delegate_kind: Id
+    # Of several types Pydantic takes the value's own: True stays a bool, and 1 an int.
     delegate_options: dict[Key, Text | Integer | float | bool] = Field(default={}, max_length=MAX_FACTS)
     reported: bool = True
     refines: Refinement | None = None

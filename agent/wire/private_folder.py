@@ -64,6 +64,7 @@ def exposure_of(folder: Path) -> Exposure | None:
         owner = _name_of(found.st_uid)
         return Exposure(f"{folder} belongs to {owner}", f"run this as {owner}, or name another folder")
     mode = stat.S_IMODE(found.st_mode)
+    # An empty one holds nothing that others could have changed; `private_folder` closes it.
     if mode & _WRITTEN_BY_OTHERS and any(folder.iterdir()):
         return Exposure(
             f"others can write in {folder} (mode {mode:o}) and may have changed what it holds",
@@ -86,6 +87,7 @@ def _close_one(path: Path) -> bool:
     try:
         found = path.lstat()
         mode = stat.S_IMODE(found.st_mode)
+        # chmod would follow a link, out of the folder.
         if stat.S_ISLNK(found.st_mode) or not mode & _OF_OTHERS:
             return False
         path.chmod(mode & ~_OF_OTHERS)

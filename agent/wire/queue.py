@@ -110,6 +110,8 @@ def publish(producer: Publisher, task: str, queue: str, envelope: str) -> None:
     """
     call_id = str(uuid.uuid4())
     producer.publish(
+        # Version 2 of Celery's protocol: arguments, keyword arguments,
+        # what follows; the task is in the headers.
         [[envelope], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}],
         exchange="",
         routing_key=queue,
@@ -138,6 +140,7 @@ def transport_options(key_prefix: str) -> dict[str, Any]:
     """
     return {
         "global_keyprefix": key_prefix,
+        # One list for each queue: by default Kombu reads one for each of four priorities.
         "priority_steps": [0],
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": SOCKET_TIMEOUT_S,

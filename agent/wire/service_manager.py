@@ -27,6 +27,7 @@ class ServiceManager:
         """Return the manager that started this process; without one, an object that sends nothing."""
         address = environment.get("NOTIFY_SOCKET") or None
         wanted = environment.get("WATCHDOG_USEC", "")
+        # Children inherit the variables; systemd waits for the one that `WATCHDOG_PID` names.
         own = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         if address is None or not own or not wanted.isdecimal() or int(wanted) == 0:
             return cls(address)

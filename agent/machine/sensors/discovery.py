@@ -54,6 +54,7 @@ def _all(address: str, nvml: Any, handle: Any) -> Iterator[Sensor | Missing]:
         def ask() -> Any:
             try:
                 return getattr(nvml, function)(handle, *arguments)
+            # Older releases of pynvml lack some functions; a GPU that lacks a counter answers with an error.
             except (nvml.NVMLError, AttributeError) as error:
                 raise ValueError(f"NVML: {error}") from error
 

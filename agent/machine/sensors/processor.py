@@ -83,6 +83,7 @@ def _throttling(folders: Sequence[Path]) -> Sensor | Missing:
 
 def _energy(root: Path) -> Sensor | Missing:
     zones = sorted((root / "sys/class/powercap").glob("intel-rapl:*"))
+    # Zones below a package, such as its cores, are parts of it and would count twice.
     packages = [zone for zone in zones if text_of(zone / "name").startswith("package-")]
     if not packages:
         return Missing(PROCESSOR, ENERGY, "no RAPL counter of a package in /sys/class/powercap")

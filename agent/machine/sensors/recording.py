@@ -52,6 +52,7 @@ class Recording:
             elif len(found["values"]) == count:
                 rows.append((found["at_ns"], found["values"]))
         columns = zip(*(values for _, values in rows), strict=True)
+        # Without any round, `zip` gives no columns at all.
         return cls(tuple(at for at, _ in rows), tuple(columns) or ((),) * count, lost)
 
     def between(self, sensor: int, from_ns: int, to_ns: int) -> tuple[tuple[int, float], ...]:

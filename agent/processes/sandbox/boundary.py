@@ -98,6 +98,7 @@ class Boundary:
         kernel.forbid_new_privileges()
         if self.found.landlock_abi:
             landlock.restrict(self.rules, self.found.landlock_abi)
+        # Last: the filter's list has no call that mounts, changes the user or drops capabilities.
         if self.found.seccomp:
             seccomp.restrict()
 

@@ -103,6 +103,7 @@ def program(machine: str, rules: Iterable[list[Step]], otherwise: Step = PASS) -
     """
     return [
         (LOAD, 0, 0, _ARCHITECTURE_AT),
+        # A 32-bit program's numbers are those of other calls: they would pass by the wrong rules.
         (IF_EQUAL, 1, 0, _AUDIT[machine]),
         fail(errno.ENOSYS),
         (LOAD, 0, 0, _NUMBER_AT),
@@ -132,12 +133,15 @@ def passing(machine: str, names: Iterable[str]) -> list[Step]:
         first = last = left.pop(0)
         while left and left[0] == last + 1:
             last = left.pop(0)
+        # Below `first` and from `last + 1` on, the jump leads behind PASS, to the next range.
         steps += [(IF_AT_LEAST, 0, 2, first), (IF_AT_LEAST, 1, 0, last + 1), PASS]
     return steps
 
 
 def load_argument(index: int) -> Step:
     """Load the low word of an argument."""
+    # The arguments that rules ask for are ints, flags or ids, of which the kernel itself ignores the high
+    # word; of a pointer (the times of utimensat) a low word of 0 only means an error in place of no effect.
     return (LOAD, 0, 0, _ARGUMENTS_AT + 8 * index)
 
 

@@ -31,6 +31,7 @@ def restrict(*, signals_are_scoped: bool) -> None:
 
     `signals_are_scoped`: Landlock keeps signals inside. Raises `OSError`.
     """
+    # `subprocess` has set the process group by now: it does so before it calls `preexec_fn`.
     leads = os.getpgrp() == os.getpid()
     bpf.install(steps(os.uname().machine, os.getpid(), leads=leads, signals_are_scoped=signals_are_scoped))
 
@@ -39,6 +40,7 @@ def steps(machine: str, own: int, *, leads: bool, signals_are_scoped: bool) -> l
     """Return the filter of process `own`. `leads`: it leads its process group, and may signal that."""
     answers = [(call, [bpf.fail(errno.EPERM)]) for call in REFUSED]
     if not signals_are_scoped:
+        # By kill(2), 0 is the caller's process group and -own the group that it leads.
         reached = (own, *((0, -own) if leads else ()))
         answers += [(call, bpf.only(0, reached, bpf.fail(errno.EPERM))) for call in SIGNALS]
     return bpf.program(machine, bpf.rules(machine, answers))

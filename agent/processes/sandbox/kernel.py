@@ -61,10 +61,12 @@ def drop_capabilities(user: int | None = None, groups: Sequence[int] = ()) -> No
         raise OSError(errno.ENOSYS, "capset of Linux")
     capability = 0
     # Only who may set them needs an empty bounding set; without it the empty sets below are enough.
+    # The call fails at the first number that is no capability of this kernel.
     while os.geteuid() == 0 and _LIBC.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
         _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
         capability += 1
     if user is not None:
+        # In this order: who has left root's user id may not change groups any more.
         os.setgroups(groups)
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)

@@ -79,6 +79,7 @@ class _RulesetAttributes(ctypes.Structure):
 class _PathBeneath(ctypes.Structure):
     """struct landlock_path_beneath_attr."""
 
+    # The kernel's structure is packed, too: 12 bytes, not 16.
     _pack_ = 1
     _layout_ = "ms"
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
@@ -125,11 +126,13 @@ def _ruleset(handled: int, abi: int, network: int) -> Iterator[Callable[[int, in
     """Make a ruleset, filled by the block with the yielded function (descriptor, rights), and enter it."""
     scopes = _SCOPES if abi >= SCOPED_ABI else 0
     attributes = _RulesetAttributes(handled, network if abi >= 4 else 0, scopes)
+    # ABI 4 added a field (network), ABI 6 another one (scopes): each kernel gets the structure that it knows.
     size = 8 if abi < 4 else 16 if abi < SCOPED_ABI else 24
     ruleset = system_call(
         _CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0)
     )
     try:
+        # The kernel refuses (EINVAL) a rule with a right that the ruleset does not handle.
         yield lambda descriptor, rights: _add(ruleset, descriptor, rights & handled)
         system_call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
@@ -156,6 +159,7 @@ def _add(ruleset: int, descriptor: int, rights: int) -> None:
     """Add the rule of an opened path, and close that."""
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            # A rule about a file that has rights of folders is refused, too.
             rights &= _OF_FILES
         if rights:
             rule = _PathBeneath(rights, descriptor)

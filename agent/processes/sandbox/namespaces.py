@@ -44,12 +44,15 @@ def enter(kind: Namespaces, temporary: Path | None, arrange: Callable[[], None] 
     else:
         # In one call: nothing is half done where a kernel grants the namespace without its rights.
         unshare(_NEW_USER | _NEW_MOUNTS | _NEW_KEYS | _NEW_NETWORK)
+        # Without this, the kernel lets no ordinary user write `gid_map` (user_namespaces(7)).
         _write("setgroups", "deny")
         _write("uid_map", f"{user} {user} 1")
         _write("gid_map", f"{group} {group} 1")
+    # systemd makes all mounts shared: those made here would appear in the host's namespace as well.
     mount("none", "/", "", _RECURSIVE | _PRIVATE)
     if arrange is not None:
         arrange()
+    # Behind `arrange`, which makes the mounts that it finds read-only; likewise those below.
     mount("tmpfs", "/dev/shm", "tmpfs", _NO_SETUID | _NO_DEVICES, "mode=1777")  # noqa: S108  # the runner's own
     if kind is Namespaces.DIRECT:
         _own_view_of_processes()
@@ -64,6 +67,7 @@ def _own_view_of_processes() -> None:
         path = f"/proc/{name}"
         if os.path.exists(path):  # noqa: PTH110  # between fork and exec
             mount(path, path, "", _BIND)
+            # mount(2) ignores such flags when a bind mount is made, and takes them when it is remounted.
             mount("none", path, "", _REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | _NO_DEVICES | _NO_EXECUTION)
 
 

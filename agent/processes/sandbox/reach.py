@@ -71,6 +71,7 @@ class Reach:
     def needs(self, folder: Path) -> bool:
         """Return whether anything that this attempt needs lies below a folder."""
         wanted = [*self.read, *self.write, *_python(), *_named(self.command, self.environment)]
+        # Either way: a file that lies in the folder, and one outside of it to which a link in it leads.
         return any(path.resolve().is_relative_to(folder) or path.is_relative_to(folder) for path in wanted)
 
     def rules(self, *, own_tmp: bool, own_shm: bool, changes_proc: bool) -> list[Rule]:
@@ -109,6 +110,7 @@ def _python() -> Iterator[Path]:
     """
     for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix):
         yield Path(prefix)
+    # In a virtual environment the interpreter is a link that leads out of it.
     yield Path(os.path.realpath(sys.executable)).parent
     for entry in map(Path, filter(None, sys.path)):
         if _is_checkout(entry):

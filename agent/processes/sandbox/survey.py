@@ -68,6 +68,7 @@ def survey(users: Users | None = None) -> Survey:
 def _namespaces() -> tuple[Namespaces | None, str]:
     why = ""
     for kind in Namespaces:
+        # Any folder that every host has: it becomes /tmp in the trial's own namespace alone.
         why = _trial(lambda kind=kind: namespaces.enter(kind, Path("/usr")))  # type: ignore[misc]
         if not why:
             return kind, ""
@@ -112,6 +113,7 @@ def _trial(action: Callable[[], None]) -> str:
         except OSError as error:
             code = error.errno or _FAULT_EXIT
         finally:
+            # Exit handlers and unwritten buffers are the parent's.
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return "" if code == 0 else os.strerror(code) if 0 < code < _FAULT_EXIT else "it failed"

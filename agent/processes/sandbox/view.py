@@ -51,16 +51,20 @@ def enter(rules: Iterable[tuple[Path, int]], user: int) -> None:
     """
     mapping = _mapping(user)
     named = {path: bool(rights & landlock.APPEND) for path, rights in rules if _is_own(path, rights)}
+    # Read now: those below a closed folder are hidden once a new folder is mounted on it.
     links = {link: link.readlink() for path in named for link in (path, *path.parents) if link.is_symlink()}
     own = _outermost({path.resolve(): writable for path, writable in named.items()})
+    # Cloned while they can be reached by their paths and are not read-only yet.
     trees = [(path, _tree(path, mapping, read_only=not writable)) for path, writable in own.items()]
     os.close(mapping)
     _set(_AT_CWD, "/", _AT_RECURSIVE, _Attributes(set=_READ_ONLY))
     closed = {above for path in own if (above := _closed_above(path)) is not None}
     for folder in closed:
+        # An empty folder that others may pass, with only the attempt's paths in it, hides the closed one.
         mount("tmpfs", str(folder), "tmpfs", 0, "mode=755")
-    # A folder comes before what lies in it, which it would hide.
+    # The agent's own mask would close the folders that are made now to the attempt's user.
     mask = os.umask(0o022)
+    # A folder comes before what lies in it, which it would hide.
     for path, tree in sorted(trees, key=lambda found: len(found[0].parts)):
         _place(tree, path)
     for link, target in links.items():
@@ -68,6 +72,7 @@ def enter(rules: Iterable[tuple[Path, int]], user: int) -> None:
     os.umask(mask)
     for folder in closed:
         mount("none", str(folder), "", _REMOUNT_READ_ONLY)
+    # The working folder may be a hidden one, into which relative paths would still lead.
     os.chdir("/")
 
 
@@ -79,6 +84,7 @@ def _outermost(own: dict[Path, bool]) -> dict[Path, bool]:
     return {
         path: writable
         for path, writable in own.items()
+        # As numbers: writable (True) is more than readable (False).
         if not any(above in own and own[above] >= writable for above in path.parents)
     }
 
@@ -116,15 +122,19 @@ def _mapping(user: int) -> int:
         try:
             unshare(_NEW_USER)
             os.write(ready[1], b"1")
+            # Its own copy of the writing end: the read below ends once the parent has closed the other one.
             os.close(done[1])
             os.read(done[0], 1)
         finally:
             os._exit(0)
+    # So that reading ends where the child fails before it writes.
     os.close(ready[1])
     try:
         os.read(ready[0], 1)
+        # First id inside, first id outside, how many (user_namespaces(7)): nobody else becomes `user`.
         for kind in ("uid_map", "gid_map"):
             Path(f"/proc/{child}/{kind}").write_text(f"0 {user} 1\n1 1 {user - 1}\n")
+        # The descriptor keeps the namespace, whose only process ends as soon as `done` is closed.
         return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         for end in (ready[0], *done):
@@ -148,6 +158,7 @@ def _place(tree: int, path: Path) -> None:
     if not path.exists():
         (path if is_folder else path.parent).mkdir(parents=True, exist_ok=True)
         if not is_folder:
+            # A mount of a file needs a file in its place.
             path.write_bytes(b"")
     there = ctypes.c_int(_AT_CWD), str(path).encode()
     _called("move_mount", ctypes.c_int(tree), b"", *there, ctypes.c_uint(_FROM_DESCRIPTOR))

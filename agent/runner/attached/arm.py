@@ -193,6 +193,7 @@ class ToolArm(AnyArm):
                 )
                 self.remote.put(Path(file.name), f"{data}.tar")
             new, old = shlex.quote(f"{data}.part"), shlex.quote(f"{data}.tar")
+            # Renamed last: `test -d` above finds complete data only.
             unpack = f"mkdir {new} && tar -xf {old} -C {new} && rm {old} && mv {new} {shlex.quote(data)}"
             self.remote.need(unpack, "unpacking labelled data")
         return evaluation.data_flags(tool, data)
@@ -204,6 +205,7 @@ class ToolArm(AnyArm):
             answer = self.remote.run_guarded(words, within_s)
         finally:
             self.running = False
+        # This process's stderr is the attempt's log.
         sys.stderr.write(answer.text + "\n")
         if is_cancelled(self.folder):
             raise CancelledError

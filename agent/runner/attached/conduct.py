@@ -129,6 +129,7 @@ class _Session(Comparison[ToolArm]):
         arms = [arm for arm in self.alive if arm.attempt.reported]
         for done, arm in enumerate(arms):
             left_s = self._limit_s - (time.monotonic() - self.began_s)
+            # In front of the blocks the tools leave these the rest; behind them, all that is left is theirs.
             share = EVALUATION_SHARE if arm.stopped is None else 1.0
             arm.do(partial(arm.evaluate, max(1.0, share * left_s / (len(arms) - done))))
 

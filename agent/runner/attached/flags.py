@@ -135,6 +135,7 @@ def _shape(tensor: Tensor, spec: InputSpec | None) -> tuple[int, ...]:
 
 def _first_sample(file: Path) -> bytes:
     """Return the bytes of the first sample: the tool runs on one set of inputs."""
+    # Mapped, since one sample of many is read; a pickle would run code.
     array = np.load(file, mmap_mode="r", allow_pickle=False)
     return bytes(np.ascontiguousarray(array[0]).tobytes())
 

@@ -77,6 +77,7 @@ def judged_outputs(
     # A peer that has other outputs than the file fails by their number.
     kinds = kind.outputs if len(kind.outputs) == len(facts) else ()
     count = attempt.job.plan.input_sets
+    # The second part is there for a model that keeps state: its sets once more, many steps later.
     parts = (slice(count), slice(count, None))
     first, again = (_expected(references, facts, kinds, part) for part in parts)
     sets = 2 * count if again.references else count
@@ -177,6 +178,7 @@ def _outputs(folder: Path, index: int, count: int, sets: int) -> tuple[tuple[Arr
     try:
         with open_left(outputs_path(folder, index)) as file:
             found = load_outputs(file, count)
+    # Whatever numpy and zipfile raise for bytes that anybody may have written.
     except (OSError, ValueError, LookupError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise OutputsError(f"the outputs of process {index} cannot be read: {error}") from error
     if len(found) < sets:

@@ -16,6 +16,7 @@ from runtime.measure.samples.summary import percentile
 def drawn_order(names: Iterable[str], seed: int, block: int) -> list[str]:
     """Return the arms' order in a block, the same for the same seed on every machine."""
     ordered = sorted(names)
+    # A text as the seed: its hash here is not Python's `hash`, which differs from process to process.
     random.Random(f"{seed}:{block}").shuffle(ordered)  # noqa: S311  # an order of work, no secret
     return ordered
 
@@ -97,6 +98,7 @@ def rounds_by_tuning(
 
 
 def _log_ratios(own_ns: Mapping[int, float], base_ns: Mapping[int, float]) -> list[float]:
+    # Of the rounds that both have, and in which neither median is 0.
     return [math.log(base_ns[k] / own_ns[k]) for k in own_ns if base_ns.get(k) and own_ns[k]]
 
 

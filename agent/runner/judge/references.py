@@ -71,6 +71,7 @@ def find_references(attempt: AttemptFile, folder: Path, make: MakeReference) -> 
     """
     search = _Search(attempt, folder, make)
     kinds = reference_kinds()
+    # Only a machine without LiteRT names CPU among its kinds.
     found = search.of_other_makers() if ReferenceKind.CPU in kinds else {}
     if not found:
         found = {kind: made for kind in kinds if (made := search.one(kind)) is not None}
@@ -142,6 +143,7 @@ class _Search:
     def of_other_makers(self) -> dict[ReferenceKind, Reference]:
         """Return LiteRT's references that other agents made, for a machine that lacks LiteRT."""
         known = [record for record in self.attempt.job.references if record.sha256 is not None]
+        # False sorts first: the makers of reference kernels, which are the better base.
         known.sort(key=lambda record: record.kind != ReferenceKind.REFERENCE_KERNELS.value)
         for maker in dict.fromkeys(record.maker for record in known):
             keys = {kind: self._key(kind, maker) for kind in _OF_LITERT}

@@ -29,6 +29,7 @@ def _typical(processes: Sequence[ProcessSamples]) -> StartStages | None:
     one = sorted(processes, key=lambda process: process.init_ns)[(len(processes) - 1) // 2]
     init_ns = median(process.init_ns for process in processes)
     stages = {name: one.stages_ns.get(name) for name in STAGES}
+    # Of the median that is shown, not of this process's own init: so all parts add up to it.
     other_ns = init_ns - sum(one.stages_ns.values())
     return StartStages(
         **{name: None if ns is None else ns / 1e6 for name, ns in stages.items()},

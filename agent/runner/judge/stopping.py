@@ -176,18 +176,24 @@ def next_rounds(plan: MeasurePlan, groups: Sequence[Blocks], costs: Sequence[Cos
     round_s, besides_s = (sum(cost.round_s for cost in costs), sum(cost.besides_s for cost in costs))
     if plan.rounds_fixed or len(costs) < FEWEST_BLOCKS or not comparable or min(round_s, besides_s) <= 0.0:
         return plan.rounds
+    # The variances of the groups are pooled by their degrees of freedom.
     degrees = sum(len(group) - 1 for group in comparable)
     within = between = 0.0
     for group in comparable:
         own, over = nested(group)
+        # A block's figure is the median of its rounds, which varies by this factor more than their mean.
         within += (own or 0.0) * OF_MEDIAN * (len(group) - 1) / degrees
         between += (over or 0.0) * (len(group) - 1) / degrees
+    # Rounds that do not differ: further ones tell nothing.
     if within <= 0.0:
         return min(plan.rounds, LEAST_ROUNDS)
+    # From besides + n * round <= MOST_LONGER * (besides + planned * round), solved for n.
     longest = math.floor(MOST_LONGER * plan.rounds + (MOST_LONGER - 1.0) * besides_s / round_s)
     most = min(plan.most_rounds, longest)
+    # Blocks that add no variance of their own: by the formula, a block is never long enough.
     if between <= 0.0:
         return most
+    # Formula 8: the level is that of rounds, the one above it that of blocks.
     best = math.sqrt(besides_s / round_s * within / between)
     return min(most, max(LEAST_ROUNDS, round(best)))
 
@@ -231,6 +237,7 @@ def _kept(blocks: int, arms: Mapping[str, ArmState]) -> dict[str, ArmState]:
     that a few slow processes can have put behind. Those that have no figure cannot be behind.
     """
     right = {name: arm for name, arm in arms.items() if not arm.wrong}
+    # Powers of two alone have a single bit set.
     if blocks < FIRST_RUNG or blocks & (blocks - 1):
         return right
     centres = {name: fmean(arm.figures) for name, arm in right.items() if arm.figures}
@@ -248,6 +255,7 @@ def _is_known(plan: MeasurePlan, blocks: int, arms: Mapping[str, ArmState]) -> b
     if blocks < max(plan.min_blocks, DIFFERENT_FROM_BLOCK) or not 0 < len(arms) <= FINALISTS:
         return False
     figures = [arm.figures for arm in arms.values()]
+    # Block by block: a state of the machine that slowed both cancels out.
     logs = figures[0] if len(arms) == 1 else [b - a for a, b in zip(*figures, strict=False)]
     if not logs or len({len(one) for one in figures}) > 1:
         return False

@@ -230,6 +230,8 @@ def _variation(reports: Sequence[ProcessReport], took_s: Mapping[int, float]) ->
     found = variation_of(
         [
             [
+                # The second: what it cost besides timed invokes. Those of
+                # repeated rounds, which `kept_ns` lacks, are no part of it.
                 Timed(p.kept_ns, took_s.get(p.index, 0.0) - math.fsum(p.invoke_ns) / 1e9, p.kept_runs)
                 for p in group
             ]

@@ -60,6 +60,7 @@ def _slowest(ones: list[T] | tuple[T, ...]) -> list[T]:
     if len(ones) <= MAX_PROFILED:
         return list(ones)
     least = sorted((one.time_ns for one in ones), reverse=True)[MAX_PROFILED - 1]
+    # Several may take the least of these times, and be too many together.
     return [one for one in ones if one.time_ns >= least][:MAX_PROFILED]
 
 

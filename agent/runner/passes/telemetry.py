@@ -134,6 +134,7 @@ class Telemetry:
         """
         for sensor in self.found.sensors if part_of(device) == PROCESSOR else ():
             if sensor.part == PROCESSOR and sensor.quantity is Quantity.ENERGY:
+                # One that vanished while it was read costs this turn's energy, and nothing else.
                 with contextlib.suppress(OSError, ValueError):
                     return sensor.read()
         return None
@@ -171,6 +172,7 @@ class Telemetry:
         first, most = (_of_each(reports, fact) for fact in _HEAT)
         if not first:
             return {"rise_note": "no temperature was read while a process was timed"}
+        # By the lowest number, that of the first process: later ones begin on a part that is warm already.
         return {"rise_c": max(most.values()) - first[min(first)]}
 
     def clocks(self, device: Device, windows: Sequence[tuple[int, int]]) -> tuple[list[float | None], str]:

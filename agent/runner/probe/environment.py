@@ -49,6 +49,7 @@ def choose_cpus(allowed: Sequence[int], siblings: Mapping[int, frozenset[int]], 
     place: dict[int, int] = {}
     for cpu in sorted(allowed):
         core = siblings.get(cpu, frozenset({cpu}))
+        # How many CPUs of its core come before it: 0 for the first one of each core.
         place[cpu] = sum(1 for other in place if other in core)
     return sorted(sorted(allowed, key=lambda cpu: (place[cpu], cpu))[:threads])
 

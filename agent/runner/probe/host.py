@@ -117,6 +117,7 @@ def cpu_model() -> str:
     if sys.platform == "darwin":
         return sysctl(BRAND).get(BRAND) or platform.machine()
     text = _CPUINFO.read_text() if _CPUINFO.exists() else ""
+    # `model name` is x86's; Arm's boards have one of the others, or none.
     named = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
     return " ".join(named.group(1).split()) if named else platform.processor() or platform.machine()
 

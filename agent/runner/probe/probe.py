@@ -135,6 +135,7 @@ def _with_delegates(device: Device, hosted: Iterable[Hosted]) -> Device:
     environments: dict[str, dict[str, str]] = {}
     for one in here:
         interfaces = one.interfaces.get(device.device_id, {})
+        # A descriptor names its default first.
         default = next(iter(interfaces.values()), {})
         environments[one.kind] = {**one.environment, **default}
         environments |= {f"{one.kind}/{name}": {**one.environment, **its} for name, its in interfaces.items()}

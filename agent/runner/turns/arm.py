@@ -158,6 +158,7 @@ class Arm(AnyArm):
     def cancel(self) -> None:
         """Take no further step. What is finished is for `conclude`."""
         self.cancelled = True
+        # What had stopped it before the cancel stays its reason.
         self.stopped = self.stopped or "cancelled"
         self.drop_process()
 
@@ -228,6 +229,7 @@ def _with_release(
     folder = None if descriptor.release is None else attempt.release_of(descriptor.release[0])
     if folder is None:
         return environment
+    # In front of all else on the path: its packages are found before the installed ones.
     folders = [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(folders)}
 

@@ -79,6 +79,7 @@ def fit_together(arms: Sequence[Arm]) -> bool:
     """Whether the memory is enough for all arms at once, by what their cold processes took."""
     room = room_bytes()
     samples = [report.samples for arm in arms for report in arm.reports[:1]]
+    # The peak is told as the growth over what the process had before it loaded the model.
     need = sum(s.memory_before_bytes + s.memory_peak_bytes for s in samples if s is not None)
     return room is None or MEMORY_MARGIN * need <= room
 
@@ -125,6 +126,7 @@ def run_block(
     ordered = [named[name] for name in drawn_order(named, seed, asked.number)]
     groups = [ordered] if together else [[arm] for arm in ordered]
     blocks = [_Block(group, asked, arms[0].job.plan, sensors, between) for group in groups]
+    # One in any case: a block whose arms all fail has no round.
     readings = [calibration.read()]
     for block in blocks:
         readings += block.run()
@@ -220,6 +222,7 @@ class _Block:
             part = parts[place]
             part.arm.do(partial(self._slice, part, number, uses))
             self._between()
+        # These processes live on, and getrusage(2) counts only children that were waited for.
         measured_s = sum(use.ran_s or 0.0 for use in uses.values())
         window = Window.between(before, Counters.now(self._cpus), len(self._cpus), measured_s)
         self.rounds.append(Round(window, uses))
@@ -227,13 +230,16 @@ class _Block:
     def _slice(self, part: _Part, number: int, uses: dict[str, SliceUse]) -> None:
         process = part.arm.live
         assert process is not None
+        # Still stopped: what it ran since the end of its last turn, it ran in the turns of others.
         before, began_s = ThreadTimes.of(process.pid), time.monotonic()
         if before is not None and part.stopped is not None:
+            # The first of the two is CPU time, the other one waiting.
             part.ran_stopped_s += before.since(part.stopped)[0]
         device = part.arm.attempt.device
         from_j = self._sensors.joules(device)
         process.go()
         part.times[number] = process.slice(part.runs)
+        # Before anything is read: from here on nothing more belongs to this turn.
         process.stop()
         to_j = self._sensors.joules(device)
         ended_s, after = time.monotonic(), ThreadTimes.of(process.pid)
@@ -328,7 +334,10 @@ class _Block:
     def _impossible(self, part: _Part) -> tuple[str, ...]:
         """Say how the process contradicts what passed: impossible times, or turns that were not its own."""
         found = []
+        # The share of a slice's invokes that are timed.
         timed = part.runs / (part.runs + untimed_before(part.runs))
+        # In all rounds the invokes must fit into the slices; in the clean
+        # ones they must fill enough of them, too.
         for numbers, least in ((range(len(self.rounds)), 0.0), (self._clean, LEAST_REPORTED * timed)):
             wall_s = sum(self.rounds[number].slices[part.arm.name].wall_s for number in numbers)
             reported_s = sum(sum(part.times[number].invoke_ns) for number in numbers) / 1e9

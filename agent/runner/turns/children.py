@@ -58,6 +58,7 @@ class Children:
         channel = Channel(ours)
 
         def listen() -> None:
+            # The process has it by now; with a copy open here, its end would not end `receive`.
             theirs.close()
             with contextlib.suppress(ClosedError, ValueError):
                 while not (answer := channel.receive(Answer)).over:
@@ -79,6 +80,7 @@ class Children:
             nothing = files.Failure.of(ReasonCode.RUNNER_ERROR, f"{report.who} reported nothing")
             raise FailedError(report.failure or nothing)
         answers = self.folder / files.LabelledReport.name / files.ANSWERS_FILE
+        # Opened for the check alone: only a regular file with one name is moved.
         with contextlib.suppress(OSError), open_left(answers):
             answers.replace(self.folder / files.ANSWERS_FILE)
         return report.score
@@ -146,6 +148,7 @@ class Children:
             self.clock.used_s += time.monotonic() - started_s
         if files.is_cancelled(self.folder):
             raise CancelledError
+        # The timer killed it: by now `used_s` has reached the limit.
         if self.clock.left_s == 0.0 and returncode == -signal.SIGKILL:
             raise FailedError(self.clock.timeout())
         return Ended(returncode, oom_killed=cgroup.oom_kills() > killed_before)

@@ -143,10 +143,12 @@ def ended_when_asked(arms: Sequence[AnyArm]) -> Iterator[None]:
             arm.kill_if_cancelled()
 
     def on_terminate(number: int, _frame: object = None) -> None:
+        # To have finished blocks judged, the agent marks all arms first; at a time limit it marks none.
         if all(is_cancelled(arm.folder) for arm in arms) and any(arm.has_blocks for arm in arms):
             mark_ending(arms[0].folder)
             os.kill(os.getpid(), CANCEL_SIGNAL)  # for whoever waits for a process meanwhile
         else:
+            # By the signal itself, so that the exit status tells it.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 

@@ -82,6 +82,7 @@ class MeasuringProcess:
         command = [*attempt.runner_command(RUNNER_COMMAND), "--measure", str(job_file), str(folder), *numbers]
         inherited = (theirs.fileno(), *lease_descriptors())
         killed_before = cgroup.oom_kills()
+        # A copy that stayed open here would hide the end of the process from `receive`.
         with theirs:
             process = start(limited(Launch(command, environment, folder, inherited, own_group=True)))
         return cls(
@@ -190,6 +191,7 @@ class MeasuringProcess:
             raise self._failure() from None
         except TimeoutError:
             self.close()
+            # The arm's own time was over first.
             if left_s is not None and limit_s == left_s:
                 raise FailedError(self.clock.timeout()) from None
             text = f"{self.who} did not answer within {limit_s:.0f} s in its turn: it hangs, or was stopped"
@@ -204,6 +206,7 @@ class MeasuringProcess:
     def _failure(self) -> FailedError | CancelledError:
         """Return why the process has ended although nobody asked it to."""
         with contextlib.suppress(subprocess.TimeoutExpired):
+            # Its end of the pair is closed a moment before its exit status is there.
             self.process.wait(_END_S)
         self.close()
         if is_cancelled(self.folder):

@@ -98,6 +98,7 @@ def _unsteady(samples: Sequence[ProcessSamples]) -> str | None:
     changes = []
     for process in samples:
         medians = list(slice_medians(process).values())
+        # No slice of it counts: its block was measured once more.
         if not medians:
             continue
         third = len(medians) // 3
