@@ -104,6 +104,7 @@ def assert_latency(
     # Before anything is measured: a wrong name of a figure must not cost a minute.
     budget = latency_budget(figure, max_ms)
     cell = _measured(model, delegate, how or How(), {}, budget)
+    # One cell and one budget make at most one judgement; an unsupported cell has none.
     (judged,) = judge_budgets([cell], [budget]) or (None,)
     if judged is None:
         raise AssertionError(_ended(cell))
@@ -161,6 +162,7 @@ def assert_accuracy(
 def _undecided(text: str, then: Literal["fail", "warn"]) -> None:
     if then == "fail":
         raise UndecidedError(f'{text}; with undecided="warn" this is a warning')
+    # Level 3 is the line of the test that called `assert_latency` or `assert_accuracy`.
     warnings.warn(text, stacklevel=3)
 
 
@@ -179,6 +181,7 @@ def _measured(
 
         run(submitted)
         FurtherBlocks(farm, submitted.campaign_id, how.note, run).decide(budgets)
+        # `_require_one` has refused a campaign of any other number of cells.
         (cell,) = farm.reading.cells(submitted.campaign_id)
     return cell
 

@@ -120,6 +120,7 @@ def _from_url(url: str, setting: str = "FARM_ENDPOINT") -> tuple[str, int, str]:
     example = "e.g. https://lab.example.org:8460"
     try:
         found = urlsplit(url)
+        # Read within the `try`: it raises `ValueError` for a port that is not a number.
         port = found.port
     except ValueError as error:
         raise UsageError(f"{setting} is not a URL: {error}; {example}") from error

@@ -85,7 +85,9 @@ def filesystem_of(path: Path) -> str:
     real = path.resolve()
     best, kind = -1, "unknown"
     for left, found in _mounts():
+        # The kernel writes a blank in a path as \040.
         mount = Path(left[4].replace("\\040", " "))
+        # Not >: of two mounts on one folder, the later one hides the earlier one.
         if real.is_relative_to(mount) and len(mount.parts) >= best:
             best, kind = len(mount.parts), found
     return kind
@@ -103,6 +105,7 @@ def _mounts() -> list[tuple[list[str], str]]:
         text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
+    # Before the dash: id, parent, major:minor, root, mount point, options; after it the type comes first.
     halves = (line.partition(" - ") for line in text.splitlines())
     return [(left.split(), right.split()[0]) for left, _, right in halves]
 

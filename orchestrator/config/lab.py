@@ -130,6 +130,7 @@ class LabConfig:
                 raise UsageError(f"{path}: {name} must be a text, not {value!r}")
             if value:
                 texts[name] = value
+            # Also where the environment took precedence: keys that are left at the end are unknown.
             given.pop(name, None)
         if given:
             known = ", ".join(

@@ -89,6 +89,7 @@ def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None
     if limits.store_bytes is None:
         return
     used = used_bytes(root)
+    # A used-up budget also refuses work of unknown size, for which `more_bytes` is 0.
     if used >= limits.store_bytes or used + more_bytes > limits.store_bytes:
         wanted = f", {size_text(more_bytes)} more would be added" if more_bytes else ""
         raise FarmError(
@@ -100,6 +101,7 @@ def require_budget(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None
 
 def require_floor(root: Path, limits: StoreLimits, more_bytes: int = 0) -> None:
     """Refuse work that would leave less free space than the floor. Raises `FarmError` with the figures."""
+    # The store may not have been made yet; its nearest folder is on the file system that it will be on.
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     disk = shutil.disk_usage(there)
     floor = limits.floor_bytes(disk.total)

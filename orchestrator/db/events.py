@@ -54,4 +54,5 @@ def _events(rows: Sequence[tables.Event]) -> list[CellEvent]:
 def add(turn: Turn, cell: tables.Cell, kind: EventKind, text: str, now: datetime) -> None:
     """Record an event of a cell."""
     row = {"at": now, "campaign_no": cell.campaign_no, "cell_id": cell.cell_id, "kind": kind, "text": text}
+    # Nothing in a turn reads events, so that all of them go in one statement at its end.
     turn.insert_at_end(tables.Event, [row])

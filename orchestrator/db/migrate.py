@@ -36,6 +36,7 @@ def migrate(database: Database, *, upgrade: bool = True) -> None:
 
     config = alembic_config()
     known = revisions()
+    # Revisions have four digits each, so that comparing texts compares numbers.
     if found is not None and found < (oldest := min(known)):
         raise UnreachableError(
             f"the database {database.name} has revision {found}, of a version before the first release; this "
@@ -92,6 +93,7 @@ def alembic_config() -> Config:
     from alembic.config import Config  # noqa: PLC0415  # see `migrate`
 
     config = Config()
+    # Alembic reads options with interpolation, for which a single % begins a name.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
@@ -116,4 +118,5 @@ def _suspend_foreign_keys(connection: Connection, suspended: bool) -> None:
     """Switch foreign keys off, outside transactions: rebuilding a table would delete its child rows."""
     raw = connection.connection.driver_connection
     if raw is not None and connection.dialect.name == "sqlite":
+        # Through the driver: SQLAlchemy would begin a transaction, in which SQLite ignores this pragma.
         raw.execute(f"PRAGMA foreign_keys = {'OFF' if suspended else 'ON'}")

@@ -10,6 +10,7 @@ from sqlmodel import Field, Session, SQLModel, select
 
 from orchestrator.policy.lifecycle import LIVE_ATTEMPT, OPEN, AttemptState, CellState
 
+# Alembic changes a constraint by its name; without this, those of SQLite would have none.
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -135,6 +136,7 @@ class Model(SQLModel, table=True):
     """A model file of the store, or `NO_FILE`."""
 
     sha256: str = Field(primary_key=True)
+    # An INTEGER of PostgreSQL has 32 bits, and a model may have 2 GiB.
     size_bytes: int = Field(sa_type=sa.BigInteger)
     added_at: datetime = Field(sa_type=UtcDateTime)
 
@@ -235,12 +237,16 @@ class Cell(SQLModel, table=True):
     __table_args__ = (
         sa.UniqueConstraint("campaign_no", "key"),
         sa.CheckConstraint(f"state IN ({_quoted(CellState)})", name="state"),
+        # In the order of `queue.candidate_queries.in_order`, which walks it and sorts nothing.
         sa.Index("ix_cell_pick", "campaign_no", "line", "rank", "position",
               sqlite_where=_QUEUED, postgresql_where=_QUEUED),
+        # For the question which siblings have a device (`queue.candidate_queries.fits`).
         sa.Index("ix_cell_siblings", "device_id", "siblings", sqlite_where=_SHARED, postgresql_where=_SHARED),
         sa.Index("ix_cell_names", "model", "delegate", "target"),
         sa.Index("ix_cell_campaign_state", "campaign_no", "state"),
+        # For the look of every sweep whether a cell has waited too long.
         sa.Index("ix_cell_queue_until", "queue_until", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
+        # For the waiting cells of a model that are measured together with their baseline.
         sa.Index("ix_cell_waiting_model", "campaign_no", "model",
               sqlite_where=_QUEUED, postgresql_where=_QUEUED),
     )  # fmt: skip
@@ -294,6 +300,7 @@ class Attempt(SQLModel, table=True):
     __table_args__ = (
         sa.UniqueConstraint("cell_id", "attempt_no"),
         sa.CheckConstraint(f"state IN ({_quoted(AttemptState)})", name="state"),
+        # For the question on which devices a cell has failed (`queue.candidate_queries.fits`).
         sa.Index("ix_attempt_failed", "device_id", "cell_id", sqlite_where=_FAILED, postgresql_where=_FAILED),
         sa.Index("uq_attempt_live_cell", "cell_id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
         sa.Index(
@@ -338,6 +345,7 @@ class Result(SQLModel, table=True):
     __table_args__ = (
         sa.Index("uq_result_counted_cell", "cell_id", unique=True, sqlite_where=_COUNTED,
               postgresql_where=_COUNTED),
+        # For the newest earlier result of a cell that is planned, or about to start.
         sa.Index("ix_result_fingerprint_received_at", "fingerprint", "received_at"),
         sa.Index("ix_result_series_received_at", "series", "received_at"),
     )  # fmt: skip
@@ -401,6 +409,8 @@ class ForgottenReferences(SQLModel, table=True):
 class Event(SQLModel, table=True):
     """An event of a cell; every terminal that watches a campaign reads them from this table."""
 
+    # Write transactions take turns, so numbers become visible in their order: a reader that goes on after the
+    # last one it saw misses none.
     no: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime)
     campaign_no: int = Field(foreign_key="campaign.no", index=True)

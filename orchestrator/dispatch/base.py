@@ -126,6 +126,7 @@ def _unreadable(agent_id: str, payload: bytes, why: str) -> DispatchEvent:
     kind = fields.get("type") if isinstance(fields, dict) else None
     if kind == _HELLO:
         protocol = fields.get("protocol")
+        # Not `isinstance`, by which `true` is an integer too.
         if type(protocol) is int and 0 <= protocol <= MAX_SMALL and protocol != messages.PROTOCOL_VERSION:
             return IncompatibleHello(agent_id, protocol)
     if kind == _RESULT:

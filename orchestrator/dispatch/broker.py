@@ -51,6 +51,7 @@ class FarmBroker:
             ssl=queues.tls_options(url, authority) or False,
             transport_options=queues.farm_options(key_prefix),
         )
+        # One try: `LabDispatcher` decides when the next one is due.
         self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         self._producer = Producer(self._connection.channel())
         channel = self._connection.channel()
@@ -72,6 +73,7 @@ class FarmBroker:
         for agent_id in sorted(agents - self._agents):
             self._consumer.add_queue(direct_queue(queues.ingest_queue(agent_id)))
         if agents - self._agents:
+            # This starts the new lists only: Kombu keeps track of those that it consumes already.
             self._consumer.consume()
         self._agents = agents
 

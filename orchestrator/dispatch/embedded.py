@@ -77,6 +77,7 @@ class EmbeddedDispatcher:
         """Send a message to the agent."""
         if isinstance(message, messages.JobSpec):
             self._jobs |= {own.attempt_id for own in message.attempts}
+            # An idle agent sends nothing, so that its silence counts from its job on.
             self._last_message_s = time.monotonic()
         self._send(message)
 
@@ -113,10 +114,13 @@ class EmbeddedDispatcher:
         self._agent_id = ""
         self._last_message_s = time.monotonic()
         ours, theirs = socket.socketpair()
+        # A limit for sends alone: `select` says when there is something to receive.
         ours.settimeout(_SEND_LIMIT_S)
         self._link = ours
         try:
             # A session of its own: Ctrl-C in the terminal reaches this process alone, which ends the agent.
+            # This process closes its copy of the agent's end at once: only then does the agent's end close
+            # the connection.
             with theirs, self._log.open("ab") as log:
                 descriptor = theirs.fileno()
                 self._child = subprocess.Popen(  # noqa: S603  # a fixed command: our own agent
@@ -180,6 +184,7 @@ class EmbeddedDispatcher:
             return
         if isinstance(message, messages.AgentHello):
             if message.protocol != messages.PROTOCOL_VERSION:
+                # A replacement would speak the same.
                 raise UnreachableError(
                     f"the agent speaks protocol {message.protocol}, this farm speaks "
                     f"{messages.PROTOCOL_VERSION}; install the same version of both"
@@ -187,6 +192,7 @@ class EmbeddedDispatcher:
             self._hello_received = True
             self._agent_id = message.agent_id
         elif isinstance(message, messages.JobStarted | messages.JobResult | messages.JobRefused):
+            # This agent works, and is the first of a new row.
             self._starts = 1
         if isinstance(message, messages.JobResult | messages.JobRefused):
             self._jobs.discard(message.attempt_id)

@@ -115,11 +115,14 @@ class LabDispatcher:
             self._acknowledge()
             self._watch(self._broker)
             self._dropped.tick()
+            # In every turn, because agents are enrolled and revoked meanwhile.
             self._broker.listen_to(self.seal.agents())
+            # A `BrokerBack` is returned without waiting for a message.
             waiting = bool(self._received) or self._broker.drain(max(_LEAST_WAIT_S, until - time.monotonic()))
             ends_at_s = time.monotonic() + _BATCH_S
             while waiting and not self._is_full() and time.monotonic() < ends_at_s:
                 waiting = self._broker.drain(_BATCH_WAIT_S)
+            # After the batch, whose envelopes say which keys of the farm their agents trust.
             for agent_id, envelope in self.seal.pending():
                 self._broker.send(agent_id, envelope)
         except Exception as error:  # noqa: BLE001  # the client of the broker raises many kinds
@@ -205,6 +208,7 @@ class LabDispatcher:
             broker.ping(self._ping)
 
     def _note_ping(self, ping: str) -> None:
+        # One of an earlier connection, which the broker has kept until now.
         if ping != self._ping:
             return
         self._ping = ""

@@ -39,6 +39,7 @@ def store_check(root: Path, limits: StoreLimits) -> Check:
     try:
         require_budget(root, limits)
     except FarmError as error:
+        # The error's last part is what to do about it.
         why, _, fix = str(error).rpartition("; ")
         return Check("store", False, why, fix)
     except OSError as error:
@@ -89,6 +90,7 @@ def _ask(address: Address) -> tuple[dict[str, Any], datetime | None]:
     ends_at = None
     connection = open_connection(address, ANSWER_LIMIT_S)
     try:
+        # Explicitly, to read the certificate: the answer to a request without a token closes the connection.
         connection.connect()
         if isinstance(connection.sock, ssl.SSLSocket):
             ends_at = _end_of(connection.sock)
@@ -228,6 +230,7 @@ def _agent(hello: Callable[[], messages.AgentHello]) -> list[Check]:
     checks += [*sandbox_checks(report.devices), *attached_checks(report)]
     checks += [
         Check("tuning", True, device.facts.get(messages.HOST_TUNING_FACT, "unknown"))
+        # A fact of the host, which each of its devices repeats.
         for device in report.devices[:1]
     ]
     drivers = {api: [one for one in report.devices if one.api == api] for api in ("opencl", "cuda")}

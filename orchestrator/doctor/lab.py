@@ -58,6 +58,7 @@ def network_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
             return Check("broker network", False, f"{name} leaves this machine without TLS", fix)
     port = settings.get("port", "0")
     outside = [] if port == "0" else _outside(settings.get("bind", ""))
+    # In protected mode, Redis without a password answers no other machine.
     if outside and not (settings.get("protected-mode") == "yes" and _needs_no_password(lab)):
         found = f"it listens without TLS on {', '.join(outside)}, port {port}"
         return Check("broker network", False, found, f"{fix} (or, for one machine: bind 127.0.0.1)")
@@ -66,6 +67,7 @@ def network_check(lab: LabConfig, settings: Mapping[str, str]) -> Check:
 
 def _outside(bind: str) -> list[str]:
     """Addresses of a `bind` setting that other machines reach; an empty setting means every address."""
+    # A minus lets Redis start on a machine that lacks the address behind it.
     words = [word.removeprefix("-") for word in bind.split()] or ["*"]
     return [word for word in words if not is_loopback(word)]
 
@@ -116,6 +118,7 @@ def broker_check(lab: LabConfig) -> Check:
         with redis_client(lab.broker_url or "", lab.broker_ca) as client:
             client.ping()
             wrong = _wrong_settings(client)
+            # Redis answers PING also where its memory is full or it is a replica: only a write shows that.
             client.set(f"{lab.key_prefix}doctor", "written", ex=1)
     except ResponseError as error:
         fix = "give Redis memory, disk space or its replicas back; until then jobs wait in the database"

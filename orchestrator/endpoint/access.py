@@ -103,6 +103,7 @@ class Gate:
 
     async def _user(self, request: Request) -> User | None:
         token = _bearer(request)
+        # A user's token is NAME.SECRET; any other one costs no query here.
         if "." not in token:
             return None
         try:
@@ -122,6 +123,7 @@ def _vouched(request: Request, user: User, scope: Scope) -> User:
 
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    # The case of a scheme does not matter (RFC 9110, 11.1).
     if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
         raise HTTPException(401, "a token is needed: Authorization: Bearer TOKEN", _CHALLENGE)
     return token
@@ -160,6 +162,7 @@ class AgentRegistry:
             enrolment.require_invited(session, request, utc_now())
         with self.database.write() as turn:
             agent_id = enrolment.enrol(turn, request, utc_now())
+            # Within the transaction: where this raises, the one-time token stays unused.
             key = self._named_by(request.token)
         log.info("agent %s is enrolled with key %s", agent_id, request.public_key.key_id)
         return enrolment.granted(agent_id, key, self.address, self.admit(agent_id))

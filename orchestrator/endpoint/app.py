@@ -84,6 +84,7 @@ def fault_of(path: str) -> str | None:
 def brief(error: Exception) -> str:
     """Format an error in one line with its place in the code; a database's refusal without its values."""
     frames = traceback.extract_tb(error.__traceback__)
+    # The innermost frame of the farm's own code: it says more than one of a library.
     frame = next((one for one in reversed(frames) if "orchestrator" in Path(one.filename).parts), frames[-1])
     lines = [] if isinstance(error, RefusedError) else str(error).splitlines()[:1]
     return ": ".join([type(error).__name__, *lines])[:_LONGEST_REASON] + f" ({frame.filename}:{frame.lineno})"
@@ -183,6 +184,8 @@ def application(
         Route("/health", _health, methods=["GET"]),
         Route("/enrol", enrol, methods=["POST"]),
         Route("/artifacts/{sha256}", artifacts.send, methods=["GET"]),
+        # Before the route of GET, which in Starlette takes HEAD as well: this one is for agents, that one for
+        # readers.
         Route("/samples/{sha256}", artifacts.has, methods=["HEAD"]),
         Route("/samples/{sha256}", artifacts.receive, methods=["PUT"]),
         Route("/samples/{sha256}", artifacts.show, methods=["GET"]),

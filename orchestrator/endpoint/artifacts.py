@@ -21,6 +21,7 @@ from orchestrator.endpoint.body import Body, announced
 from orchestrator.errors import FarmError, UsageError
 from orchestrator.sources.store import Store, TooLargeError
 
+# Nineteen digits hold any offset; more would be work for `int` and nothing else.
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
@@ -55,6 +56,7 @@ def asked_part(header: str | None, size: int) -> Part | None:
     else:
         start = int(found[1])
         end = min(size, int(found[2]) + 1) if found[2] else size
+        # RFC 9110 (14.1.1) has a range that ends before it begins ignored, not refused.
         if found[2] and int(found[2]) < start:
             return None
     if start >= size:
@@ -122,6 +124,7 @@ class Artifacts:
         if part is not None:
             headers["content-range"] = f"bytes {part.start}-{part.end - 1}/{size}"
         status = 200 if part is None else 206
+        # Starlette sends HEAD to the handlers of GET.
         if request.method == "HEAD":
             file.close()
             return Response(status_code=status, headers=headers, media_type=_KIND)
@@ -145,6 +148,7 @@ class Artifacts:
         try:
             stored = await to_thread.run_sync(self._store, body, sha256, size, limiter=self.uploads)
         except ClientDisconnect:
+            # Nobody is left to read it, but a handler has to return something.
             return Response(status_code=400)
         except TooLargeError as error:
             raise HTTPException(413, str(error)) from error

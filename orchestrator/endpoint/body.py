@@ -41,6 +41,7 @@ class Body:
         try:
             with anyio.fail_after(STALL_LIMIT_S):
                 async for chunk in self.stream:
+                    # Starlette ends a stream with an empty chunk.
                     if chunk:
                         return chunk
         except TimeoutError as error:
@@ -62,6 +63,7 @@ async def whole(request: Request, limit: int) -> bytes:
     """Return the body of a request of at most `limit` bytes. Raises `HTTPException` 413."""
     body = bytearray()
     async for chunk in request.stream():
+        # A body in chunks announces no length, so what has arrived is counted.
         body += chunk
         if len(body) > limit:
             raise HTTPException(413, f"the body is larger than {limit} bytes")

@@ -154,12 +154,14 @@ class Sender:
                 answer = connection.getresponse()
                 body = answer.read(10_000)
             except _BROKEN as error:
+                # Where no answer tells why, the error that interrupted the sending does.
                 raise broken or error from error
         finally:
             connection.close()
         if answer.status == 201:
             return
         why = f"it answers {answer.status}: {_reason_in(body)}"
+        # Too large, or no room: another try would only bring the same answer.
         if answer.status in (413, 507):
             raise FarmError(f"model {sha256[:12]} is refused by {self.address.url}: {why}")
         raise _AgainError(why)

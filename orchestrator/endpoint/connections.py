@@ -73,6 +73,8 @@ class Connections:
         self._all[new] = None
         strangers = [one for one in self._all if one.owner is None]
         neighbours = [one for one in strangers if one.address == new.address]
+        # One was added, so closing one is enough. The narrowest bound goes first: those who exceed it pay for
+        # it. Where descriptors are few, half of them at least stay for owners.
         if len(neighbours) > MOST_OF_ONE_ADDRESS:
             self._drop_first(neighbours)
         elif len(strangers) > min(MOST_STRANGERS, self.most // 2):
@@ -82,6 +84,7 @@ class Connections:
 
     def vouch(self, connection: Connection, owner: str) -> None:
         """Note that a valid token of `owner` was shown on this connection."""
+        # One that was closed for another may still have a request under way; it counts no more.
         if connection.owner == owner or connection not in self._all:
             return
         connection.owner = owner
@@ -129,6 +132,7 @@ def _of_largest(candidates: Iterable[Connection], key: Callable[[Connection], st
 def network_of(address: str) -> str:
     """Return what counts as one address: an IPv4 address, or the /64 of an IPv6 one, one machine's own."""
     try:
+        # Without the zone of a link-local address, fe80::1%eth0.
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address

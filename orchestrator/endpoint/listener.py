@@ -48,16 +48,20 @@ class Listener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, object]:
         """Return the next connection. Raises `BlockingIOError` without one, and after each `BURST`."""
+        # The error ends the accepting of this turn of the loop; the socket stays readable, so the next turn
+        # goes on.
         if self._burst == BURST:
             self._burst = 0
             raise BlockingIOError
         loop = asyncio.get_running_loop()
+        # Only now: a listener is made in the main thread, before its loop runs.
         if not self._sweeping:
             self._sweeping = True
             loop.set_exception_handler(_handle)
             self._sweep(loop)
         plain, address = super().accept()
         self._burst += 1
+        # The lambda is first called when the connection ends, with both names bound.
         accepted = _Accepted(plain, lambda: self._gone(connection, descriptor))
         descriptor = accepted.fileno()
         connection = Connection(str(address[0]), accepted.cut, loop.time() + FIRST_REQUEST_S)
@@ -67,6 +71,7 @@ class Listener(socket.socket):
 
     def _gone(self, connection: Connection, descriptor: int) -> None:
         self.connections.forget(connection)
+        # A socket may be closed twice, and its number may be that of another connection by then.
         if self.by_descriptor.get(descriptor) is connection:
             del self.by_descriptor[descriptor]
 

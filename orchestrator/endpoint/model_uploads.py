@@ -91,6 +91,7 @@ class ModelUploads:
     def _rest(self, request: Request) -> Part:
         """Parse the range of a file's last bytes, up to its end. Raises `HTTPException` 400, 413."""
         found = _RANGE.fullmatch(request.headers.get("content-range", ""))
+        # Without a range, zeros fail the check that follows.
         first, last, size = map(int, found.groups()) if found else (0, 0, 0)
         if not first <= last == size - 1:
             raise HTTPException(400, "a range up to the last byte is needed: Content-Range: bytes N-M/SIZE")
@@ -115,6 +116,7 @@ class ModelUploads:
             left = part.size
             while block := body.read(_BLOCK_BYTES):
                 left -= len(block)
+                # What goes beyond the announced size is not written: it could fill the disk.
                 if left < 0:
                     break
                 require_floor(self.store.root, self.limits, len(block))
@@ -131,6 +133,7 @@ class ModelUploads:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, FILE_MODE), "ab") as out:
             try:
+                # Not waited for: meanwhile this thread, one of a few, could receive nothing else.
                 lock_file(out.fileno())
             except BlockingIOError as error:
                 raise _NotNowError(

@@ -68,6 +68,7 @@ class Protocol(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        # uvicorn gives `app_state` to each request as `scope["state"]`, where `connection_of` finds this.
         super().__init__(config, server_state, app_state | {_CONNECTION: self}, _loop)
         self._listener = listener
         self._connection: Connection | None = None
@@ -76,6 +77,7 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """TLS is agreed on: from here on the transport closes the connection, with whatever it holds back."""
         super().connection_made(transport)
+        # asyncio wraps the accepted socket; only its descriptor still tells which one it is.
         descriptor = transport.get_extra_info("socket").fileno()
         connection = self._listener.by_descriptor[descriptor]
         if connection not in self._listener.connections:  # closed for another one in the meantime
@@ -136,6 +138,7 @@ class Protocol(H11Protocol):
         """Note that a valid token of `owner` was shown on this connection."""
         if self._connection is not None:
             self._listener.connections.vouch(self._connection, owner)
+            # The stage is the same as before, but an owner may take longer for it.
             self._set_deadline()
 
 

@@ -83,6 +83,7 @@ class EndpointServer:
             ssl_keyfile=address.key,
         )
         try:
+            # Here, and not in the thread, so that a bad certificate is an error of the start.
             config.load()
         except (OSError, ssl.SSLError) as error:
             self._socket.close()
@@ -116,6 +117,7 @@ class EndpointServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.should_exit = True
+        # uvicorn ends what is under way after `END_LIMIT_S`; a thread that hangs still ends with the process.
         self._thread.join(2 * END_LIMIT_S)
         self._socket.close()
 
@@ -155,6 +157,7 @@ def _affordable() -> int:
     # A connection needs two where it transfers a file.
     wanted = 2 * MOST_CONNECTIONS + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
+        # No privilege is needed up to the hard limit.
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     most = (

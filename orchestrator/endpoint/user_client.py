@@ -58,6 +58,7 @@ class UserClient:
                     self.close()
                     return self._asked(name, arguments)
             except (OSError, http.client.HTTPException) as error:
+                # An answer that comes late must not be read as that of the next call.
                 self.close()
                 raise UnreachableError(self._silent(str(error))) from error
 
@@ -105,9 +106,11 @@ def trusting(address: Address, token: str, folder: Path) -> Address:
     where the server shows another CA than the token's.
     """
     named = token.rpartition(".")[2]
+    # Without a third part in the token, a CA of the system has signed the certificate.
     if address.authority is not None or address.url.startswith("http:") or token.count(".") < 2:
         return address
     kept = folder / f"authority-{named[:AUTHORITY_DIGITS]}.pem"
+    # Compared every time: the file decides to whom this machine shows its token.
     if not kept.is_file() or authority_id(kept.read_text()) != named:
         text = _authority_of(address)
         if authority_id(text) != named:

@@ -106,6 +106,7 @@ def backup(database: Database, target: Path) -> int:
         raise FarmError(f"{target} exists already; a backup overwrites nothing")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        # `VACUUM INTO` writes to a file that exists as long as it is empty.
         with replacing(target, FILE_MODE) as draft:
             database.backup(Path(draft.name))
         return target.stat().st_size

@@ -95,6 +95,7 @@ def collect_unnamed(database: Database, store: Store, now: datetime) -> int:
     if not (old := store.unnamed((now - UNNAMED_GRACE).timestamp())):
         return 0
     with suppress(BlockingIOError), store.collecting(wait_s=0.0):
+        # Read under the lock: a submission that held it until now has stored what it needs.
         with database.read() as session:
             needed = {entry.sha256 for entry in retention.references(session)} | {health_model.model_sha256()}
         for sha256 in old:

@@ -48,6 +48,8 @@ class Restoring:
         Raises `FarmError`, and then the database is as it was.
         """
         database = self.copy.database
+        # What the present database has revoked since the backup is noted beside the keys, before it is
+        # replaced.
         if self.is_read:
             revocations.reconcile(database, self.home.keys, now)
         kept = database.backups / f"farm.db.replaced-{now:%Y%m%dT%H%M%S%f}"
@@ -112,6 +114,7 @@ def _is_past(text: str | None, now: datetime) -> bool:
     if text is None:
         return False
     found = datetime.fromisoformat(text)
+    # SQLite stores moments in UTC without saying so.
     return (found if found.tzinfo else found.replace(tzinfo=UTC)) <= now
 
 

@@ -139,6 +139,7 @@ def _document(campaign: Campaign) -> str:
     """Return the campaign file that asks for the same."""
     document: dict[str, Any] = {
         "version": 1,
+        # A name in a file begins with a letter or a digit.
         "campaign": _UNNAMED.sub("-", f"m-{campaign.name}" if campaign.name[0] in "._+-" else campaign.name),
         "level": campaign.level,
         "defaults": {"reuse": campaign.reuse},

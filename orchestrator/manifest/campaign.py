@@ -208,6 +208,7 @@ def narrow(
         return campaign
     kept = {entry.name for entry in chosen}
     # Its digest differs from the whole file's: a part is another submission and must not be taken for it.
+    # Empty lines part the lists, so that no name counts in another one.
     parts = (campaign.manifest_sha256, *sorted(kept), "", *(entry.id for entry in models))
     identity = "\n".join((*parts, "", *devices) if devices else parts)
     return replace(

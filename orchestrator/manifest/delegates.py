@@ -93,6 +93,7 @@ def default_kinds() -> tuple[str, ...]:
 def _is_default(kind: str) -> bool:
     points = [point for point in _points() if point.name == kind]
     own = [point for point in points if point.dist is not None and point.dist.name == _OWN]
+    # A kind that a foreign package registers too cannot be used, and that package is not imported here.
     return own == points and all(getattr(point.load(), "is_default", True) for point in own)
 
 
@@ -143,6 +144,7 @@ def read_options(kind: str, texts: Mapping[str, str]) -> dict[str, OptionValue]:
         raise UsageError(f"delegate kind {kind!r} cannot be used here: {error}") from error
     found = {}
     for name, one in types.items():
+        # (True, False): a plain scalar, as if it stood in a file without quotes.
         tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, texts[name], (True, False))  # type: ignore[no-untyped-call]
         try:
             found[name] = one.read(yaml.ScalarNode(tag, texts[name]))
@@ -194,6 +196,8 @@ class WrittenDelegate(value_types.ValueType):
 
 
 def _at_kind(error: PydanticCustomError | Literal["missing"]) -> ValidationError:
+    # pydantic takes a `ValidationError` from a validator as mistakes within its value, and puts the place of
+    # the value in front of theirs.
     return ValidationError.from_exception_data("delegate", [{"type": error, "loc": ("kind",), "input": None}])
 
 
@@ -203,6 +207,7 @@ def _options_validator(types: Mapping[str, value_types.ValueType]) -> SchemaVali
     for name, one in types.items():
         single = core_schema.no_info_plain_validator_function(one.read)
         swept = core_schema.no_info_before_validator_function(SWEPT.checked, core_schema.list_schema(single))
+        # Tagged: a plain union would report the mistakes of both forms.
         either = core_schema.tagged_union_schema({"list": swept, "one": single}, _list_or_one)
         fields[name] = core_schema.typed_dict_field(either, required=False)
     return SchemaValidator(core_schema.typed_dict_schema(fields, extra_behavior="forbid"))

@@ -52,6 +52,7 @@ class _BoundedLoader(yaml.SafeLoader):
 
     def _check(self, event: Any) -> None:
         self._count += 1
+        # First, because an alias has no attribute `tag`.
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             text = "anchors and aliases (&name, *name) are not allowed; write the value out"
         elif event.tag is not None:
@@ -85,6 +86,7 @@ def compose(content: bytes, file: str) -> yaml.MappingNode:
         text = content.decode()
     except UnicodeDecodeError as error:
         before = content[: error.start]
+        # Without a line end before it, `rfind` returns -1, and the line begins at 0.
         column = error.start - (before.rfind(b"\n") + 1) + 1
         problem = Problem(before.count(b"\n") + 1, column, "not UTF-8 text; is this a YAML file?")
         raise ManifestError(file, [problem]) from error
@@ -123,6 +125,7 @@ class Places:
     def __init__(self, root: yaml.Node, problems: Problems) -> None:
         """Read all nodes; note keys that are no text, or are written twice."""
         self._root = root
+        # By identity, which is unique as long as the tree below `_root` keeps its nodes alive.
         self._entries: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
         self.values = self._plain(root, problems)
         """Lists and mappings as Python's, with their scalars still as nodes."""
@@ -164,6 +167,7 @@ class Places:
             if one["type"] == "missing":
                 problems.add(path[-1], f"missing key {one['loc'][-1]!r}")
             elif one["type"] == "extra_forbidden":
+                # The value is an `Unknown`, whose sentence is about the key before it.
                 problems.add(path[-2], one["input"].text)
             else:
                 problems.add(path[-2] if one["loc"][-1:] == ("[key]",) else path[-1], one["msg"])
@@ -171,6 +175,7 @@ class Places:
     def drop_mistakes(self, error: ValidationError) -> None:
         """Take each part with a mistake out of the file, so that the rest of it can be looked at."""
         paths = [self.path(*one["loc"]) for one in error.errors(include_url=False, include_input=False)]
+        # Of a missing key the path ends with the mapping that lacks it, which goes as a whole.
         dropped = {id(path[-1]) for path in paths}
         for parent in {id(node): node for path in paths for node in path[:-1]}.values():
             if isinstance(parent, yaml.SequenceNode):

@@ -50,9 +50,11 @@ def _inlined(form: Any, defined: JsonSchema) -> Any:
         return form
     if "$ref" in form:
         named = defined[form["$ref"].rpartition("/")[2]]
+        # What stands beside a $ref belongs to the key, and takes precedence over its class's.
         form = {key: one for key, one in named.items() if key != "description"} | form
     return {
         key: _inlined(one, defined)
         for key, one in form.items()
+        # A key of the file may be called `title` too; its value is a schema, and no text.
         if key not in ("$ref", "$defs") and not (key == "title" and isinstance(one, str))
     }

@@ -90,6 +90,7 @@ class OneOrMany(Items):
 
     def checked(self, value: Any) -> list[Any]:
         """Return a list of an allowed length. Raise a `mistake` otherwise."""
+        # Here a scalar is still a node, but a list is one of Python already (`Places.values`).
         return [value] if isinstance(value, yaml.ScalarNode) else Items.checked(self, value)
 
 

@@ -145,6 +145,7 @@ class _Builder:
         seen: dict[str, int] = {}
         for index, model in self._written_models():
             at = ("models", index)
+            # Where both values begin: PyYAML counts lines and columns from 0.
             name, source = (self._places.path(*at, key)[-1].start_mark for key in ("id", "source"))
             if model.id in seen:
                 self._add(f"id {model.id!r} is used twice; first on line {seen[model.id]}", *at, "id")
@@ -230,6 +231,7 @@ class _Builder:
             counts = plan(self._level, *(written(one) for one in (default, own) if one))
         except ValueError as error:
             self._add(str(error), *place)
+            # The file is refused at the end; until then any plan that is valid serves.
             return LEVELS[self._level]
         if counts.halving is not None and not self._has_baseline:
             text = "halving needs a baseline, with which all take turns: baseline: {delegate: NAME}"
@@ -255,11 +257,13 @@ class _Builder:
                     hint = f"; or leave the column out: `exclude: [{{delegate: {entry.name}}}]`"
                     at = ("delegates", name)
                     self._add(f"{entry.name}: {options}{hint if entry.name != name else ''}", *at)
+                # Also one that is refused: a rule or the baseline that names it is no further mistake.
                 yield entry if isinstance(options, str) else replace(entry, options=options)
 
     def _leaves_out(self, delegate: str) -> bool:
         """Whether a rule excludes a delegate everywhere, or none includes it anywhere."""
         included = [fnmatchcase(delegate, rule.delegate or "*") for rule in self._file.include]
+        # A rule that names models or devices too leaves the delegate in with others.
         return (bool(included) and not any(included)) or any(
             written(rule).keys() == {"delegate"} and fnmatchcase(delegate, rule.delegate or "")
             for rule in self._file.exclude

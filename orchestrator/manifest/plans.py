@@ -155,6 +155,7 @@ def plan(level: str, *measures: dict[str, Any]) -> MeasurePlan:
             f"tunings {values['tunings']} exceeds blocks.min {least} (level {level}); every tuning needs a "
             "block"
         )
+    # A level's own number gives way to few blocks; one that was asked for has been refused above.
     values["tunings"] = min(values["tunings"], least)
     try:
         return MeasurePlan.model_validate(values)

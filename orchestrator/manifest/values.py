@@ -178,6 +178,7 @@ class Number(ValueType):
         number: float = _loaded(value)
         least = -float("inf") if self.minimum is None else self.minimum
         most = float("inf") if self.maximum is None else self.maximum
+        # Written so that NaN, for which every comparison is false, is refused.
         if not least <= number <= most or abs(number) == float("inf"):
             raise mistake(f"expected {self.expected}{bounds}, found {value.value[:MAX_DIGITS]}")
         return number

@@ -30,6 +30,7 @@ class IdleGaps:
         None where no attempt of this process has ended on the silicon that it takes.
         """
         known = self._freed[_host(begun.group)].items()
+        # Groups above and below the one that begins count too: what runs there excludes it.
         freed = [at for group, at in known if not Occupancy([group]).free(begun.group)]
         if not freed:
             return None

@@ -27,6 +27,7 @@ class AvailableDevices:
         grouped: dict[str, list[str]] = defaultdict(list)
         for member in self._members.values():
             grouped[member.agent_id].append(member.device_id)
+            # For the one embedded agent only a hello counts: the stored time may be of an earlier process.
             if member.heard_at is not None and self.silence_s is not None:
                 known = self._heard.get(member.agent_id, member.heard_at)
                 self._heard[member.agent_id] = max(known, member.heard_at)

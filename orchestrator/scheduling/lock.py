@@ -63,6 +63,7 @@ class SchedulerLock:
         holder = {"pid": os.getpid(), "since_at": self.since_at, "campaign_no": campaign_no}
         self.file.seek(0)
         self.file.truncate()
+        # The file is unbuffered (`open_lock`): other processes see this at once.
         self.file.write(json.dumps(holder).encode())
 
     def renew(self, database: Database) -> bool:
@@ -100,6 +101,7 @@ def lock_holder(path: Path) -> LockHolder | None:
         return None
     with file:
         try:
+            # Shared: two that look at the same time do not take each other for the holder.
             lock_file(file.fileno(), shared=True)
         except BlockingIOError:
             return _read_holder(file)
@@ -111,4 +113,5 @@ def _read_holder(file: BinaryIO) -> LockHolder:
         said = json.loads(file.read(200))
         return LockHolder(int(said["pid"]), float(said["since_at"]), said["campaign_no"])
     except (ValueError, KeyError, TypeError):
+        # Read at the moment in which the holder writes its name.
         return LockHolder(0, 0.0)

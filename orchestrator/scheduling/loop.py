@@ -112,6 +112,7 @@ class SchedulerLoop:
         if not chosen:
             return
         with self._database.write() as turn:
+            # Chosen anew, now that no other process writes: what was read above may be out of date.
             jobs = self._fill(turn, idle, now)
         self._publish(jobs)
 
@@ -128,9 +129,11 @@ class SchedulerLoop:
             return
         now = utc_now()
         with self._database.write() as turn:
+            # Stored before the agent is told: results of attempts that it cuts short are then no failures.
             attempts.ask_to_stop(turn, [a.attempt_id for a in running_attempts.running(turn, now)])
         try:
             for event in self._dispatcher.close():
+                # Nothing else matters now: what has no result is given up below.
                 if isinstance(event, MessageReceived) and isinstance(event.message, JobResult):
                     self._apply([event])
         finally:
@@ -165,6 +168,7 @@ class SchedulerLoop:
         except Exception as error:  # noqa: BLE001  # whatever a message holds, it must not stop the farm
             log.debug("%d messages cannot be applied together: %r", len(wanted), error)
         # The turn was rolled back as a whole: one message that cannot be applied must not hold up the others.
+        # A list, of which `any` skips none: a generator would end with the first news.
         news = [self._apply_alone(event) for event in wanted]
         return any(news)
 
@@ -203,6 +207,8 @@ class SchedulerLoop:
             # A fault in giving out cells must not look like one of the message.
             if fill and not self._sole:
                 jobs = self._fill(turn, self._available.beside(follow_up.freed, now), now)
+            # With the next turn that writes anyway: a job that is sent twice after a crash is refused by its
+            # agent.
             if self._sent:
                 known_jobs.remove(turn, self._sent)
         # Nothing is sent before the commit: after a receipt the agent deletes its copy; a job must be stored.
@@ -249,6 +255,7 @@ class SchedulerLoop:
     def _republish(self) -> None:
         """Send the whole outbox, and send jobs again that were sent and not started."""
         with self._database.read() as session:
+            # By attempt id: a job in the outbox has not been started either, and is sent once.
             jobs = {job.attempt_id: (agent_id, job) for agent_id, job in known_jobs.owed(session)}
             for agent_id, job in known_jobs.unstarted(session):
                 jobs[job.attempt_id] = (agent_id, job)
@@ -287,6 +294,7 @@ class SchedulerLoop:
         if self._sole:
             return
         now = utc_now()
+        # Half the interval: a heartbeat that arrives a little early is stored as well.
         if heard := self._available.unsaved(timedelta(seconds=self._times.heartbeat_s / 2)):
             with self._database.write() as turn:
                 agents.note_heard(turn, heard)

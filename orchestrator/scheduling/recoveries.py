@@ -71,6 +71,7 @@ class Recoveries:
             threading.Thread(target=self._run, args=(lost,), name="recovery", daemon=True).start()
 
     def _settle(self, now: datetime) -> None:
+        # `get` never waits: this thread alone takes from the queue.
         while not self._ended.empty():
             ended = self._ended.get()
             lost, outcome, text = ended
@@ -78,6 +79,7 @@ class Recoveries:
                 with self.database.write() as turn:
                     quarantine.end(turn, lost, outcome, text, now)
             except BaseException:
+                # The next look stores it: the database may be away.
                 self._ended.put(ended)
                 raise
             del self._running[lost.agent_id]
@@ -113,6 +115,7 @@ def _run_into(output: IO[bytes], recovery: Recovery, lost: LostDevice) -> tuple[
     try:
         status = process.wait(recovery.limit_s)
     except subprocess.TimeoutExpired:
+        # `start_new_session` gave the group the id of its first process.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return "timed_out", f"it took longer than {recovery.limit_s:g} s; {_end_of(output)}"

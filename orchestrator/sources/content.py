@@ -141,6 +141,7 @@ def require_labelled_data(file: BinaryIO, what: str) -> None:
         _require_truth(file, what)
         return
     try:
+        # `zipfile` looks for an archive at the end, and takes any file that has one appended.
         if file.read(len(_ZIP_STARTS[0])) not in _ZIP_STARTS:
             raise zipfile.BadZipFile("it is no zip archive")
         with zipfile.ZipFile(file) as archive:
@@ -164,6 +165,7 @@ def require_labelled_data(file: BinaryIO, what: str) -> None:
 def _require_truth(file: BinaryIO, what: str) -> None:
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:
+            # `tar -C FOLDER -cf FILE .` puts ./ before its names.
             names = {member.name.removeprefix("./") for member in archive}
     except (OSError, ValueError, tarfile.TarError) as error:
         raise UsageError(f"{what}: a damaged .tar: {error}") from error

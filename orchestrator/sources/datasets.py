@@ -99,6 +99,7 @@ def _labels_of(
     if len(labels.shape) != 1 or labels.kind not in "iu" or labels.shape[0] == 0:
         return None, f"'labels' must be integers of shape [n], n above 0; it is {_words(labels)}"
     classes = prod(output.shape)
+    # The classes of an output with an open size are known only where the model runs.
     if int(metric.removeprefix("top")) >= classes and -1 not in (output.shape_signature or ()):
         return None, f"{metric} of a model with {classes} classes: every answer would be right"
     return labels, None
@@ -123,6 +124,7 @@ def _misfit_of(array: ArrayHeader, labels: int, tensor: Tensor, spec: InputSpec 
         return f"is {_words(array)}; there are {labels} samples of the truth"
     asked = spec.shape if spec is not None and spec.shape is not None else tensor.shape
     is_open = asked is tensor.shape and -1 in (tensor.shape_signature or ())
+    # Only the counts matter: the runner reshapes a sample, which may lack the batch dimension of 1.
     if not is_open and prod(array.shape[1:]) != prod(asked):
         return (
             f"has samples of {list(array.shape[1:])}; the model's input {tensor.name!r} takes {list(asked)}"
@@ -131,12 +133,15 @@ def _misfit_of(array: ArrayHeader, labels: int, tensor: Tensor, spec: InputSpec 
 
 
 def _header(member: IO[bytes], name: str) -> ArrayHeader:
+    # Six bytes of magic, then the major and the minor version of the format (numpy.lib.format).
     start = member.read(8)
     size = _LENGTH_BYTES.get(start[6]) if start[:6] == _MAGIC and len(start) == 8 else None
     length = int.from_bytes(member.read(size or 0), "little")
     if size is None or length > _LONGEST_HEADER:
         raise ValueError(f"{name} is no plain array")
     try:
+        # The header is the text of a dictionary; its `descr` is like `<f4`: byte order, kind, bytes of a
+        # number.
         fields = ast.literal_eval(member.read(length).decode("latin-1").strip())
         shape, kind = tuple(int(n) for n in fields["shape"]), str(fields["descr"])[1]
     except (ValueError, SyntaxError, KeyError, TypeError, IndexError, MemoryError, RecursionError) as error:

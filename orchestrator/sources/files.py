@@ -59,11 +59,13 @@ class PackedFolder:
     def _packed(self) -> Iterator[bytes]:
         for name in self._names:
             try:
+                # A link may have taken its place since `lstat`.
                 descriptor = os.open(self._path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except OSError as error:
                 raise UsageError(f"{self._path / name}: cannot be read: {error.strerror}") from error
             with os.fdopen(descriptor, "rb") as file:
                 member = tarfile.TarInfo(name)
+                # The header goes first: of a file that grows meanwhile, the rest is left out.
                 member.size = left = os.fstat(descriptor).st_size
                 yield member.tobuf(tarfile.PAX_FORMAT)
                 while left:
@@ -74,6 +76,7 @@ class PackedFolder:
                     yield chunk
             if rest := member.size % _BLOCK:
                 yield bytes(_BLOCK - rest)
+        # Two empty blocks end a tar (POSIX.1-1988).
         yield bytes(2 * _BLOCK)
 
 
@@ -211,4 +214,5 @@ def _shown(path: Path) -> str:
         linked = any(part.is_symlink() for part in (path, *path.parents))
         return f"{path} (a link to {path.resolve()})" if linked else str(path)
     except (OSError, RuntimeError):
+        # A loop of links, or a folder that this user cannot look into.
         return str(path)

@@ -45,6 +45,7 @@ def model() -> bytes:
         len(names), "W", TensorType.FLOAT32, (_WIDTH, _WIDTH), buffer=1, data=memoryview(_matrix())
     )
     products = tuple(
+        # The third input, -1, is the bias that it does not have.
         Operator(i, BuiltinOperator.FULLY_CONNECTED, 1, inputs=(i, matrix.index, -1), outputs=(i + 1,))
         for i in range(len(names) - 1)
     )
@@ -61,6 +62,8 @@ def _matrix() -> bytes:
     for _ in range(_WIDTH * _WIDTH):
         # Park and Miller's generator (1988): the same numbers wherever the file is made.
         state = 48271 * state % 2147483647
+        # The standard deviation of a uniform number in an interval of width w is w / sqrt(12). The factor
+        # sqrt(12) / 16 makes it 1 / sqrt(_WIDTH), with which a product keeps the scale of its input.
         values.append((state / 2147483647 - 0.5) * 3.4641 / 16)
     return values.tobytes()
 

@@ -52,6 +52,7 @@ def campaign_name(words: Sequence[str], ids: Sequence[str]) -> str:
         )
         if name := folder.resolve().name:
             return name[:_LONGEST_ID]
+    # Room for `+1999`: the most others that a campaign may have.
     return ids[0] if len(ids) == 1 else f"{ids[0][: _LONGEST_ID - 6]}+{len(ids) - 1}"
 
 
@@ -74,6 +75,7 @@ def _sources(word: str) -> Iterable[str]:
     path = Path(word)
     if path.is_dir():
         return _within(word, _below(path), "has")
+    # A file that exists is meant itself, even if its name looks like a pattern.
     if has_magic(word) and not os.path.lexists(path):
         matches = iglob(word, recursive=True)  # noqa: PTH207  # the pattern may be absolute
         return _within(word, map(Path, matches), "matches")
@@ -85,6 +87,7 @@ def _sources(word: str) -> Iterable[str]:
 def _below(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder and of those in it, but for hidden ones; links to folders do not count."""
     for root, folders, files in os.walk(folder):
+        # In place: `os.walk` then leaves the others out.
         folders[:] = (name for name in folders if not name.startswith("."))
         yield from (Path(root, name) for name in files)
 
@@ -108,6 +111,7 @@ def _parts(source: str) -> tuple[str, ...]:
         path = Path(str(address.hostname), unquote(address.path).lstrip("/"))
     elif scheme in ("pypi", "npm"):
         package, _, member = source.partition(":")[2].partition("!")
+        # The version follows @ or ==; an @ at the beginning is that of an npm scope, @scope/name.
         path = Path(re.split(r"(?<!^)[@=]", package)[0], member)
     elif scheme == "zoo":
         return tuple(source.split(":"))
@@ -138,4 +142,5 @@ def _told_apart(sources: Sequence[str]) -> dict[str, str]:
 
 
 def _id(name: str) -> str:
+    # A long name keeps its end, which is what tells files apart.
     return "".join(c if c.isprintable() else "?" for c in name)[-_LONGEST_ID:]

@@ -67,6 +67,7 @@ class Package:
 def parse_npm(source: str) -> tuple[Package, str]:
     """Parse a source into package and member. Raises `UsageError` for another form."""
     found = _SOURCE.fullmatch(source)
+    # 214 characters are npm's own limit of a name.
     if found is None or len(found["name"]) > 214:
         raise UsageError(f"{source}: expected npm:NAME@VERSION!MEMBER with an exact version, e.g. 1.2.3")
     return Package(found["name"], found["version"]), found["member"]
@@ -115,6 +116,8 @@ def open_packed(archive: IO[bytes], member: str, source: str, most_bytes: int) -
             )  # only read
             with tarfile.open(fileobj=counted, mode="r|", tarinfo=_ShortHeader) as packed:
                 for entry in packed:
+                    # Every packed file lies below one folder, usually `package/`, which the source does not
+                    # name.
                     name = entry.name.partition("/")[2]
                     if entry.isreg() and name == member:
                         stream = packed.extractfile(entry)
@@ -159,6 +162,7 @@ class _Counted:
 def _listed(package: Package, web: Web) -> tuple[str, bytes]:
     """Return the registry's URL of the archive, and its sha512."""
     what = f"npm:{package}"
+    # The slash of @scope/name is escaped, as the registry wants it.
     url = f"{web.registry}/{quote(package.name, safe='@')}/{quote(package.version)}"
     with web.open(url, LARGEST_LISTING_BYTES, what) as body:
         blocks = iter(lambda: body.read(_BLOCK_BYTES), b"")
@@ -168,6 +172,7 @@ def _listed(package: Package, web: Web) -> tuple[str, bytes]:
         tarball, integrity = str(dist["tarball"]), str(dist["integrity"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{what}: the registry's answer names no archive with its integrity") from error
+    # Subresource Integrity (W3C): hashes with blanks in between, each KIND-BASE64?OPTIONS.
     for entry in integrity.split():
         kind, _, value = entry.partition("-")
         if kind == "sha512":

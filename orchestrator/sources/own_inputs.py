@@ -261,10 +261,12 @@ def _fitted(found: Array, tensor: Tensor, given: tuple[int, ...] | None, dtype: 
     if found.dtype != dtype:
         raise UsageError(f"{where}: is {found.dtype}; the model takes {dtype}")
     wanted = tuple(given if given is not None else tensor.shape_signature or tensor.shape)
+    # As a single sample, then as several.
     for shape, samples in ((found.shape, found[None]), (found.shape[1:], found)):
         if _matches(shape, wanted) and samples.size:
             return samples
     if wanted[:1] == (1,) and _matches(found.shape[1:], wanted[1:]) and found.size:
+        # Samples without the batch dimension of 1, which each of them gets.
         return found[:, None]
     raise UsageError(f"{where}: is {list(found.shape)}; the model takes {list(wanted)}, or several of these")
 
@@ -286,6 +288,7 @@ def _picture(content: bytes, tensor: Tensor, shape: tuple[int, ...], dtype: Any,
     height, width, channels, is_planar = layout
     pixels = _pixels(content, (width, height), _COLOURS[channels], where).reshape(height, width, channels)
     values = _NORMALISED[dtype.name](pixels.astype(np.float32)).astype(dtype)
+    # One sample, of a batch of one.
     return (values.transpose(2, 0, 1) if is_planar else values)[None, None]
 
 
@@ -300,6 +303,7 @@ _NORMALISED: Final[dict[str, Callable[[Array], Array]]] = {
 def _layouts(shape: tuple[int, ...]) -> Iterator[tuple[int, int, int, bool]]:
     """Yield height, width, channels, and whether these come first."""
     if len(shape) == 4 and shape[0] == 1:  # a batch of one picture
+        # LiteRT's usual layout goes first, where a shape such as [1, 3, 224, 3] fits both.
         if shape[3] in _COLOURS:
             yield shape[1], shape[2], shape[3], False
         if shape[1] in _COLOURS:
@@ -315,9 +319,11 @@ def _pixels(content: bytes, size: tuple[int, int], colours: str, where: str) -> 
         raise UsageError(f"{where}: pictures need Pillow: {install_command('pictures')}") from error
     try:
         with Image.open(io.BytesIO(content)) as picture:
+            # `open` has read the header alone; the pixels are decoded by `convert`.
             if prod(picture.size) > MOST_PIXELS:
                 width, height = picture.size
                 raise UsageError(f"{where}: {width} x {height} pixels; at most {MOST_PIXELS}")
             return np.asarray(picture.convert(colours).resize(size, Image.Resampling.BILINEAR))
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+        # Pillow raises `SyntaxError` for a broken PNG.
         raise UsageError(f"{where}: not a picture that can be decoded: {error}") from error

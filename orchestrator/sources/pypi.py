@@ -30,6 +30,7 @@ def recall(store: Store, key: str) -> StoredFile | None:
     except (OSError, ValueError):
         return None
     sha256 = entry.get("sha256") if isinstance(entry, dict) and entry.get("key") == key else None
+    # The file may be damaged, and `find` raises for anything but a sha256.
     if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
         return None
     return store.find(sha256)
@@ -54,6 +55,7 @@ DOWNLOAD_LIMIT_S = 1800
 _SOURCE = re.compile(
     r"pypi:(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*?)!(?P<member>[^!]+)"
 )
+# pip's exit code does not tell why it failed; its words do.
 _OFFLINE = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
     r"|Failed to establish a new connection|Temporary failure in name resolution|Max retries exceeded"
@@ -132,6 +134,7 @@ def open_member(archive: Path, member: str, what: str) -> Iterator[IO[bytes]]:
             with wheel.open(member) as stream:
                 yield stream
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        # `RuntimeError`: the member is encrypted; `NotImplementedError`: its compression is unknown.
         raise UsageError(f"{what}: {archive.name} cannot be read as a wheel: {error}") from error
 
 
@@ -152,6 +155,7 @@ def _pip_error(wheel: Wheel, output: str) -> FarmError:
         )
     versions = re.search(r"\(from versions: ([^)]*)\)", output)
     if versions and versions[1] != "none":
+        # pip lists the oldest version first.
         known = versions[1].split(", ")[-8:]
         return UsageError(
             f"{wheel}: no such version has a wheel for it; the newest that do: {', '.join(known)}"

@@ -285,6 +285,7 @@ class _Resolver:
         # The key holds platform, Python version or registry too: the same source may give other bytes there.
         known = recall(self._store, key)
         if known is not None:
+            # `bring` has not found the pinned file in the store: this version has another content.
             if entry.sha256 not in (None, known.sha256):
                 raise wrong_hash(entry.source, str(entry.sha256), known.sha256)
             return known

@@ -96,6 +96,7 @@ class Store:
         try:
             os.utime(artifact_path(self.root, sha256), follow_symlinks=False)
         except FileNotFoundError:
+            # Collected since `find`.
             return False
         return True
 
@@ -118,6 +119,7 @@ class Store:
         """Wait for the store's lock; closing what is returned frees it. Raises `FarmError`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            # An error that says that somebody has the lock is passed on as it is.
             return open_lock(self.root / "lock", shared=shared, wait_s=wait_s)
         except BlockingIOError:
             raise
@@ -149,6 +151,7 @@ class Store:
                 digest.update(chunk)
                 out.write(chunk)
             out.flush()
+            # The copy is checked, not the stream, which can be read only once.
             with temporary.open("rb") as copy:
                 require(copy, what)
             sha256 = digest.hexdigest()
@@ -166,6 +169,7 @@ class Store:
             self.root.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 create_once(path, secrets.token_hex(16).encode(), FILE_MODE)
+            # Read back, since another process may have made it first.
             return path.read_text()
         except OSError as error:
             raise _mapped(error, "its identity", self.root) from error
@@ -175,6 +179,7 @@ class Store:
 
         Every sender has a file of its own: nobody spoils or blocks what somebody else sends.
         """
+        # Called for its check: nothing but a sha256 becomes part of a path.
         artifact_path(self.root, sha256)
         folder = self.root / "incoming"
         folder.mkdir(parents=True, exist_ok=True)
@@ -216,6 +221,7 @@ class Store:
             except UsageError:
                 path.unlink()
                 raise
+        # Read-only before it has its name, from which on other processes may map it.
         path.chmod(ARTIFACT_MODE)
         self._admit(path, sha256)
         if sender:
@@ -260,6 +266,7 @@ class Store:
         except OSError as error:
             raise _mapped(error, what, self.root) from error
         finally:
+            # A file that was admitted has been moved away already.
             with suppress(OSError):
                 temporary.unlink()
 

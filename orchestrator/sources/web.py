@@ -46,6 +46,7 @@ _SPECIAL = tuple(
 versions lets pass: protocols such as Teredo, 6to4 and its relays, documentation.
 """
 
+# `identity`: what is counted and hashed on the way is the file itself.
 _HEADERS = {"User-Agent": "delegate-farm", "Accept-Encoding": "identity", "Accept": "*/*"}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -70,6 +71,7 @@ class Web:
         """
         for _ in range(MOST_REDIRECTS + 1):
             parts = parse_url(url, what)
+            # Checked for every redirect: it may lead to a private address.
             connection = CheckedConnection(parts, self._checked(parts, what))
             try:
                 with _mapped(what):
@@ -121,6 +123,7 @@ class Body:
         """
         self._until = self._until or time.monotonic() + DOWNLOAD_LIMIT_S
         with _mapped(self.what):
+            # Not `read`, which waits for all of `size`: a slow server would hold it beyond the limits below.
             block = self.answer.read1(size)
         self._seen += len(block)
         if self._seen > self.most_bytes:
@@ -139,6 +142,7 @@ def parse_url(url: str, what: str) -> SplitResult:
     """Return the parts of an `https:` URL. Raises `UsageError`."""
     try:
         parts = urlsplit(url)
+        # Read within the `try`: it raises `ValueError` for a port that is not a number.
         port = parts.port
     except ValueError as error:
         raise UsageError(f"{what}: not a URL: {error}") from error
@@ -159,6 +163,7 @@ def resolved(parts: SplitResult) -> list[str]:
     try:
         found = socket.getaddrinfo(str(parts.hostname), parts.port or 443, type=socket.SOCK_STREAM)
     except UnicodeError as error:
+        # The name is encoded as a domain name, which fails where a part is empty or too long.
         raise OSError(str(error)) from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

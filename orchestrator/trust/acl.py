@@ -61,6 +61,7 @@ def users(known: Iterable[Known], key_prefix: str) -> dict[str, list[str]]:
 
 def _words(passwords: list[str], commands: Iterable[str], keys: Iterable[str]) -> list[str]:
     rights = [*(f"+{command}" for command in commands), *(f"~{key}" for key in keys)]
+    # `reset` alone allows every channel where `acl-pubsub-default` does, as in Redis 6.
     return ["reset", "on", *passwords, "resetchannels", "-@all", *rights]
 
 
@@ -103,6 +104,7 @@ def apply(url: str, authority: Path | None, key_prefix: str, known: Mapping[str,
                 client.unlink(*_keys_of(gone, key_prefix), *_ingest_of(gone, key_prefix))
                 log.info("users deleted at the broker: %s", ", ".join(gone))
             for name, words in known.items():
+                # An agent has two users and one set of keys: once is enough.
                 if name not in names and not name.endswith(INGEST_SUFFIX):
                     client.unlink(*_keys_of([name], key_prefix))
                 client.execute_command("ACL SETUSER", name, *_fitting(words, version))

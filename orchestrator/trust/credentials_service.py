@@ -111,6 +111,7 @@ class CredentialsService:
         Two processes may do so at once, one of them with users that were read before a revocation: each
         reads them again when it is done.
         """
+        # First: the broker must not get users that only a restored backup has.
         self.keep_revocations()
         given: Mapping[str, list[str]] | None = None
         while (users := self._users()) != given:

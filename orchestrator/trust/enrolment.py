@@ -111,6 +111,7 @@ def enrol(turn: Turn, request: Request, now: datetime) -> str:
     credentials.replace_all(turn, name, now + invitation.overlap)
     if not credentials.add(turn, name, key, request.token_sha256, request.password_sha256, now):
         raise UsageError("this key is known already; an enrolment makes a new one")
+    # A rotation, which alone has an overlap, only renews secrets: an agent that drains keeps draining.
     if name in agents.leaving(turn) and not invitation.overlap:
         agents.set_state(turn, name, tables.AGENT_ACTIVE)
     return name

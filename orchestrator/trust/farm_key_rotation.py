@@ -109,6 +109,7 @@ class FarmKeyFolder:
         """Return the valid keys: the last ones, with an error in the log, where the folder cannot be read."""
         if time.monotonic() - self._read_at_s < REFRESH_S:
             return self._keys
+        # Before the read: a folder that cannot be read is not tried again with every envelope.
         self._read_at_s = time.monotonic()
         try:
             found = read(self.folder, utc_now())
@@ -123,6 +124,8 @@ class FarmKeyFolder:
 
 def read(folder: Path, now: datetime) -> FarmKeys:
     """Return the keys of a folder; an expired former key is deleted. Raises `FarmError`."""
+    # In the other order than `rotate` writes: a rotation in between never hides the key that agents still
+    # trust.
     current, path = farm_key(folder), folder / FORMER_FILE
     try:
         require_private(path)
@@ -139,6 +142,7 @@ def read(folder: Path, now: datetime) -> FarmKeys:
         raise FarmError(
             f"{path} is not a former key of the farm ({error}); delete it to end its time"
         ) from error
+    # A rotation is under way, or was cut off, before it wrote the new key.
     if former.public.key_id == current.public.key_id:
         return FarmKeys(current)
     return FarmKeys(current, former, until)

@@ -33,6 +33,7 @@ def reconcile(database: Database, keys: Path, now: datetime) -> list[str]:
     with database.read() as session:
         over, valid = credentials.over(session, now), credentials.owners(session, now)
     try:
+        # It only grows, and is written where something is new.
         if not over <= listed:
             keys.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
             write_atomically(path, "\n".join(sorted(listed | over)).encode(), FILE_MODE)

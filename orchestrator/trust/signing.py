@@ -58,6 +58,7 @@ class AgentKeys:
         if key is None:
             raise ValueError(f"signed with key {key_id[:16]!r}, which is no enrolled agent's, or was revoked")
         opened = open_envelope(envelope, key.public)
+        # The database says whose key it is, not the envelope that was signed with it.
         if opened.agent_id != key.agent_id:
             raise ValueError(f"agent {key.agent_id} signs for another: {opened.agent_id[:64]!r}")
         try:
@@ -73,6 +74,7 @@ class AgentKeys:
 
     def save(self) -> None:
         """Store the newest `issued` of each agent, by which a restart judges which envelopes have expired."""
+        # Also for a write that fails: the next one is due after `SAVE_S`, not with the next envelope.
         self._saved_at_s = time.monotonic()
         newest = {name: key.fresh.newest for name, key in self._keys.items()}
         changed = {name: issued for name, issued in newest.items() if issued > self._saved.get(name, 0.0)}
@@ -101,6 +103,7 @@ class AgentKeys:
     def _keep(self, found: dict[str, credentials.Known]) -> None:
         for gone in self._keys.keys() - found.keys():
             log.warning("key %s of agent %s is no longer valid", gone, self._keys.pop(gone).agent_id)
+        # A key that stays keeps its `Freshness`, which knows more than the database.
         for name in found.keys() - self._keys.keys():
             entry = found[name]
             try:
@@ -158,7 +161,9 @@ class FarmSeal:
             name for name in self._behind if now_s - self._announced_s.get(name, -ANNOUNCE_S) >= ANNOUNCE_S
         ]
         self._announced_s |= dict.fromkeys(due, now_s)
+        # An agent whose announcement is not due yet is put in again by its next envelope.
         self._behind.clear()
+        # Sealed for each agent by itself, with the newest key that this one trusts.
         return [(name, self.seal(name, message)) for name in sorted(due)]
 
     def _note(self, agent_id: str, trusted: tuple[str, ...]) -> None:

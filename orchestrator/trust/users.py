@@ -77,6 +77,7 @@ class Users:
         """Every user's newest token, by name."""
         with self.database.read() as session:
             found = users.listed(session)
+        # The newest token of a name comes last, and takes the place of the others.
         return list({entry.name: entry for entry in found}.values())
 
     def with_token(self, token: str) -> User | None:

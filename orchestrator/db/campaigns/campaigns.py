@@ -107,6 +107,7 @@ def add(
         user_served_s=_share_of(turn, submitted_by),
     )
     turn.add(row)
+    # Gives the campaign its number, which its cells have to name.
     turn.flush()
     wanted = [cell for cell in planned if cell.action != "excluded"]
     _add_models(turn, wanted, now)
@@ -177,6 +178,7 @@ def _others_that_wait(campaign_no: int | None) -> tuple[ColumnElement[bool], ...
         col(tables.Campaign.purpose) == tables.MEASURE,
         ~col(tables.Campaign.parked),
         col(tables.Campaign.paused_at).is_(None),
+        # Numbers begin with 1: 0 leaves no campaign out.
         col(tables.Campaign.no) != (campaign_no or 0),
     )
 
@@ -199,6 +201,7 @@ def _fields(campaign: tables.Campaign, planned: PlannedCell) -> dict[str, Any]:
         "target": spec.target,
         "line": spec.line,
         "siblings": spec.siblings,
+        # Lower goes first.
         "rank": -campaign.priority,
         "level": spec.level,
         "plan": spec.plan.model_dump(mode="json"),

@@ -145,6 +145,7 @@ def remaining_by_target(session: Session, campaign_no: int, now: datetime) -> Ma
         if started_at is not None and device_id in remaining:
             # Those that take turns share the time: each second of it is one's alone.
             spent_s = (now - started_at).total_seconds() / arms
+            # A cell that takes longer than expected has nothing left, and takes nothing from the others.
             remaining[device_id] -= min(max(spent_s, 0.0), factor * expected_s)
     return remaining
 

@@ -108,6 +108,7 @@ def _answers(session: Session, kept: ColumnElement[bool]) -> list[Reference]:
     measurements = session.exec(
         select(tables.Result.measurement)
         .join(tables.Cell, col(tables.Cell.cell_id) == tables.Result.cell_id)
+        # With the quote of a text behind the colon: only measurements that name a file are parsed.
         .where(kept, col(tables.Result.measurement).contains('"answers_sha256":"'))
     )
     scores = (Measurement.model_validate_json(text).labelled for text in measurements if text)
@@ -181,6 +182,7 @@ def forget(turn: Turn, number: int) -> bool:
     ):
         turn.connection().execute(statement)
     if turn.exec(some.limit(1)).first() is not None:
+        # Where nothing could be deleted, others show all that is left.
         return not cells
     for statement in (
         delete(tables.Manifest).where(col(tables.Manifest.campaign_no) == number),
@@ -207,6 +209,7 @@ def forget_unused(turn: Turn) -> None:
     models = select(tables.Cell.model_sha256)
     environments = select(tables.Device.environment_id).union(select(tables.Result.environment_id))
     for statement in (
+        # Before the models, to which claims refer.
         delete(tables.ReferenceClaim).where(col(tables.ReferenceClaim.model_sha256).not_in(models)),
         delete(tables.Model).where(col(tables.Model.sha256).not_in(models)),
         delete(tables.Environment).where(col(tables.Environment.environment_id).not_in(environments)),

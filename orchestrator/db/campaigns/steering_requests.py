@@ -84,6 +84,7 @@ def put_back(turn: Turn, cells: Sequence[tables.Cell], now: datetime, kind: Even
         events.add(turn, cell, kind, why, now)
     for number in sorted({cell.campaign_no for cell in cells}):
         campaign = turn.campaign(number)
+        # While a cancel is in force, no cell of the campaign starts.
         campaign.ended_at = campaign.cancel_asked_at = None
         campaigns.rejoin(turn, campaign)
 
@@ -148,6 +149,7 @@ def quarantine(turn: Turn, name: str, why: str, now: datetime, *, check: bool = 
     if check:
         device_quarantine.quarantine(turn, device, why, now)
     else:
+        # By hand it stays out: a check that waits already must not release it.
         device_quarantine.take_out(device, why, now)
         _cancel_checks(turn, device, now)
     return device.device_id

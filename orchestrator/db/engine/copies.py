@@ -49,9 +49,11 @@ class Copy:
             postgres_programs.replace_all(database.engine.url, tables, self.unpacked)
             return
         assert database.path is not None
+        # SQLite leaves WAL only where nobody else has the file open, this process included.
         database.close()
         if database.path.exists():
             _close_wal(database.path)
+            # A link, not a rename: the database's name leads to a whole file at every moment.
             kept.hardlink_to(database.path)
         put_in_place(self.unpacked, database.path)
 
@@ -68,6 +70,7 @@ class Copy:
                     if line.startswith(begin := _COPY.format(table=table)):
                         columns = line[len(begin) : line.index(")")].split(", ")
                     continue
+                # A backslash and a dot end the rows of a table.
                 if line == "\\.\n":
                     return
                 fields = line.removesuffix("\n").split("\t")
@@ -77,6 +80,7 @@ class Copy:
 @contextmanager
 def unpacked(database: Database, copy: Path) -> Iterator[Copy]:
     """Unpack a copy of such a database beside it. Raises `FarmError` where it is none, or damaged."""
+    # Beside the database: a rename works only within one file system.
     with TemporaryDirectory(prefix=".restore-", dir=database.path and database.path.parent) as folder:
         made = Copy(database, Path(folder, "copy"))
         try:

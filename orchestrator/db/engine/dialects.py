@@ -96,6 +96,7 @@ def sqlite_engine(path: Path) -> Engine:
 def postgresql_engine(url: URL) -> Engine:
     """Create an engine for a server, with time limits, which tests a connection after idle time."""
     limits = f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"
+    # In UTC, because psycopg returns a moment in the time zone of its session.
     options = f"{limits} -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
@@ -125,10 +126,13 @@ def _without_traceback(record: logging.LogRecord) -> bool:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Configure a connection: transactions by `_begin_sqlite`, durable commits, foreign keys checked."""
+    # Python's driver would begin transactions by itself, and only before the first write.
     connection.isolation_level = None
     for pragma in (
+        # First: the change to WAL may have to wait for another process.
         f"busy_timeout = {BUSY_TIMEOUT_MS}",
         "journal_mode = WAL",
+        # In WAL mode, NORMAL may lose the last commits in a power cut.
         "synchronous = FULL",
         "foreign_keys = ON",
     ):
@@ -158,6 +162,7 @@ def _note_use(_connection: object, record: Any) -> None:
 
 def _test_after_rest(dialect: Dialect, connection: Any, record: Any, _proxy: object) -> None:
     """Let the pool replace a connection that died while idle. One in steady use fails by itself."""
+    # A connection that was just made has no such entry, and needs no test.
     if time.monotonic() - record.info.get(_USED_AT, math.inf) < _IDLE_S:
         return
     try:
@@ -198,6 +203,7 @@ def _refusal(error: BaseException) -> BaseException:
     pipeline; that fails because the pipeline is aborted, and would hide what the database refused.
     """
     found: BaseException | None = error
+    # By its name: on SQLite psycopg is not imported.
     while found is not None and type(getattr(found, "orig", found)).__name__ == "PipelineAborted":
         found = found.__context__
     return found or error
@@ -249,6 +255,7 @@ def copy_sqlite(connection: Connection, target: Path) -> None:
     try:
         raw.execute("VACUUM INTO ?", (str(target),))
     except sqlite3.OperationalError as error:
+        # The disk of the copy is full; `explain` would say that the database itself cannot grow.
         if "full" not in str(error):
             raise
         target.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ def attempt_id() -> str:
     # Sorted by time, new rows lie together at the end of the index; random ones would spread over all of it.
     milliseconds = time.time_ns() // 1_000_000
     value = (milliseconds & (2**48 - 1)) << 80 | secrets.randbits(80)
+    # Bits 76 to 79 hold the version, bits 62 and 63 the variant (binary 10).
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
     return str(uuid.UUID(int=value))

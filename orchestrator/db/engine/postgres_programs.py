@@ -34,6 +34,7 @@ def replace_all(url: URL, tables: list[str], script: Path) -> None:
     """Put what a script makes in the place of these tables, in one transaction. Raises `UnreachableError`."""
     named = ", ".join(f'"{name}"' for name in tables)
     words = ["--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1"]
+    # CASCADE, because the tables refer to one another.
     words += [f"--command=DROP TABLE {named} CASCADE"] if tables else []
     words.append(f"--file={script.absolute()}")
     _run("psql", words, "could not restore the database, which is as it was", url)
@@ -71,6 +72,7 @@ def _without_password(url: URL, program: str) -> tuple[str, dict[str, str]]:
         name: absolute(value) if name in _FILES_IN_URL and isinstance(value, str) else value
         for name, value in url.query.items()
     }
+    # A URL may have it among its parameters too.
     password = query.pop("password", None) or url.password
     if "sslpassword" in query:
         raise UnreachableError(

@@ -54,6 +54,7 @@ class Database:
             raise UsageError("FARM_DATABASE_URL is not a URL; e.g. postgresql://farm@host/farm") from error
         if url.drivername.startswith("sqlite") and url.database:
             return cls._sqlite(Path(url.database).absolute(), backups)
+        # The folder of a local socket is a parameter of the URL.
         name = f"{url.database} on {url.host or url.query.get('host', 'localhost')}"
         return cls(dialects.postgresql_engine(url), name, backups or Path.cwd())
 
@@ -153,6 +154,7 @@ class Database:
         except (self._driver.Error, OverflowError) as error:  # SQLite: a whole number of more than 64 bits
             raise RefusedError(str(error)) from error
         finally:
+            # Restored, not unblocked: the endpoint's threads block these signals for good.
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _unreachable(self, error: BaseException | None) -> UnreachableError:

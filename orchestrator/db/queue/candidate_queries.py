@@ -71,8 +71,7 @@ def fits(device_id: Any) -> tuple[sa.ColumnElement[bool], ...]:
     """No sibling has this device; a cell that failed here since `:long_ago` prefers another unit."""
     c = candidate.c
     # NOT IN over the few cells that have this device (`ix_cell_siblings`): evaluated once for the whole line,
-    # where a
-    # correlated EXISTS would be evaluated for every cell.
+    # where a correlated EXISTS would be evaluated for every cell.
     used = sa.select(_sibling.c.siblings)
     used = used.where(_sibling.c.device_id == device_id, indexed("sibling.siblings IS NOT NULL"))
     failed = sa.exists().where(
@@ -126,6 +125,7 @@ def _idle() -> sa.Select[Any]:
 def _first_in_lines() -> sa.Select[Any]:
     own = sa.select(device.c.device_id.label("name"))
     own = own.where(device.c.device_id.in_(sa.bindparam("devices", expanding=True)))
+    # The lines of all classes are asked for: SQL cannot say which device fits a class.
     lines = sa.union_all(own, sa.select(pool.c.line)).subquery("asked")
     return (
         sa.select(*COLUMNS)

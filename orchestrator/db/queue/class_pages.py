@@ -61,8 +61,7 @@ def load_page(
     that it may take and that are not `given`.
     """
     # One limited walk of `ix_cell_pick` per campaign, all in one statement: a limit over all campaigns
-    # together
-    # could be used up by the first one.
+    # together could be used up by the first one.
     size = len(asking) + _SPARE
     query = select(candidate_queries.campaign.c.no).where(
         *candidate_queries.startable(), candidate_queries.waiting_in(line)
@@ -88,8 +87,10 @@ def load_page(
     counts = Counter(row.campaign_no for row in found)
     return Page(
         found,
+        # A campaign with as many cells as the limit may have more behind them.
         frozenset(no for no, count in counts.items() if count >= size),
         _used(session, {row.siblings for row in found}, asking),
+        # As in `candidate_queries.fits`: a cell that failed long ago may go to any device again.
         _failed(session, [row for row in found if (row.not_before or now) > long_ago], asking),
     )
 

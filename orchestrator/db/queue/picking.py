@@ -129,6 +129,7 @@ class _Pick:
         classes = False
         asking = [host.present[slot.device_id] for slot in idle]
         for device in asking:
+            # A copy, to which the cells of classes are added.
             rows = list(self.own[device.device_id])
             for pool in self.pools:
                 if pool.takes(device):
@@ -139,6 +140,7 @@ class _Pick:
                     found[row.cell_id] = row
                     devices[row.cell_id].add(device.device_id)
         for row in found.values():
+            # A share that is known has grown by what was given in this choice; the row has not.
             self.shares.setdefault(row.campaign_no, share_of(row))
         busy = {
             name: {
@@ -195,6 +197,7 @@ def _hosts(session: Session, device_ids: Sequence[str], now: datetime) -> list[_
     wanted = set(device_ids)
     hosts: dict[str, _Host] = defaultdict(_Host)
     rows = fetch(session, candidate_queries.HOSTS, devices=device_ids)
+    # Of all rows first: what runs on one device may keep another one of its group busy.
     for row in rows:
         if row.runs is not None:
             hosts[row.agent_id].taken.add(row.runs)
