@@ -116,6 +116,7 @@ def _row(row: dict[str, Any]) -> list[str]:
     known = [cell for cell in cells if cell.get("half") is not None]
     figures = ["-"] * 4
     if known:
+        # A contender that takes 1 + share as long has the true ratio 1 / (1 + share).
         off = median(cell["median"] for cell in known) * (1.0 + share) - 1.0
         reach = median(cell["half"] + cell["allowance"] for cell in known)
         fair = fmean(cell["grade"] in ("good", "fair") for cell in known)

@@ -70,6 +70,7 @@ def _litert(model: Path) -> float:
 
 
 def _run(module: str, *words: str) -> None:
+    # On one CPU: processes that take turns must not differ by the core that they get.
     pinned = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     subprocess.run([*pinned, sys.executable, "-m", module, *words], check=True, capture_output=True)
 

@@ -63,6 +63,7 @@ def run_and_report(
     """Measure what a campaign file asks for, at each number of threads, write the report, and return it."""
     began, rows, status = tree(), [], 0
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    # The farm gets a copy of the file in another folder, from which relative paths would lead nowhere.
     for model in document["models"]:
         if (file.parent / model["source"]).is_file():
             model["source"] = str((file.parent / model["source"]).absolute())

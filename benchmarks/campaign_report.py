@@ -83,6 +83,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], baseline: str) -> list[str]:
 
 def column_of(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the delegate's name, with the device where it runs on several."""
+    # `-` is no device: a cell that none could take does not make one device several.
     devices = {other["device"] for other in rows if other["delegate"] == row["delegate"]} - {"-"}
     return f"{row['delegate']}@{row['device']}" if len(devices) > 1 else str(row["delegate"])
 

@@ -77,6 +77,7 @@ def row_of(channels: int, seconds: Any) -> dict[str, Any]:
         "time": ratio(seconds[str(channels)], seconds[str(most)]),
         "arithmetic": round((channels / most) ** 2, 3),
         "activation_bytes": plan.arena_bytes,
+        # A layer's input and its output in float32, which are alive at the same time.
         "dense_bytes": 2 * 4 * SIDE * SIDE * channels,
         "constant_bytes": plan.constant_bytes,
     }

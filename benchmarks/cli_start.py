@@ -23,6 +23,7 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=15)
     args = options.parse_args()
     commands = {"help": HELP, "typer": TYPER}
+    # A slice without a length is one process a round.
     arms = {name: slices(partial(_run, command), slice_s=0.0) for name, command in commands.items()}
     timed = measure(arms, args.rounds)
     found = ratio(timed.seconds["help"], timed.seconds["typer"])

@@ -128,6 +128,7 @@ def _measurement(p50: float, half: float, *, paired: bool) -> Measurement:
 
 def seconds(home: str, *arguments: str) -> tuple[float, float]:
     """Return the seconds that a command takes: by the clock, and of processors."""
+    # Of all children that were waited for: the difference is what this command used.
     used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
         [FARM, *arguments], env=os.environ | {"FARM_HOME": home}, check=True, stdout=subprocess.DEVNULL

@@ -75,6 +75,7 @@ def _applied(wrong: Wrong, sets: Sets, k: int, fact: OutputFacts, arithmetic: st
     right = Right(
         np.squeeze(real),
         np.squeeze(_real(other, fact)),
+        # The quantum of a float output is the one by which the judge knows it.
         fact.scale or float(np.ptp(real)) / FLOAT_QUANTA,
         STRENGTH[arithmetic],
         np.random.Generator(np.random.PCG64(_SEED)),
@@ -199,6 +200,8 @@ def _clipped(low: float, high: float) -> Wrong:
 def _lost_bits(right: Right) -> Reals:
     """Keep so many bits of the mantissa that the error is some `strength` of each value."""
     mantissa, exponent = np.frexp(right.values)
+    # A mantissa of `frexp` lies in [0.5, 1): in steps of 1 / steps it is off by up to 0.5 / steps, which is
+    # the strength, or up to twice as much.
     steps = 2.0 ** np.floor(np.log2(0.5 / right.strength))
     return np.asarray(np.ldexp(np.rint(mantissa * steps) / steps, exponent))
 

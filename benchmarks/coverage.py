@@ -86,6 +86,7 @@ def main() -> int:
         row = _in_a_process(name, way, accept=args.accept)
         _place(report, name, entry, way).update(row)
         print(row_line(f"{name} ({way})", row), flush=True)
+        # After every model: what a run that is cut short has found is kept for `--resume`.
         write_figures(JSON, report)
         TABLE.write_text(markdown(report), encoding="utf-8")
     return 0

@@ -145,6 +145,7 @@ def _over(row: Row, peer: str) -> str:
     fast = speed(row, peer)
     if fast is None:
         return "-"
+    # The farm's ratio is the peer's speed over ours: inverted, the ends of its interval change places.
     interval = row["cells"][peer]["ratio"]["ci95"]
     said = (
         "no interval" if interval is None else "{1:.3g} to {0:.3g}".format(*(1.0 / end for end in interval))

@@ -46,6 +46,7 @@ def _fits(tensor: Tensor) -> bool:
 def _in_int8(tensor: Tensor) -> Tensor:
     assert tensor.data is not None
     values = np.frombuffer(tensor.data, np.float32).reshape(tensor.shape)
+    # LiteRT's weights in int8 are symmetric: -127 to 127, with the zero point 0.
     scales = np.maximum(np.abs(values).max(axis=1), 1e-12) / 127
     stored = np.rint(values / scales[:, None]).astype(np.int8)
     quantization = Quantization(tuple(scales.tolist()), (0,) * len(scales))

@@ -87,6 +87,7 @@ def _measure(lab: FaultLab, given: argparse.Namespace, names: Sequence[str]) -> 
         agent.start(FAULT_RUNNER=str(RUNNER), **{WRITE_VARIABLE: str(gaps)})
     lab.until_heard(*names)
     before, since = _traffic(lab.redis), time.monotonic()
+    # Each model gives one cell on every device.
     models = -(-given.cells // given.devices)
     lab.submit(models, gpu={"seconds": given.seconds})
     cells = models * given.devices

@@ -33,7 +33,9 @@ def main(arguments: list[str]) -> int:
     line = {"device": job["device_id"], "asked": asked_ns, "began": BEGAN_NS, "ended": time.time_ns()}
     log = folder.parents[1] / "gaps.jsonl"
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    # One write to a file that is opened for appending: lines of several runners never mix.
     os.write(descriptor, (json.dumps(line) + "\n").encode())
+    # The gap runs from here on: Python's own end of a process would be part of it.
     os._exit(0)
 
 

@@ -123,6 +123,7 @@ class SocketDispatcher:
     def events(self, timeout_s: float) -> Sequence[DispatchEvent]:
         """At most `BATCH` messages, as through the broker."""
         if not self.waiting:
+            # Never 0: that makes a socket non-blocking, which raises another error than `TimeoutError`.
             self.link.settimeout(max(0.0005, timeout_s))
             try:
                 data = self.link.recv(1 << 18)
@@ -195,6 +196,7 @@ class TimedScheduler(SchedulerLoop):
         jobs = list(jobs)
         for _, job in jobs:
             if job.device_id in self._ending:
+                # Its result and this assignment were committed in one transaction.
                 self._gaps.append(0.0)
                 self._ending.discard(job.device_id)
             elif (ended_s := self._ended_at_s.pop(job.device_id, None)) is not None:
@@ -335,6 +337,7 @@ def schedule(database: Database, given: argparse.Namespace, total: int) -> dict[
         [sys.executable, "-m", "benchmarks.farm_simulator", *options],
         pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
     )  # fmt: skip
+    # The simulator has a copy; only without this one does its end close the connection.
     theirs.close()
     scheduler = TimedScheduler(database, SocketDispatcher(ours), LabTimes())
     scheduler.attach(clock)
@@ -362,6 +365,7 @@ def _figures(
     counted, paced = 0, []
     for turn in turns:
         counted += turn.results
+        # Without a cell of each device at either end, where the load sets in, and where the flood begins.
         if given.devices <= counted < given.paced - given.devices:
             paced.append(turn)
     flood_s = max(1e-9, ended - sql_at_flood[1])

@@ -109,6 +109,7 @@ class Simulator:
         started = {"type": "started", "attempt_id": job["attempt_id"], "epoch": job["epoch"]}
         self.say(agent, json.dumps(started).encode() + b"\n")
         takes_s = self.rng.uniform(0.0, 2 * self.cell_s) if paced else 0.0
+        # The number decides between equal times: the jobs, which are dictionaries, cannot be compared.
         heapq.heappush(self.due, (now + takes_s, self.taken, agent, job | {"paced": paced}))
 
     def _end(self, agent: str, job: dict[str, Any]) -> None:
@@ -121,6 +122,7 @@ class Simulator:
         except BlockingIOError:
             return
         except BrokenPipeError:
+            # The other end has hung up, which the next `_receive` tells.
             self.outgoing.clear()
 
 

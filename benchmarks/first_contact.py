@@ -101,6 +101,7 @@ class Contact:
         """Run a model on an interface, unless it would end too late."""
         name, limit_s = f"{model}, {backend}", min(MODEL_S, self._left_s())
         expected = expected_s(self.steps, model, backend)
+        # With a second or less, `_step` says that the time was over.
         if expected > limit_s > 1:
             why = f"it would take about {expected:.0f} s on {self._adapter(backend)}, and has {limit_s:.0f}"
             self.steps.append(Step(name, "skipped", why=why))

@@ -68,6 +68,7 @@ def _kernel() -> Figures:
     """Launch that kernel, and compare its result."""
     opened = open_device(None)
     with opened.current():
+        # What `FIRST` computes: constants[i] + table[i] * layer.
         _expect(_first(opened), np.arange(ITEMS, dtype=np.int32) + 3 * 7)
     return {"items": ITEMS}
 
@@ -115,6 +116,7 @@ def _error(precision: str, most: float, model: bytes | None = None) -> float:
     weights = np.random.default_rng(0).normal(0, 0.02, (256, 256)).astype(np.float32)
     found, expected = _outputs(model or dense(256, weights, 1), precision)
     error = float(np.abs(found - expected).max())
+    # Not `>`, which is false for a NaN.
     if not error <= most * float(np.abs(expected).max()):
         raise SystemExit(f"in {precision} the graph's result is {error:g} from the CPU path's")
     return error

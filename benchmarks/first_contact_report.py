@@ -66,6 +66,7 @@ def predictions(steps: Sequence[Step]) -> Iterator[Prediction]:
             measured = sum(row["us"] for row in found["rows"])
             count = len(found["rows"])
             yield Prediction(f"{found['model']}, {count} kernels", "us", round(kernels), round(measured))
+            # The host enqueues while the device computes: the slower of the two decides.
             expected = max(kernels + GAP_US * count, ENQUEUE_US * count)
             yield Prediction(f"{found['model']}, a run", "us", round(expected), found["run_us"])
 
@@ -90,6 +91,7 @@ def _number(target: str) -> int:
 
 def _kernel_us(row: Figures, peaks: Figures, shares: Mapping[str, float]) -> float:
     """Return the time of a kernel at the roofline, whose roof of arithmetic the inner loop's share lowers."""
+    # In us: 1e3 times GFLOP/s are operations a microsecond, and 1e3 times GB/s bytes.
     arithmetic = row["flops"] / (1e3 * peaks["gflops"] * (shares.get(row["name"]) or 1.0))
     return float(max(arithmetic, row["bytes"] / (1e3 * peaks["gigabytes"])))
 

@@ -124,16 +124,19 @@ def host(device: int | None) -> Figures:
     _warm(finished(batch))
     times = {
         "launch and finish": _median_us(finished(launch)),
+        # The queue is emptied behind the clock, so that the host's work alone is timed.
         "enqueue of a launch": _median_us(batch, queue.finish) / LAUNCHES,
         "a launch in a queue": _median_us(finished(batch)) / LAUNCHES,
     }
     out.release()
     for size in COPIED:
         target = cl.Buffer(opened.context, cl.mem_flags.READ_WRITE, size)
+        # A mapped buffer in the host's memory: OpenCL's way to memory that the driver has page-locked.
         pinned = cl.Buffer(opened.context, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, size)
         access: Any = cl.map_flags.READ | cl.map_flags.WRITE
         mapped: Any = cl.enqueue_map_buffer(queue, pinned, access, 0, (size,), np.dtype(np.uint8))[0]
         for kind, memory in (("pageable", np.zeros(size, np.uint8)), ("pinned", mapped)):
+            # Pages exist only once they are written.
             memory[:] = 1
             for way, ends in (("to", (target, memory)), ("from", (memory, target))):
                 name = f"copy {way} the device, {size >> 10} KiB, {kind}"
@@ -181,6 +184,7 @@ def _median_us(run: Callable[[], object], behind: Callable[[], object] = lambda:
 
 def gemm(device: int | None, gflops: float) -> Figures:
     """Return what each tile reaches in each precision, and what the libraries that are here do."""
+    # A product of squares is 2 n^3 operations, here in billions.
     side = next((one for one in reversed(SIDES) if 2e-9 * one**3 <= gflops * PRODUCT_S), SIDES[0])
     weights = np.random.default_rng(0).normal(0, 0.02, (side, side)).astype(np.float32)
     model = dense(side, weights, 1)
@@ -209,6 +213,7 @@ def _product(model: bytes, device: int | None, precision: str, tile: groups.Grou
     found = opened.profile(ROUNDS).rows
     time_ns, flops = sum(row.time_ns for row in found), sum(row.flops for row in found)
     opened.close()
+    # Operations a nanosecond are GFLOP/s.
     return {"tile": tile.name, "precision": precision, "function": found[0].name, "launches": len(found),
             "gflops": round(flops / time_ns, 2)}  # fmt: skip
 
@@ -225,6 +230,7 @@ def _opened(model: bytes, options: Mapping[str, Any]) -> Interpreter:
 def _libraries(side: int) -> Figures:
     """Return the GFLOP/s of the same product by the vendor's library, and by numpy's on the processor."""
     square = np.full((side, side), 0.5, np.float32)
+    # Over microseconds this gives GFLOP/s.
     flops = 2e-3 * side**3
     found: Figures = {"numpy, fp32, this processor": round(flops / _median_us(lambda: square @ square), 1)}
     try:

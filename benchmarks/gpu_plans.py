@@ -67,6 +67,7 @@ def _work_of(file: Path, precisions: tuple[str, ...]) -> dict[str, Counter[Funct
                 counted = work.setdefault(name, Counter())
                 for candidates in with_candidates(graph, device, options)[1]:
                     for launch in candidates[0].launches:
+                        # A launch without arithmetic is one that a GPU runs, too: with 0 it would drop out.
                         counted[function_of(launch)] += max(launch.flops, 1)
     return work
 

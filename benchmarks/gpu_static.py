@@ -146,6 +146,7 @@ def _wanted(models: Sequence[str] | None, targets: tuple[str, ...]) -> list[Want
         if in_matrices(kernel.whole):
             fitting = tuple(one for one in targets if one in MATRIX_UNITS)
         else:
+            # By whether the target is Intel's: what is planned for Intel alone is compiled for it alone.
             is_for = {True: FOR_INTEL in asked, False: asked != {FOR_INTEL}}
             fitting = tuple(one for one in targets if is_for[one in INTEL])
         digest = digest_of(kernel.whole, str(threads), bounds(kernel))

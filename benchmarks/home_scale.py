@@ -40,6 +40,7 @@ from tests.orchestrator.site.records import (
 _FILTERS = ("4", "42", "421", "", "model opencl", "")
 """As somebody types and clears; the shortest leave thousands of rows."""
 
+# The callback runs before the frame is painted; a task that it queues, afterwards.
 _FRAME = "new Promise(done => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))"
 """The ms since the navigation began, after the next frame."""
 
@@ -139,6 +140,7 @@ def _in_a_browser(index: Path, rounds: int) -> Mapping[str, list[float]]:
             took["first_choice"].append(_ms(page, _CHOSEN, ["Metric", "init"]))
             took["chosen"].append(_ms(page, _CHOSEN, ["Baseline of the ratio", "litert"]))
             took["filtered_then"] += [_ms(page, _TYPED, word) for word in _FILTERS]
+            # Back to the medians, by whose column the page is sorted next.
             page.evaluate(_CHOSEN, ["Metric", ""])
             took["sorted"].append(_ms(page, _SORTED))
             page.close()

@@ -38,6 +38,7 @@ def measure(arms: Mapping[str, Callable[[], float]], rounds: int) -> Rounds:
     every: list[dict[str, float]] = []
     clean: list[dict[str, float]] = []
     with collector_off():
+        # Goes on until there are enough clean rounds, or more than half as many as asked for were disturbed.
         while len(clean) < rounds and (len(every) < rounds or len(every) - len(clean) <= rounds // 2):
             before = Counters.now(cpus)
             order = [names[place] for place in order_of_round(len(names), len(every))]

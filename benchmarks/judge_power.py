@@ -217,6 +217,7 @@ def _judged(name: str, folder: Path) -> dict[str, Any]:
     model = read_model(_data(name))
     arithmetic = arithmetic_of(model)
     found = {what: made for what in _runs(arithmetic) if (made := _stored(folder, name, what)) is not None}
+    # Of LiteRT's plain kernels where they could be run, else XNNPACK's.
     reference = next((found[str(kind)] for kind in _bases() if str(kind) in found), None)
     if reference is None:
         path = _place(name, "reference", folder).with_suffix(".failed")

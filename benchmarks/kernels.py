@@ -141,6 +141,7 @@ def least_ns(row: Mapping[str, Any], peaks: Mapping[str, float] | None) -> float
     if peaks is None or not (row["flops"] or row["bytes"]):
         return float(row["time_ns"])
     faster = next((rate for part, rate in FASTER.items() if part in row["name"]), 1)
+    # In ns: GFLOP/s are operations a nanosecond, and GB/s bytes.
     arithmetic, traffic = row["flops"] / (faster * peaks["gflops"]), row["bytes"] / peaks["gigabytes"]
     return float(max(arithmetic, traffic if row["bytes"] > CACHED_BYTES else 0.0))
 

@@ -125,7 +125,9 @@ class Integers(Layers):
         held = levels(self.b, self.values[layer], layer < 2)
         scales = self.b.tensors[held].quantization
         assert scales is not None
+        # Where a layer's input lies in `_SHAPES`: the mean comes between the second and the third.
         place = (0, 1, 3)[layer]
+        # LiteRT: the scale of a bias is that of the input times that of the weights.
         product = [self.quantization(place).scales[0] * scale for scale in scales.scales]
         biases = np.round(self.biases[layer] / np.array(product)).astype(np.int32)
         scale = per_channel(product) if len(product) > 1 else per_tensor(product[0])

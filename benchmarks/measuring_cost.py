@@ -96,6 +96,7 @@ def _loop(_args: argparse.Namespace) -> dict[str, Any]:
     starts, invokes = np.array(found.start_ns), np.array(found.invoke_ns)
     between = np.diff(starts) - invokes[:-1]
     clock_ns = timer_overhead_ns()
+    # A read of the clock lies within each timed invoke, and is the loop's as well.
     mean_us = (float(between.mean()) + clock_ns) / 1e3
     return {
         "invokes": len(invokes),
@@ -124,6 +125,7 @@ def _sensors(args: argparse.Namespace) -> dict[str, Any]:
             [sys.executable, "-c", _READER, text, str(own)], cwd=REPOSITORY, stdout=subprocess.PIPE
         )
         assert reader.stdout is not None
+        # Once this line is there, everything is imported, and it begins to read.
         count = int(reader.stdout.readline())
 
         def slice_after(sign: signal.Signals) -> float:
@@ -133,6 +135,7 @@ def _sensors(args: argparse.Namespace) -> dict[str, Any]:
         signs = {"with": signal.SIGCONT, "without": signal.SIGSTOP}
         arms = {name: partial(slice_after, sign) for name, sign in signs.items()}
         taken = interleaved.measure(arms, args.slices).seconds
+        # By SIGKILL, which also ends a process that is stopped.
         reader.kill()
         reader.wait()
         readings = len((folder / "readings").read_text(encoding="utf-8").splitlines())

@@ -68,6 +68,7 @@ def _waves(rng: np.random.Generator, noise: Noise, shape: tuple[int, int], calls
     """Return the machine's slowness at every call of a block: Gaussian, forgotten exponentially."""
     low, high = np.log(noise.wave_s)
     kept = np.exp(-_CALL_S / np.exp(rng.uniform(low, high, shape)))
+    # So that the variance stays 1 from call to call.
     fresh = np.sqrt(1.0 - kept**2)
     path = np.empty((calls, *shape))
     path[0] = rng.normal(size=shape)
@@ -87,6 +88,7 @@ def _places(rng: np.random.Generator, shape: tuple[int, int], arms: int) -> NDAr
     """Return each arm's place in each round of each block, as the runner orders them."""
     drawn = np.argsort(rng.random((*shape, arms)), axis=-1)
     rounds = np.stack([drawn[..., order_of_round(arms, number)] for number in range(ROUNDS)], axis=2)
+    # `rounds` says which arm comes at each place: its inverse says at which place each arm comes.
     return np.argsort(rounds, axis=-1)
 
 

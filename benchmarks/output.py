@@ -31,6 +31,7 @@ def restored(name: str) -> bytes:
 
 def parser(text: str | None, out: Path | None = None, *, has_out: bool = True) -> argparse.ArgumentParser:
     """Return a parser with this help and, unless a benchmark always writes the same file, `--out`."""
+    # No abbreviations: they would take options that are passed on to `farm submit`.
     made = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )

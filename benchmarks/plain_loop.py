@@ -77,6 +77,7 @@ def _block(model: str, rounds: int) -> dict[str, Sequence[float]]:
         "again": lambda: median(sessions[1].slice(runs).invoke_ns.tolist()) / 1e9,
         "plain": plain,
     }
+    # Rounds that nobody counts are the warm-up.
     measure(arms, math.ceil(_WARM_UP_S / _SLICE_S))
     return dict(measure(arms, rounds).seconds)
 
@@ -111,6 +112,7 @@ def _row(blocks: Sequence[dict[str, Sequence[float]]]) -> dict[str, Any]:
 
 def _over_farms(blocks: Sequence[dict[str, Sequence[float]]], name: str) -> dict[str, Any]:
     turns = [zip(block[name], block["farm"], strict=True) for block in blocks]
+    # These are ratios already, a block each: over 1 they only get their interval.
     return ratio([median(own / farms for own, farms in both) for both in turns], [1.0] * len(turns))
 
 

@@ -68,6 +68,7 @@ def measured(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
             for delegate in device.delegates
         }
         rounds = 0
+        # An interval needs `MIN_UNITS` rounds, however long they take.
         while rounds < given.rounds and (rounds < MIN_UNITS or time.monotonic() < until_s):
             rounds += 1
             for model, delegate in list(cells):
@@ -120,6 +121,7 @@ def _figures(result: JobResult) -> dict[str, float]:
     latency, peak_bytes = result.measurement.latency_ms, result.measurement.memory_peak_cold_bytes
     assert latency.init is not None
     assert latency.p50 is not None
+    # Not 0: ratios are formed by logarithms.
     return {"init": latency.init, "p50": latency.p50, "memory": float(max(1, peak_bytes))}
 
 

@@ -42,6 +42,7 @@ def main() -> int:
         files = [path for path in home.site.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
         index = len(gzip.compress((home.site / "index.html").read_bytes()))
+    # Linux tells KiB.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     figures = {
         "results": results, "first_s": first, "unchanged_s": again, "one_more_s": more,

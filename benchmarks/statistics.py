@@ -98,6 +98,7 @@ def _measured(plan: MeasurePlan, times: Logs, ratios: Logs, truth: float) -> Ite
         before, stopped = stopped, after_block(plan, blocks, arms, "0")
         for arm in range(1, _ARMS):
             why = stopped[str(arm)]
+            # Not stopped yet, or its outcome was told when it stopped.
             if why is None or before.get(str(arm)) is not None:
                 continue
             ratio = estimate([logs[arm - 1] for logs in ratios[:blocks]])

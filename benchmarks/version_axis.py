@@ -64,6 +64,7 @@ def add_build(folder: Path, build: str, share: float) -> None:
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=REPOSITORY, stdout=PIPE, check=True).stdout
     subprocess.run(["tar", "-x"], cwd=source, input=archive, check=True)
     project = source / "pyproject.toml"
+    # A local version (PEP 440) tells the wheels of one release apart.
     project.write_text(re.sub(r'(?m)^version = "[^"]*', rf"\g<0>+{build}", project.read_text(), count=1))
     if share:
         interpreter = source / "runtime/api/interpreter.py"

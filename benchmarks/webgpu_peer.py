@@ -65,8 +65,10 @@ def _window(channels: int, *, depthwise: bool) -> Step:
     if depthwise:
         weights = _drawn(1, 3, 3, channels, fan_in=9)
         options, peer_options = {**_WINDOW, "depth_multiplier": 1}, {**_PADS, "group": channels}
+        # To ONNX it is a convolution with a group for each channel: channel, 1, height, width.
         both = weights, weights.transpose(3, 0, 1, 2)
         return Step(Op.DEPTHWISE_CONV_2D, "Conv", both, options, peer_options)
+    # Ours: output, height, width, input; ONNX's: output, input, height, width.
     weights = _drawn(channels, 3, 3, channels, fan_in=9 * channels)
     return Step(Op.CONV_2D, "Conv", (weights, weights.transpose(0, 3, 1, 2)), _WINDOW, _PADS)
 
@@ -119,6 +121,7 @@ def compared(name: str, rounds: int, slice_s: float) -> dict[str, Any]:
     ((expected,),), errors = run_rows(Interpreter(model_content=model), [[x]]), {}
     for side, run in sides.items():
         errors[side] = float(np.linalg.norm(run() - expected) / np.linalg.norm(expected))
+        # Not `>`, which is false for a NaN.
         if not errors[side] <= TOLERANCE:
             raise ValueError(
                 f"{name}: the output of {side} is wrong, its relative error is {errors[side]:.2g}"
@@ -179,6 +182,7 @@ def _on_vulkan(model: bytes, x: np.ndarray) -> Callable[[], np.ndarray]:
 def _on_peer(model: bytes, x: np.ndarray) -> Callable[[], np.ndarray]:
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
+    # A node that the provider does not take is then an error, and does not run on the CPU.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     providers = [("WebGpuExecutionProvider", {"dawnBackendType": "Vulkan"})]
     session = onnxruntime.InferenceSession(model, options, providers=providers)

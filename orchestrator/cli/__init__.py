@@ -103,6 +103,7 @@ def parser() -> TyperGroup:
     for point in sorted(entry_points(group=VERB_GROUPS), key=lambda point: point.name):
         app.add_typer(point.load()(), name=point.name)
     root = cast(TyperGroup, _without_types(typer.main.get_command(app)))
+    # A group of another package gets verbs of this one, too: `model zoo`.
     for name, group in root.commands.items():
         cast(TyperGroup, group).commands.update(_within(name))
     root.commands = {**_within(""), **root.commands}
@@ -226,6 +227,7 @@ def run(arguments: list[str]) -> int:
         return 0
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0)
+        # Any other is a fault of the farm's own: its traceback is wanted.
         if remedy is None:
             raise
         text = f"{': '.join(filter(None, (error.filename, error.strerror)))}; {remedy}"

@@ -88,6 +88,7 @@ def summary(report: Report, show_all: bool) -> list[str]:
         kind = "" if report.mean_paired else ", unpaired"
         mean = f"speed {_percent(report.mean)}{kind}{_left_out(report)}"
         lines.append(f"geometric mean over {report.mean_count} cells: {mean}")
+    # A table without `--all` leaves open cells out: the reason that most of them share is told once.
     for begin in (NO_SESSIONS, SESSIONS_DIFFER):
         whys = [one.why for one in report.changes if one.verdict == "open" and one.why.startswith(begin)]
         if whys:

@@ -46,6 +46,7 @@ class Rerun:
         if self.gone:
             lines.append(f"both sides with what is installed now; not brought back: {', '.join(self.gone)}")
         reasons = Counter(one.why for one in self.left_out)
+        # Reversed, so that the first one of each reason is its example.
         examples = {one.why: " ".join(one.key) for one in reversed(self.left_out)}
         for why, count in reasons.items():
             more = "" if count == 1 else f" and {count - 1} more"
@@ -169,6 +170,7 @@ def compare(
       farm compare demo cpu,gpu --by delegate --format md
       farm compare monday tuesday --rerun
     """
+    # A rerun schedules for minutes: garbage has to be collected meanwhile.
     with nullcontext() if rerun else collector_paused(), open_farm() as farm:
         runs = [farm.reading.campaign(one) for one in ((a,) if by else (a, b))]
         names = _values(b, by) if by else changes.names_of(*runs)
@@ -262,5 +264,6 @@ def _with_partners(
     for key in other.keys() - side.keys():
         if (baseline := partners.of(other[key])) is not None:
             found[key] = baseline
+    # Such a baseline is compared under the other side's key; under its own it would seem to be removed.
     measured_with = {id(cell) for key, cell in found.items() if key not in side}
     return {k: c for k, c in found.items() if k in other or id(c) not in measured_with}

@@ -98,6 +98,7 @@ def restore_database(
         raise UsageError(ON_THE_SERVER)
     make_folders(home)
     now = utc_now()
+    # Not `open_farm`: it would migrate the database that is replaced here, and needs one that it can read.
     with (
         closing(Database.connect(lab.database_url or home.database, home.root)) as database,
         restoring(database, home, file, now) as found,

@@ -141,6 +141,7 @@ def _changed(device_id: str, action: Action, text: str, as_json: bool) -> int:
 
 
 def _list(farm: AnyFarm, as_json: bool) -> int:
+    # The hello comes first: it records the devices whose states are then read.
     hello = farm.devices.hello()
     states = farm.reading.devices()
     if as_json:
@@ -255,6 +256,7 @@ def _measured(farm: Farm, name: str, sessions: int) -> tuple[str, DeviceNoise | 
         model = Path(folder) / f"{health_model.MODEL_ID}.tflite"
         model.write_bytes(health_model.model())
         campaign = noise_series(device_id, kind, model, sessions)
+        # From here on the store has the model, and its folder may go.
         submitted = submit_campaign(farm, campaign, output.note, force=True)
     where = f"{kind} against itself on {device_id}"
     output.note(f"campaign {submitted.campaign_id}: {sessions} sessions of {where}")

@@ -40,6 +40,7 @@ def serve(
     log_to_stderr(log_format, prefix="%(asctime)s %(levelname)s ", loggers=("orchestrator",))
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
+        # Only noted: the server looks between two steps, and no step ends half way.
         signal.signal(number, lambda received, _frame: stopped.append(received))
     serve_lab(home, lab, lambda: bool(stopped))
     return OK
@@ -77,6 +78,7 @@ def lock(
     wait = [] if timeout is None else ["--timeout", str(read_length(timeout, "--timeout").total_seconds())]
     # -P: a file called `agent.py` in the user's folder must not be taken for the agent.
     python = [sys.executable, "-P", "-m", "agent.hold"]
+    # In place of this process: it gets the signals, and its exit code is this command's.
     os.execv(python[0], [*python, *what, *wait, "--", *command])  # noqa: S606  # no shell reads the words
 
 

@@ -66,6 +66,7 @@ class _Log:
         known = self._ends.get(attempt_id, 0)
         if output is None or output.end <= known:
             return
+        # The farm keeps the end of an output alone: what came and went between two looks is lost.
         if output.start > known:
             self._text(cell, attempt_id, f"[{output.start - known} characters are left out here]\n")
         self._text(cell, attempt_id, output.text[max(0, known - output.start) :])

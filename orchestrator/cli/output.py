@@ -45,6 +45,7 @@ def binary(content: bytes) -> None:
     """Write a file to standard output. Raises `UsageError` where that is a terminal."""
     if is_terminal(sys.stdout):
         raise UsageError("this form is no text for a terminal: redirect it into a file, with > FILE")
+    # What was printed as text must come before these bytes.
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
 
@@ -140,6 +141,7 @@ def _row(cells: Sequence[str], *, escape: bool = True) -> str:
 def escaped(text: str) -> str:
     """Return a text without meaning for Markdown or HTML; its lines are joined with `<br>`."""
     marked = re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", visible(text).replace("\t", " "))
+    # Line breaks come last, so that their own signs stay.
     return marked.replace("&", "&amp;").replace("\n", "<br>")
 
 
@@ -215,6 +217,7 @@ class StatusLine:
 
     def _erase(self) -> None:
         if self._shown:
+            # To the first column, then erase the whole line (ECMA-48: CR, EL 2).
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
             self._shown = False

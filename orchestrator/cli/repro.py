@@ -190,6 +190,7 @@ def _run(
     output.note(f"campaign {submitted.campaign_id}: as cell {there.cell_id} was measured")
     measure(farm, submitted)
     ended = read_campaign(farm, submitted.campaign_id, output.note)
+    # The campaign has one model, one delegate and one device.
     (here,) = ended[1]
     # By now the measuring process has told its environment, and nothing of it is unknown.
     mismatches = [*known, *environment_mismatches(there.environment, here.environment)]

@@ -100,6 +100,7 @@ def results(
         cells, baseline = _chosen(farm, ref)
         wanted = {"model": only, "delegate": delegate, "device": device, "level": level}
         cells = _matching(_fitting(cells, others), {name: globs for name, globs in wanted.items() if globs})
+        # While the farm is open: samples are read from its store, or fetched, cell by cell.
         if form is Format.SAMPLES:
             for text in samples_csv(cells, farm.reading.samples):
                 output.raw(text)

@@ -107,6 +107,7 @@ def show(
             for one in farm.reading.answers(record):
                 output.emit_json_line(one)
             return OK
+        # Only where they are printed: of a farm elsewhere they are fetched.
         processes = farm.reading.samples(record) if everything or as_json else []
     if as_json:
         output.raw(cell_document(record, processes))

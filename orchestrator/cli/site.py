@@ -68,6 +68,7 @@ def serve(
     with open_farm() as farm:
 
         def newest() -> object:
+            # Each step of a cell changes a count: one that is measured again leaves `done` and comes back.
             return [(one.campaign_id, one.counts) for one in farm.reading.campaigns()]
 
         def say(line: str) -> None:

@@ -64,6 +64,7 @@ def same_command(arguments: Sequence[str], environment: Mapping[str, str]) -> st
     """Return this process's command line (`sys.argv`) for a shell, with the farm's folder if it is set."""
     program = arguments[0] if Path(arguments[0]).name == "farm" else "farm"
     found = shutil.which("farm", path=environment.get("PATH", ""))
+    # The bare name, where a shell would start this very program by it.
     if found is not None and Path(program).exists() and Path(found).samefile(program):
         program = "farm"
     home = environment.get("FARM_HOME")
@@ -81,6 +82,7 @@ def _leave_terminal() -> None:
     """Discard all output from now on: the terminal is closed, and writing to it would fail."""
     for stream in (sys.stdout, sys.stderr):
         descriptor = stream.fileno()
+        # Output into a file or a pipe is still wanted: only the terminal is gone.
         if stat.S_ISCHR(os.fstat(descriptor).st_mode):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, descriptor)

@@ -330,6 +330,7 @@ def _summary(plan: Sequence[CellPreview]) -> str:
     }
     parts = [f"{counts[action]} {word}" for action, word in words.items() if counts[action]]
     if counts["run"]:
+        # `run` is the first of the words, and so of the parts.
         parts[0] += f" (about {_seconds(sum(cell.eta_s for cell in plan))})"
     return f"{counted(len(plan), 'cell')}: {', '.join(parts)}"
 

@@ -238,6 +238,7 @@ def _document(file: str, columns: Sequence[DelegateEntry], objective: Objective)
         least = {"min": MOST_BLOCKS} if objective is Objective.P99 else {}
         measure = {"halving": objective.value, "blocks": {**least, "max": MOST_BLOCKS}}
     # A GPU's counter of energy cannot tell columns apart that take turns.
+    # Any baseline makes the columns take turns in common blocks.
     together = {} if objective is Objective.ENERGY else {"baseline": {"delegate": columns[0].name}}
     return yaml.safe_dump(
         {

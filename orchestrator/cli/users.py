@@ -110,6 +110,7 @@ def _users() -> Iterator[tuple[Users, Address]]:
                 "e.g. https://lab.example.org:8460"
             )
         yield Users(farm.database), farm.lab.address
+        # What was revoked goes beside the keys at once: a restored backup must not bring it back.
         revocations.reconcile(farm.database, farm.home.keys, utc_now())
 
 

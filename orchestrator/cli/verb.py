@@ -84,6 +84,7 @@ def read_length(text: str, option: str) -> timedelta:
 
 
 def _read(text: str, option: str, form: str, expected: str) -> timedelta:
+    # Both forms have six digits at most: no unit of these overflows a `timedelta`.
     found = re.fullmatch(form, text)
     if found is None:
         raise UsageError(f"{option} {text}: expected {expected}")

@@ -89,6 +89,7 @@ def _emit(event: FarmEvent) -> None:
         "eta_s": event.eta_s,
     }
     output.emit_json_line(fields)
+    # Whoever reads a pipe gets each event at once.
     sys.stdout.flush()
 
 
@@ -158,6 +159,7 @@ def _draw(farm: AnyFarm, campaign_id: str, news: CampaignEvents) -> None:
     open_cells = sum(counts.get(state, 0) for state in OPEN)
     total = sum(counts.values())
     screen, waiting = _Screen((total - open_cells, total, None)), _Waiting(farm, campaign_id)
+    # Drawn by `look` alone, without the thread that rich would start.
     with Live(auto_refresh=False, transient=True) as live:
 
         def look() -> None:

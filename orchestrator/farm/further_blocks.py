@@ -35,6 +35,7 @@ class FurtherBlocks:
         if seconds > 0.0 and (once := self._seen_once()):
             self.note(f"blocks of another time for {counted(len(once), 'verdict')} of one attempt")
             self._refine("time_budget", None, seconds, once)
+        # The first refinement may have taken all of the time.
         if (left_s := ends_s - time.monotonic()) > 0.0:
             self._refine("time_budget", None, left_s)
 
@@ -56,6 +57,7 @@ class FurtherBlocks:
             halves = [
                 grade.half for cell in undecided if (grade := p50_grade(cell)) and grade.half is not None
             ]
+            # One target for all of these cells: half of the narrowest half width.
             target = max(LEAST_TARGET, min(halves, default=0.1) / 2.0)
             self._refine("open budgets", target, None, tuple(cell.cell_id for cell in undecided))
 

@@ -79,6 +79,7 @@ class Farm:
 
     def seen_by(self, user: User) -> "Farm":
         """Return the same farm for a user of the endpoint, who may change less."""
+        # Shallow: database, devices and readers are shared; only the parts that `_serve` makes are its own.
         seen = copy(self)
         seen._serve(user)
         return seen

@@ -56,6 +56,7 @@ def judge_budgets(
                 outcome, said = _judged_ratio(cell, budget, changes.get(cell.cell_id))
             else:
                 outcome, said = _judged(cell, budget)
+            # A limit is exceeded whatever the outputs are, but outputs that may be wrong do not meet it.
             if outcome == "met" and (unjudged := _unjudged_outputs(cell)):
                 outcome, said = "not_judged", f"{said}; {unjudged}"
             found.append(Judged(cell, budget, outcome, said))
@@ -94,15 +95,18 @@ def _judged_ratio(cell: CellRecord, budget: Budget, change: Change | None) -> tu
 def _judged(cell: CellRecord, budget: Budget) -> tuple[Outcome, str]:
     value, interval, why = _figure(cell, budget.figure)
     if value is None:
+        # A counter that cannot tell arms apart is no fault of the cell, and must not fail a build.
         return "not_judged" if why == TOOK_TURNS else "no_result", why
     shown = _shown(value, budget.figure)
     if (void := void_reason(cell)) is not None:
         return "not_judged", f"{shown}, {void if cell.imported else f'void: {void}'}"
+    # More blocks may give such a figure its interval; the others never have one and count as they are.
     if interval is None:
         if budget.figure in _INTERVALS:
             return "open", f"{shown} without an interval: {why}"
         kept = value >= budget.limit if budget.figure == FPS else value <= budget.limit
         return "met" if kept else "exceeded", shown
+    # From here on every limit is an upper one: frames, which are bounded from below, have no interval.
     quality = None if cell.measurement is None else cell.measurement.quality
     low, high = _widened(interval, 0.0 if quality is None else quality.allowance)
     said = f"{shown} [{_shown(low, budget.figure)} to {_shown(high, budget.figure)}]"
@@ -167,6 +171,7 @@ def junit_xml(
     suite = Element("testsuite", name=visible(name))
     for cell in cells:
         case = SubElement(suite, "testcase", classname=_class(cell), name="measured")
+        # A kept result is of an earlier run: this one has none.
         if cell.struck_out or cell.kept or cell.status not in _ENDED:
             SubElement(case, "failure", message=visible(cell.kept or reason_text(cell) or cell.status))
         elif cell.status == "unsupported":

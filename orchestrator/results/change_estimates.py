@@ -105,6 +105,7 @@ def estimates(
     for one in unpaired_ones.values():
         if one.is_control:
             controls[one.kind] = controls.get(one.kind, Controls()).with_one(one.log, one.variance)
+    # A second pass: how much sessions differ is known only once every pair was looked at.
     for key, one in unpaired_ones.items():
         if len(one.variances) < 2:
             found[key] = Estimate(math.exp(one.log), None, None, one.allowance, why_open=NO_INTERVAL)
@@ -122,11 +123,14 @@ def _compared(
     second: ComparedCell | None,
     partners: tuple[Partners[ComparedCell], Partners[ComparedCell]],
 ) -> Estimate | _Sessions | None:
+    # `estimate` of templates/compare.js chooses the ratio in the same order.
     if first is None or second is None:
         return None
     before, after = counted_times(first), counted_times(second)
     if before is None or after is None or not before.p50 or not after.p50:
         return None
+    # Where one side was measured in blocks with the other as its baseline, no session lies between them. The
+    # stored ratio is the baseline's time over the cell's own: inverted where the second is the baseline.
     of_first, of_second = stored_ratio(first), stored_ratio(second)
     if of_second is not None and was_measured_with(of_second, first):
         return by_blocks(of_second)
@@ -138,6 +142,7 @@ def _compared(
         base, base_again = partners[0].of(first), partners[1].of(second)
         errors = [(error**2, freedom) for error, freedom in filter(None, map(_error, (of_first, of_second)))]
         if len(errors) == 2 and base and base_again and is_unchanged(base, base_again):
+            # (base / second) / (base / first) is first / second: the time of the baseline drops out.
             log = math.log(of_second.median / of_first.median)
             allowance = of_first.allowance + of_second.allowance
             return _Sessions(first, second, log, errors, allowance, True, unchanged)
@@ -176,11 +181,13 @@ def _error(ratio: Ratio) -> tuple[float, float] | None:
     half = half_of(ratio.ci95)
     if half is None:
         return None
+    # The interval is over the means of the tunings as soon as there are several (`Ratio`).
     units = ratio.tunings if ratio.tunings > 1 else ratio.blocks
     if ratio.spread is None:
         # Of an older agent, whose intervals were Student's however many blocks there were.
         freedom = units - 1
         return half / student.quantile(freedom), freedom
+    # `spread` is the standard error times the root of the units (`statistics.Estimate`).
     return ratio.spread / math.sqrt(units), freedom_of(units)
 
 
@@ -193,8 +200,10 @@ def unpaired(
         return Estimate(ratio, None, None, allowance, why_open=NO_SESSIONS)
     parts = [*of_times, *spread.parts]
     total = math.fsum(variance for variance, _ in parts)
+    # Where nothing varies there is no t: any difference is certain.
     if total <= 0.0:
         return Estimate(ratio, (ratio, ratio), 0.0 if log else 1.0, allowance)
+    # Degrees of freedom of a sum of variances, by Welch and Satterthwaite.
     freedom = total**2 / math.fsum(variance**2 / freedom for variance, freedom in parts)
     error = math.sqrt(total)
     half = student.quantile(freedom) * error
@@ -212,6 +221,7 @@ def mean_estimate(estimates: Iterable[Estimate]) -> Estimate | None:
     centre = math.fsum(logs) / len(logs)
     if len(logs) < 2:
         return Estimate(math.exp(centre), None, None)
+    # Of the mean: the variance of the cells over their number.
     variance = math.fsum((value - centre) ** 2 for value in logs) / (len(logs) - 1) / len(logs)
     half = student.quantile(len(logs) - 1) * math.sqrt(variance)
     return Estimate(math.exp(centre), (math.exp(centre - half), math.exp(centre + half)), None)
@@ -222,6 +232,7 @@ def _variance(cell: ComparedCell, times: Times) -> Variance | None:
     if cell.measurement is None:
         return None
     half, varied = half_of(times.ci95), cell.measurement.variation
+    # What the interval of p50 is over: tunings if there are several, else blocks, else processes.
     quality, processes = cell.measurement.quality, cell.measurement.settings.get("processes", "")
     units = int(processes) if processes.isdecimal() else 0
     if quality is not None and quality.blocks:
@@ -230,6 +241,7 @@ def _variance(cell: ComparedCell, times: Times) -> Variance | None:
         units = varied.tunings
     if half is None or units < MIN_UNITS:
         return None
+    # The half width is this quantile times the standard error (`statistics.estimate`).
     return (half / quantile_for(units)) ** 2, freedom_of(units)
 
 

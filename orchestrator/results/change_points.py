@@ -83,6 +83,7 @@ def _proposed(values: Sequence[float], start: int, end: int) -> list[int]:
     cut = _best_cut(values[start:end], is_last=end == len(values))
     if cut is None or _p(values[start : start + cut], values[start + cut : end]) > _P_FIRST:
         return []
+    # At most `LONGEST` levels deep, far from Python's limit.
     middle = start + cut
     return [*_proposed(values, start, middle), middle, *_proposed(values, middle, end)]
 
@@ -120,9 +121,12 @@ def _best_cut(values: Sequence[float], *, is_last: bool) -> int | None:
         to_right = math.fsum(abs(moved - other) for other in values[cut:])
         between += to_right - to_left
         left, right = left + to_left, right - to_right
+        # Too short a left part is passed over only here: its distances belong to the sums all the same.
         if cut < _FEWEST:
             continue
         m, n = cut, count - cut
+        # Matteson and James' Q: twice the mean distance between the parts less the mean ones within each,
+        # scaled by the sizes of the parts.
         spread = 2.0 * between / (m * n) - _within(left, m) - _within(right, n)
         q = m * n / (m + n) * spread
         if q > best:

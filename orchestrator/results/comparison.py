@@ -141,6 +141,7 @@ def speed_up(cell: CellRecord, against: CellRecord | None) -> str:
 
 def unequal_threads(cells: Iterable[CellRecord]) -> str:
     """Write ` (threads: 4 against 1 here)` for cells whose baseline ran with another number; else nothing."""
+    # The agent appends ` (threads: …)` where the numbers differ: the note follows the first blank.
     notes = (found.against.partition(" ")[2] for cell in cells if (found := stored_ratio(cell)) is not None)
     return "".join(f" {note}" for note in dict.fromkeys(filter(None, notes)))
 

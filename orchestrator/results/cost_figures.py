@@ -24,6 +24,7 @@ def _power(cell: CellRecord) -> float | None:
     found = cell.measurement
     if found is None or found.energy.invoke_mj is None or not found.latency_ms.mean:
         return None
+    # mJ over ms is W.
     return found.energy.invoke_mj / found.latency_ms.mean
 
 

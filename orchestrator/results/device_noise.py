@@ -95,6 +95,7 @@ def spread_of(
 def _of_controls(controls: Controls) -> SessionSpread | None:
     if controls.count < FEWEST_CONTROLS:
         return None
+    # By chance the blocks may explain more than the ratios differ by.
     variance = max(0.0, controls.excess / controls.count)
     share = 100 * math.expm1(math.sqrt(variance))
     text = f"{SESSIONS_DIFFER} {share:.2g} %"
@@ -104,6 +105,7 @@ def _of_controls(controls: Controls) -> SessionSpread | None:
 def _of_series(first: DeviceNoise | None, second: DeviceNoise | None) -> SessionSpread | None:
     if first is None or second is None:
         return None
+    # Stored as a share of the median; all variances here are of logarithms.
     one, two = (math.log1p(noise.session_sd) ** 2 for noise in (first, second))
     if first == second:
         # Of one device both are known from the same series, and no more freely.

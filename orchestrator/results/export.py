@@ -224,6 +224,7 @@ def _figures(cell: CellRecord) -> dict[str, Any]:
             group = group.setdefault(part, {})
         group[name] = value
     if cell.measurement is not None:
+        # `_words` has made the group: of every measurement it has the verdict, if only as None.
         outputs = cell.measurement.accuracy.outputs
         groups["accuracy"]["outputs"] = [output.model_dump(mode="json") for output in outputs]
     return {group: _without_empty(entry) for group, entry in groups.items()}
@@ -279,6 +280,7 @@ def _without_empty(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
     found = {name: _without_empty(value) for name, value in entry.items()}
+    # An empty mapping is a value: a `missing` that names nothing says that nothing is missing.
     return None if found and all(value is None for value in found.values()) else found
 
 
@@ -319,6 +321,7 @@ def cell_document(cell: CellRecord, processes: Sequence[ProcessSamples]) -> str:
             "attempts": cell.attempts,
             "processes": processes,
         },
+        # On one line: indented, each of its tens of thousands of samples would have a line.
         indent=None,
     )
 

@@ -59,6 +59,7 @@ def milliseconds(value: float | None) -> str:
         return NOTHING
     if value >= 1000:
         return f"{value:,.0f}".replace(",", _NARROW_SPACE)
+    # `threeDigits` of templates/choices.js has the same bounds.
     for bound, digits in ((100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3), (0.01, 4)):
         if value >= bound:
             return f"{value:.{digits}f}"
@@ -71,6 +72,7 @@ def known(value: float, known_to: float | None) -> str:
     The last digit is of the size of the uncertainty: 8 % give two digits, 0.5 % three or four; two where the
     uncertainty is not known.
     """
+    # Not `<=`: NaN has no logarithm either.
     if not value > 0.0:
         return "0"
     size = math.floor(math.log10(value))
@@ -130,6 +132,7 @@ def half_width(value: tuple[float, float], like: str) -> str:
 
 def ratio(value: float) -> str:
     """Format a speed-up with a multiplication sign: `1.42x`, `0.052x`, `19.8x`."""
+    # templates/compare.js writes the ratios of any two campaigns by the same bounds.
     for bound, digits in ((100.0, 0), (10.0, 1), (0.1, 2)):
         if value >= bound:
             return f"{value:.{digits}f}{TIMES}"
@@ -201,6 +204,7 @@ def short_name(text: str, limit: int = LONGEST_NAME) -> str:
     """Shorten a name for a heading or table: leave out the middle of one above `limit` characters."""
     if len(text) <= limit:
         return text
+    # As `short` of templates/shards.js does with the names of shards.
     return f"{text[: limit - _NAME_END - 1]}…{text[-_NAME_END:]}"
 
 

@@ -59,6 +59,7 @@ def grade_of_result(m: Measurement) -> Graded | None:
 def _graded(m: Figures, void: str | None, *, by_ratio: bool = True) -> Graded | None:
     if by_ratio and m.ratio is not None:
         half, allowance = half_of(m.ratio.ci95), m.ratio.allowance
+    # A void result has a grade even without a median.
     elif m.latency_ms.p50 is None and void is None:
         return None
     else:
@@ -69,6 +70,7 @@ def _graded(m: Figures, void: str | None, *, by_ratio: bool = True) -> Graded | 
         return Graded(found, half, allowance, void or "")
     if doubt:
         return Graded(found, half, allowance, doubt)
+    # The allowance is the larger part of H, so it is the reason; of a share s it is -ln(1 - s) (`Quality`).
     if allowance > (half or 0.0):
         return Graded(
             found, half, allowance, f"others took {-math.expm1(-allowance):.1%} of the time of the rounds"
@@ -155,6 +157,7 @@ def _found(
         if graded is None or cell.measurement is None or cell.plan is None:
             continue
         of_baseline = stored_ratio(cell) is None and baselines.delegate == cell.delegate
+        # With `wanted` those alone; else all but the baseline, which is measured again with every other cell.
         if cell.cell_id not in wanted if wanted else of_baseline:
             continue
         if graded.grade == "void":
@@ -166,6 +169,7 @@ def _found(
             continue
         blocks = len(cell.measurement.blocks)
         if needed == "known":
+            # Known well enough, and asked for all the same: as many blocks again.
             needed = 2 * blocks
         if needed is None:
             taken = f"others took {-math.expm1(-graded.allowance):.1%} of the time of its rounds"
@@ -187,6 +191,7 @@ def _needed(
     coarse = known_to is None or known_to > aim
     if ratio is not None:
         found = paired_speedup(ratio, cell, baseline)
+        # A decided verdict is enough, unless a half width was asked for that is not reached.
         if target is None or not coarse:
             if found.verdict != "open":
                 return "known"
@@ -207,6 +212,8 @@ def _can_be_decided(found: SpeedUp) -> bool:
     centre, half = math.log(found.ratio), found.half
     if half is None:
         return True
+    # A ratio known exactly would most likely be faster or slower at an end of the interval, and the same at
+    # the point nearest to no difference: no other point can decide what these three do not.
     nearest = min(max(0.0, centre - half), centre + half)
     return any(
         verdict(place, 0.0, found.allowance) != "open" for place in (centre - half, nearest, centre + half)

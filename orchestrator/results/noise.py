@@ -30,6 +30,7 @@ def noise_series(
     device_id: str, kind: str, model: Path, sessions: int, plan: MeasurePlan = LEVELS["standard"]
 ) -> Campaign:
     """Return the campaign: each session is a model of its own, so that it has blocks of its own."""
+    # The series has no campaign file: what one would say is digested instead.
     identity = json.dumps([device_id, kind, sessions, plan.model_dump(mode="json")], sort_keys=True)
     return Campaign(
         name=f"noise-{device_id}",
@@ -60,6 +61,7 @@ def noise_of(cells: Sequence[CellRecord], baseline: str, measured_at: str) -> De
         return f"{len(sessions)} of {len(by_model)} sessions gave a ratio; it takes {FEWEST_SESSIONS}{ended}"
     logs = [math.log(one.ratio) for one in sessions]
     return DeviceNoise(
+        # About 0, not about their mean: the true ratio is 1, and a bias of one arm is noise, too.
         floor=math.expm1(math.sqrt(math.fsum(value**2 for value in logs) / len(logs))),
         session_sd=math.expm1(stdev(math.log(one.median_ms) for one in sessions)),
         sessions=len(sessions),

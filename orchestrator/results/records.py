@@ -170,6 +170,7 @@ class ComparedCell:
         """Why a result is shown although a newer one was asked for; empty where it is the newest."""
         if self.again is not None:
             return "measuring again"
+        # A complete result has no reason: one beside `done` is of a later attempt, which failed.
         if self.status != "done" or self.reason is None:
             return ""
         return f"not measured again: {self.reason.code}: {self.reason.text}"
@@ -214,6 +215,7 @@ class CellRecord(ComparedCell):
     not tell it.
     """
 
+    # Fields of `ComparedCell` stand here again where a whole record must have them, or has a narrower type.
     campaign: str
     campaign_id: str
     model_bytes: int

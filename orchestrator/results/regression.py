@@ -129,6 +129,7 @@ def compare_runs(
     keys = list(dict.fromkeys((*first, *second)))
     compared = estimates(first, second, keys)
     voids = {key: _voids(first.get(key), second.get(key), names) for key in keys}
+    # Void cells get no verdict, and must not make it harder for the others to get one.
     p_values = {key: found.p for key, found in compared.items() if found is not None and not voids[key]}
     adjusted = _adjusted({key: p for key, p in p_values.items() if p is not None})
     changes = []
@@ -201,10 +202,12 @@ def _is_one(first: ComparedCell | None, second: ComparedCell | None) -> bool:
 def _without_estimate(
     first: ComparedCell | None, second: ComparedCell | None, names: Names
 ) -> tuple[Verdict, str]:
+    # templates/compare.js, which sets any two campaigns against each other, has the same words.
     had = first is not None and counted_times(first) is not None
     has = second is not None and counted_times(second) is not None
     sides = zip(names, (first, second), (had, has), strict=True)
     whys = [f"{name}: {_state(cell)}" for name, cell, ok in sides if cell is not None and not ok]
+    # Both results count, yet there is no estimate: a median is missing.
     if had and has:
         return "missing", "no p50: too few samples"
     if any(cell is not None and cell.imported is not None for cell in (first, second)):
@@ -226,6 +229,7 @@ def _adjusted(probabilities: Mapping[tuple[str, ...], float]) -> dict[tuple[str,
     count, least = len(ordered), 1.0
     found = {}
     for place, (key, p) in enumerate(ordered):
+        # Step-up from the largest p, whose rank is `count`: the running minimum keeps the order of the p.
         least = min(least, p * count / (count - place))
         found[key] = least
     return found

@@ -80,6 +80,7 @@ class Baselines(Generic[_Cell]):
         ratio = None if cell.measurement is None else cell.measurement.ratio
         paired = [c for c in same_model if ratio is not None and _is_of(ratio, c)]
         on_host = [c for c in same_model if host_of(c.device) == host_of(cell.device)]
+        # `beside` of templates/choices.js looks for a baseline in the last two ways, too.
         for found in (
             [c for c in paired if ratio is not None and c.device == ratio.device_id],
             paired,
@@ -193,6 +194,7 @@ def blocks_to_decide(ratio: Ratio, different: float = decided.DIFFERENT) -> int 
         different=different,
         same=max(decided.SAME, different),
     )
+    # Where the units are tunings, each further one has as many blocks as those that there are.
     return None if needed is None else math.ceil(needed * ratio.blocks / units)
 
 

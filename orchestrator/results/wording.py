@@ -56,8 +56,10 @@ def ratio_text(found: SpeedUp) -> str:
 
 def factor_text(ratio: float) -> str:
     """Write a mean ratio: `1.15x`, and `5.0x slower` of one below 1."""
+    # templates/site.js writes the mean of the rows that are shown in the same way.
     near = 1.0 / _FACTOR < ratio < _FACTOR
     factor = text.known(max(ratio, 1.0 / ratio), _NEAR_KNOWN_TO if near else None)
+    # `1.00x slower` would contradict itself.
     return f"{factor}x" if ratio >= 1.0 or float(factor) == 1.0 else f"{factor}x slower"
 
 
@@ -162,6 +164,7 @@ class Footnotes:
 
 
 def _letters(number: int) -> str:
+    # There is no digit zero: after z comes aa.
     head, tail = divmod(number, 26)
     return (_letters(head - 1) if head else "") + chr(ord("a") + tail)
 

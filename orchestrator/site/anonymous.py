@@ -34,13 +34,16 @@ class AnonymousSource:
             users.add(account)
             hosts.add(host)
             for cell in source.cells(one.campaign_id):
+                # An attempt at an open cell changes its page, but nothing that comparisons read of the cell.
                 if cell.state in OPEN:
                     self._tries[cell.cell_id] = len(cell.attempts)
                 # A lab's devices are called AGENT.DEVICE. What a host calls itself is in whole records alone.
                 hosts |= {cell.device.rpartition(".")[0], cell.facts.get("hostname", "")}
         self._names = {name: f"user-{n}" for n, name in enumerate(sorted(users - {""}), 1)}
         self._names |= {name: f"host-{n}" for n, name in enumerate(sorted(hosts - {""}), 1)}
+        # The first alternative that fits is taken: `rack.example` has to be tried before `rack`.
         longest_first = sorted(map(re.escape, self._names), key=len, reverse=True)
+        # `$.` matches nothing, for a farm without a name to hide.
         self._named = re.compile(rf"(?<![\w-])(?:{'|'.join(longest_first) or '$.'})(?![\w-])")
 
     def campaigns(self) -> Sequence[CampaignRecord]:
@@ -53,11 +56,13 @@ class AnonymousSource:
 
     def groups(self) -> Sequence[CellGroup]:
         """Return the cells of all campaigns by model."""
+        # Not the source's own groups: their names and digests are of records in which nothing is hidden.
         cells = (cell for one in self._source.campaigns() for cell in self.compared(one.campaign_id))
         return groups_of(cells, self._tries)
 
     def compared(self, campaign_id: str, model: str | None = None) -> Sequence[ComparedCell]:
         """Return the same cells, or those of a model, with the compared fields at least."""
+        # The model is chosen behind the hiding, which may have changed its name.
         cells = map(self._hide, self._source.compared(campaign_id))
         return [one for one in cells if model in (None, one.model)]
 
@@ -82,6 +87,7 @@ class AnonymousSource:
         return cast(_Value, self._hidden(value))
 
     def _hidden(self, value: Any) -> Any:
+        # Not `isinstance`: members of enumerations are texts, too, hide nothing, and must stay members.
         if type(value) is str:
             return self._text(value)
         if isinstance(value, BaseModel):
@@ -90,6 +96,7 @@ class AnonymousSource:
             return replace(value, **{f.name: self._hidden(getattr(value, f.name)) for f in fields(value)})
         if isinstance(value, Mapping):
             return {name: self._hidden(one) for name, one in value.items()}
+        # Lists of numbers, such as samples, hide nothing, and are far too long to be copied.
         if isinstance(value, tuple | list) and value and not isinstance(value[0], int | float):
             return type(value)(self._hidden(one) for one in value)
         return value

@@ -67,6 +67,7 @@ class Archive:
         self.named = {campaign.campaign_id: campaign for campaign in self.campaigns}
         self.groups: dict[str, dict[str, CellGroup]] = {name: {} for name in self.named}
         for group in source.groups() if self.campaigns else ():
+            # A campaign that was stored since the others were read waits for the next build.
             if group.campaign_id in self.groups:
                 self.groups[group.campaign_id][group.model] = group
         names: dict[str, set[str]] = {}
@@ -146,6 +147,7 @@ class Archive:
             return None
         for campaign_id, model in self.origins(cell.campaign_id, cell.model):
             self.of_model(campaign_id, model)
+        # A reused result may itself be reused: the chain is followed to its end, never round a ring.
         found, seen = cell, {cell.cell_id}
         while (source := self._by_id.get(found.reused_from or "")) is not None and source.cell_id not in seen:
             found = source
@@ -186,6 +188,7 @@ def _followed(
     """Return the newest earlier campaign of the same name with a cell of the same names, by campaign id."""
     found: dict[str, CampaignRecord] = {}
     older: dict[str, list[CampaignRecord]] = {}
+    # Oldest first: `earlier` holds only what was submitted before.
     for campaign in reversed(campaigns):
         own = groups[campaign.campaign_id]
         earlier = older.setdefault(campaign.name, [])

@@ -48,6 +48,7 @@ class Scale:
             return px(self(value)) if percent_of is None else percent(self(value), percent_of)
 
         values = _log_values(self.low, self.high) if self.logarithmic else []
+        # A narrow logarithmic scale may hold no two round values: it gets the ticks of a linear one.
         if len(values) >= 2:
             return tuple(Tick(place(v), f"{v:g}") for v in values)
         step, values = _linear_values(self.low, self.high, wanted)
@@ -67,7 +68,9 @@ def percent(value: float, whole: float) -> str:
 
 def log_scale(values: Sequence[float], start: float, end: float, least_factor: float = 1.25) -> Scale:
     """Return a logarithmic scale around positive values, at least `least_factor` wide: noise stays small."""
+    # `barOf` of templates/choices.js places figures on the same scale.
     low, high = min(values), max(values)
+    # Half of what is missing goes to either end.
     widen = max(1.0, math.sqrt(least_factor / (high / low)))
     margin = (high / low * widen * widen) ** _LOG_MARGIN
     return Scale(low / widen / margin, high * widen * margin, start, end, logarithmic=True)

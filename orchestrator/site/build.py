@@ -87,6 +87,7 @@ class _Writer:
         newest: set[str] = set()
         campaigns = []
         for campaign in self._archive.campaigns:
+            # Campaigns come newest first.
             is_newest = campaign.name not in newest
             newest.add(campaign.name)
             digest = campaign_digest(self._archive, campaign, is_newest=is_newest)
@@ -101,6 +102,8 @@ class _Writer:
         for path in links.ASSETS:
             name = path.rpartition("/")[2]
             self._file(path, files("templates").joinpath(name).read_text(encoding="utf-8"))
+        # The manifest, which makes the folder a site, comes last. With the summaries' digest in it, a later
+        # build never takes parts by one file and their summaries by another.
         summaries = written_views(self._parts.summaries)
         self._file(links.SUMMARIES, summaries)
         self._file(links.MANIFEST, export.to_json(self._manifest(text_digest(summaries))))
@@ -195,6 +198,7 @@ class _Writer:
         processes, note = self._samples(cell)
         original = self._archive.origin(cell)
         numbers = original or cell
+        # Of older campaigns there is no file of raw numbers.
         raw = links.cell_data(numbers.cell_id) if numbers.campaign_id in self._archive.in_full else ""
         page = cell_page(campaign, cell, baseline, original, processes, note) | {"raw_json": raw}
         self._page(links.cell_page(cell.cell_id), "cell", page=page)
@@ -249,6 +253,7 @@ class _Writer:
     def _file(self, path: str, content: str) -> None:
         target = self._folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
+        # CSV has line ends of its own, and a lone surrogate in a name must not end the build.
         target.write_text(content, encoding="utf-8", errors="backslashreplace", newline="")
         self._parts.note(path)
 

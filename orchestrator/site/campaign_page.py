@@ -75,6 +75,7 @@ def devices(cells: Sequence[CellRecord]) -> list[list[dict[str, Any]]]:
 def _environments(environments: Sequence[Sequence[CellRecord]]) -> list[dict[str, Any]]:
     """Return each with its first cell, what differs from the one before, and the facts that all cells share:
     the rest is on the cells' pages."""
+    # The first is compared with itself, so that nothing of it differs.
     before = [environments[0], *environments]
     return [
         {

@@ -239,5 +239,6 @@ def cell_view(cell: CellRecord, baseline: ComparedCell | None, bar: View | None 
         void="" if counted is None or cell.imported is not None else void_reason(cell) or "",
         reused=cell.reused_from is not None,
         repeats=False,
+        # With every digit: rows that show the same three digits are sorted, too.
         sort_key="" if counted is None or counted.p50 is None else repr(counted.p50),
     )

@@ -52,6 +52,7 @@ def choices_of(archive: Archive, own: Sequence[Series]) -> list[tuple[str, str, 
         # Oldest first, so that the newest result of a version is kept.
         for version, point in {point.named_version: point for point in one.points}.items():
             points.setdefault(version, []).append(point)
+    # Results that name no version can be chosen among the newest alone.
     points.pop("", None)
     dated = [(max(point.at for point in found).isoformat(), version) for version, found in points.items()]
     return [
@@ -99,6 +100,7 @@ def scripts_of(rows: Sequence[View]) -> dict[str, str]:
         latest[version] = max(at, latest.get(version, ""))
     newest = sorted(latest, key=lambda version: (latest[version], version), reverse=True)[:VERSIONS]
     known = [{version: columns for version, _, columns in row.choices} for row in rows]
+    # A line that lacks a version keeps its place: the page finds its own by position.
     return {
         version: f"[{','.join(row.get(version, '[]') for row in known)}]" for version in (NEWEST, *newest)
     }

@@ -16,6 +16,7 @@ from orchestrator.site.shards import CELLS
 _WIDTH = 1000
 """Units across the forest plot."""
 
+# templates/compare.js has this number and the next one, too.
 _LEAST = 1.1
 """The least factor across it, so that differences of a per cent look small."""
 
@@ -41,6 +42,7 @@ def compare_page(archive: Archive, before: CampaignRecord, after: CampaignRecord
         end
         for change in changes
         if change.estimate is not None
+        # 1.0: the line of no difference is always on the axis.
         for end in (change.estimate.ratio, *(change.estimate.ci95 or ()), 1.0)
         if end > 0.0
     ]

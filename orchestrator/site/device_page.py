@@ -93,6 +93,7 @@ def _environments(found: Iterable[View]) -> list[View]:
     views = []
     for place, own in enumerate(members):
         kinds, new = {kind for one in own for kind in one.kinds}, dict(own[0].fields)
+        # Campaigns come newest first: what is later in the list is earlier in time.
         later = (one for many in members[place + 1 :] for one in many if not kinds.isdisjoint(one.kinds))
         older = next((dict(one.fields) for one in later), new)
         ends = [datetime.fromisoformat(at) for one in own for at in (one.since, one.until) if at]

@@ -34,6 +34,7 @@ def model_digest(archive: Archive, model: str, notes: Notes, published: Collecti
     return digest_of(
         (
             measured,
+            # A cell's shard, and with it its address, follows from the number of cells in front of it.
             [archive.place(one.campaign_id, model) for one in own],
             _full(archive, (one.campaign_id for one in own)),
             [_shown(archive, one.campaign_id, model) for one in own],

@@ -74,6 +74,7 @@ def json_object(value: str) -> dict[str, object]:
     try:
         loaded = json.loads(value)
     except (ValueError, RecursionError):
+        # The text is an agent's: one that nests too deep is shown as it is.
         return {}
     return loaded if isinstance(loaded, dict) else {}
 

@@ -69,6 +69,7 @@ def _plot(one: Series, shifts: Sequence[Shift]) -> View | None:
     values = [v for found in times if found for v in (found.p50, *(found.ci95 or ())) if v]
     scale = log_scale(values, _HEIGHT - 2, 2, _LEAST)
     step = _WIDTH / len(points)
+    # By identity: a point holds mappings, and so has no hash.
     x = {id(point): (place + 0.5) * step for place, point in enumerate(points)}
     starts = [run[0] for run in runs[1:]]
     return View(

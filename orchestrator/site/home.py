@@ -123,6 +123,7 @@ def _recent(points: Sequence[Point]) -> list[tuple[datetime, float]]:
 
 def _at(row: View, newest: datetime | None) -> View:
     """Return a line with its age and its spark line, as of the newest result."""
+    # Not in the summary: each new result anywhere would make the summaries of all models stale.
     at = None if row.at is None else datetime.fromisoformat(row.at)
     recent = [(datetime.fromisoformat(moment), p50) for moment, p50 in row.recent]
     return View(

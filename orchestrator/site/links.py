@@ -33,6 +33,7 @@ def slug(identifier: str) -> str:
 
 def digest(*parts: str) -> str:
     """16 hex digits of the sha256 of the parts."""
+    # NUL keeps ("a", "bc") and ("ab", "c") apart; names of files may hold lone surrogates.
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:16]
 

@@ -15,6 +15,7 @@ from orchestrator.site import links
 from orchestrator.site.axes import Scale, log_scale, px
 from orchestrator.site.cell_view import StatusView, cell_view, delegate_name, device_id
 
+# This and the next number are those of `BAR` in templates/choices.js, too.
 BAR_WIDTH = 132
 """Width of the drawing of an interval in px, chosen: a wider one pushes columns off a page of 1280 px, in a
 narrower one intervals of a few per cent are dots."""

@@ -53,9 +53,11 @@ class Parts:
         if not isinstance(known, dict) or known.get("content") != digest or name not in self._summaries:
             return False
         names = known.get("files")
+        # A list that was damaged or edited must not lead out of the two folders.
         if not isinstance(names, list) or not all(map(self._is_inside, names)):
             return False
         try:
+            # Hard links: an unchanged part takes neither the time nor the room of a copy.
             for below in dict.fromkeys(file.rpartition("/")[0] for file in names):
                 (folder / below).mkdir(parents=True, exist_ok=True)
             for file in names:
@@ -77,6 +79,7 @@ class Parts:
         """Collect the files that are written meanwhile as those of a part."""
         self._open, self._lacks = [], False
         yield
+        # None equals no digest: the next build makes the part anew.
         self.new[name] = {"content": None if self._lacks else digest, "files": self._open}
         self._open = None
 
@@ -115,6 +118,7 @@ def text_digest(text: str) -> str:
 
 def digest_of(content: object) -> str:
     """Digest what a part is made of: the records, and the program that makes pages of them."""
+    # The `repr` of records is the same in every process; that of sets is not, and callers sort them.
     return text_digest(f"{_program()} {content!r}")
 
 

@@ -185,6 +185,7 @@ def _placed_panel(
 
 def _dots(samples_ns: Sequence[int], left: float, width: float, scale: Scale) -> tuple[str, tuple[str, ...]]:
     """Return a path of dots in order, in units, and the x of those above the axis, in per cent."""
+    # Sets that keep their order: dots are drawn in the order of measurement.
     inside: dict[tuple[float, float], None] = {}
     above: dict[float, None] = {}
     room = width - 2 * _PANEL_PAD

@@ -42,6 +42,7 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
     _make_public(target.parent)
     prefix = f".{target.name}.building-"
     # Under the lock no other build runs, so a folder with the prefix was left behind by one that was killed.
+    # The lock lies beside the folder: one within it would be exchanged, too.
     with open_lock(target.parent / f".{target.name}.lock", wait_s=math.inf):
         for left_over in target.parent.glob(f"{prefix}*"):
             shutil.rmtree(left_over)
@@ -51,6 +52,7 @@ def replaced_folder(target: Path, marker: str) -> Iterator[Path]:
             _open_to_all(fresh)
             _put_in_place(fresh, target)
         finally:
+            # After an exchange this path is the old site.
             shutil.rmtree(fresh, ignore_errors=True)
 
 

@@ -73,6 +73,7 @@ def series_of(archive: Archive, model: str) -> list[Series]:
     for campaign in archive.campaigns:
         for cell in archive.of_model(campaign.campaign_id, model):
             # Cells with the same options share them; written for each, they would take half of this.
+            # By identity, which is safe: the archive keeps every cell that it has read.
             given = options.get(id(cell.delegate_options))
             if given is None:
                 own = {k: v for k, v in cell.delegate_options.items() if k != _VERSION_OPTION}
@@ -82,6 +83,7 @@ def series_of(archive: Archive, model: str) -> list[Series]:
             one = found.setdefault(key, Series(key, cell, cell))
             if one.last.status in OPEN and cell.status not in OPEN:
                 one.last = cell
+            # Campaigns come newest first: the first counted result stays; an open cell is only its stand-in.
             if not one.has_result and (counts(cell) or one.newest.status in OPEN):
                 one.newest = cell
             at = cell.finished_at

@@ -42,6 +42,7 @@ def serve_site(
     `build` returns the site's `index.html`; port 0 takes any that is free. `say` gets a line for each build.
     Raises `UsageError` where the port is taken.
     """
+    # Before the build: what arrives while it runs is news afterwards.
     seen = newest()
     folder = build().parent
     try:

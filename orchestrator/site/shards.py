@@ -36,6 +36,7 @@ def shards(
 
 def packed(written: str) -> str:
     """Return the script that hands a JSON text to the page that asked for it."""
+    # `join` sets the text between the two halves of the call.
     return base64.b64encode(zlib.compress(written.encode("utf-8", "backslashreplace"))).decode().join(_CALL)
 
 
@@ -64,6 +65,7 @@ def _row(campaign: CampaignRecord, cell: ComparedCell, measurement: str | None) 
     figures = cell.measurement
     p50 = None if figures is None else figures.latency_ms.p50
     reason = cell.reason
+    # templates/cell.js and compare.js read these names.
     row = {
         "cell": cell.cell_id,
         "campaign": [campaign.name, links.campaign_page(campaign.campaign_id)],

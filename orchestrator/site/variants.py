@@ -96,6 +96,7 @@ def _asked(cell: CellRecord) -> tuple[str, str] | None:
 def _costs(cell: CellRecord, score: LabelledScore) -> tuple[float | None, ...]:
     assert cell.measurement is not None
     latency = counted_latency(cell)
+    # `on_front` takes less for better, and most scores are better the higher they are.
     sign = 1.0 if score.metric in LOWER_IS_BETTER else -1.0
     time = None if latency is None else latency.p50
     return sign * score.share, time, float(cell.model_bytes), float(cell.measurement.memory_peak_bytes)

@@ -67,6 +67,7 @@ class Bundle:
 
 def write_bundle(path: Path, row: CellRecord, found: Reproduction) -> None:
     """Write a cell's bundle. Raises `UsageError` where a file of it is missing, or `path` cannot be new."""
+    # Without devices: the machine that reads the bundle names its own (`Bundle.here`).
     document = {key: one for key, one in deepcopy(dict(found.document)).items() if key != "devices"}
     files = {}
     for holder, key in _sources(document):
@@ -123,12 +124,14 @@ def read_bundle(path: Path, folder: Path, most_bytes: int) -> Bundle:
             document = yaml.safe_load(_read(archive, members[_DOCUMENT], _LONGEST_TEXT_BYTES))
             for holder, key in _sources(document):
                 name = str(holder[key])
+                # Taken out one by one, under checked names: any other path could lead out of the folder.
                 if name not in members or not _NAME.fullmatch(name):
                     raise UsageError(f"{path}: not a whole bundle: {name!r} is not in it")
                 (folder / name).write_bytes(_read(archive, members[name], most_bytes))
                 holder[key] = str((folder / name).absolute())
             names = ("row", "cell_id", "device", "device_name", "environment")
             return Bundle(document, **{one: about[one] for one in names})
+    # `zipfile` raises `NotImplementedError` for unknown compressions, `RuntimeError` for encrypted members.
     except (OSError, ValueError, KeyError, TypeError, AttributeError, NotImplementedError, RuntimeError,
             zipfile.BadZipFile, yaml.YAMLError) as error:  # fmt: skip
         raise UsageError(f"{path}: not a bundle that can be read: {error}") from error

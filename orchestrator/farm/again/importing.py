@@ -53,9 +53,11 @@ class Importing:
         """Store the results of all files, or none. Raises `UsageError` for a file that is not understood."""
         if not re.fullmatch(NAME_PATTERN, campaign):
             raise UsageError(f"--campaign {campaign!r}: expected letters, digits and . _ + - (at most 100)")
+        # Every file is read before the write begins: a bad one leaves nothing, and a slow one blocks nobody.
         cells = [cell for file in files for cell in _cells(file, names)]
         told = [[cell.facts, cell.model, cell.delegate, cell.device] for cell in cells]
         content = digest({"imported": told, "name": campaign})
+        # Looked up in the write that stores: of two equal imports at once, the second finds the first.
         with self.database.write() as turn:
             known = imports.find(turn, content)
             if known is not None:
@@ -103,6 +105,7 @@ def _bounded(name: str) -> str:
 def _content(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
+            # One byte more than allowed tells a larger file, also a pipe or one that is growing.
             content = opened.read(MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error

@@ -70,6 +70,7 @@ class Refinements:
         with self.database.read() as session:  # before an agent is started for nothing
             self._refinable(session, ref)
         present = self.devices.hello(keep=True)
+        # Asked again: the campaign may have changed while the agent was starting.
         with self.database.write() as turn:
             campaign, found = self._refinable(turn, ref)
             vague, beyond = vague_cells(found, campaign.baseline_delegate, target, cells)
@@ -101,6 +102,7 @@ class Refinements:
         self, cell: CellRecord, baselines: Baselines[CellRecord], present: AgentHello
     ) -> str | None:
         """Why no block can be added to a cell's result; None where it can."""
+        # A block measures both arms: the baseline has to be what it was, too.
         pair = [cell]
         if stored_ratio(cell) is not None:
             baseline = baselines.of(cell)
@@ -162,6 +164,7 @@ def _queue(turn: Turn, chosen: Sequence[Vague], target: float | None, seconds: f
         turn, [cell for cell, _ in chosen_cells], now, "refinement", "blocks are added to its result"
     )
     for cell, record in chosen_cells:
+        # Graded results of this farm have both; imported campaigns were refused before.
         assert record.measurement is not None
         assert record.environment_id is not None
         earlier = Refinement(
@@ -169,6 +172,7 @@ def _queue(turn: Turn, chosen: Sequence[Vague], target: float | None, seconds: f
             blocks=record.measurement.blocks,
             until_decided=target is None,
         )
+        # Its own rank is stored before it changes, to be given back.
         cell.refines = Refining(earlier, target, cell.rank, ends_at).stored
         cell.rank += places[cell.model]
         waiting.start_clock(cell, now)

@@ -63,6 +63,7 @@ def reproduction(cell: CellRecord, present: AgentHello | None, store: Store) -> 
         "version": 1,
         "campaign": f"repro-{cell.cell_id}",
         "level": plan.level,
+        # The result that is to be reproduced would otherwise be reused.
         "defaults": {"reuse": "never"},
         "models": [
             {"id": cell.model, "source": source, "sha256": cell.model_sha256, "measure": measure_block(plan)}
@@ -74,6 +75,7 @@ def reproduction(cell: CellRecord, present: AgentHello | None, store: Store) -> 
     if device is not None:
         document["devices"] = [{"name": device.device_id}]
     mismatches = (*missing, *_machine(cell, device), *tunings, *_baseline(measured))
+    # Without labelled data the model still runs, only unjudged by it.
     hindering = [found for found in (no_model, no_host) if found is not None]
     return Reproduction(document, mismatches, "; ".join(map(str, hindering)) or None)
 
@@ -149,6 +151,7 @@ def model_source(cell: CellRecord, store: Store) -> tuple[str, Mismatch | None]:
     try:
         zoo = next((model.name for model in zoo_models().values() if model.sha256 == sha256), None)
     except FarmError:
+        # This installation has no zoo; the store may have the file all the same.
         zoo = None
     if zoo is not None:
         return f"zoo:{zoo}", None

@@ -187,4 +187,5 @@ def _excluded(keys: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[dict[
     for model in sorted(models):
         for device in sorted(devices):
             if (model, device) not in keys:
+                # Rules are patterns, and names may hold their signs.
                 yield {"model": glob.escape(model), "device": glob.escape(device)}

@@ -201,6 +201,7 @@ class Steering:
 
     def _retire(self, name: str, state: str, why: str) -> int:
         with self.database.write() as turn:
+            # The state comes first: a class of devices counts as served only by agents that are active.
             _set_state(turn, name, state)
             if state == tables.AGENT_REMOVED:
                 attempts.ask_to_stop(turn, running_attempts.of_agent(turn, name))

@@ -47,6 +47,7 @@ class OneMachine:
         """Take the right to schedule, or a kept one; None while another has it. Raises `UnreachableError`."""
         if self._kept_lock is not None:
             kept, self._kept_lock = self._kept_lock, None
+            # It was taken before there was a campaign; other processes read which one its holder waits for.
             kept.name(campaign_no)
             return kept
         try:
@@ -137,6 +138,7 @@ class PresentDevices:
             return self._lab_hello()
         until = time.monotonic() + HELLO_LIMIT_S
         while self._hello is None:
+            # Tried each time: the holder may end before it has recorded anything; then this process asks.
             lock = self._machine.lock()
             if lock is not None:
                 self._hello = self._ask_agent(lock, keep=keep)
@@ -163,6 +165,7 @@ class PresentDevices:
     def _ask_agent(self, lock: SchedulerLock, *, keep: bool) -> AgentHello:
         machine = self._machine
         with ExitStack() as opened:
+            # The stack is left in reverse: the agent has ended before another process may start its own.
             opened.enter_context(lock)
             agent = machine.start_agent()
             opened.callback(agent.close, grace_s=_ASKED_GRACE_S)
@@ -174,7 +177,9 @@ class PresentDevices:
                         with self._database.write() as turn:
                             devices.record_hello(turn, event.message, utc_now(), sole=True)
                         if keep:
+                            # The stack that this returns is never closed: agent and lock stay as they are.
                             opened.pop_all()
+                            # What came together with the hello is for the scheduler to hear.
                             agent.hear_again(events)
                             machine.keep(lock, agent)
                         return event.message

@@ -165,6 +165,7 @@ class Reading(RawFiles):
         try:
             return model_facts(load_model(store.path(sha256)), found.size_bytes)
         except (OSError, ValueError):
+            # Pruned since it was found, or no model: pages and verbs do without its facts.
             return None
 
     def store(self) -> Store:

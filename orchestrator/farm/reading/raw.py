@@ -57,6 +57,7 @@ class RawFiles(ABC):
             with gzip.open(path) as file:
                 while line := file.readline(_LONGEST_ANSWER):
                     yield json.loads(line)
+        # Of a damaged file, gzip raises any of `OSError`, `EOFError` and `zlib.error`.
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
             raise FarmError(
                 f"the answers of cell {cell.cell_id} in {path} cannot be read: {error}"

@@ -43,8 +43,10 @@ class Call:
 
     def written(self, *args: Any, **kwargs: Any) -> bytes:
         """Arguments as JSON. Raises `TypeError` for those that the method does not take."""
+        # `None` stands in for `self`, which is not sent.
         bound = inspect.signature(self.method).bind(None, *args, **kwargs).arguments
         given = {name: value for name, value in bound.items() if name != "self"}
+        # Unchecked on this side: the farm checks what arrives, whoever has sent it.
         return _arguments(self.method).model_construct(**given).model_dump_json().encode()
 
     def read(self, text: bytes) -> dict[str, Any]:

@@ -117,6 +117,7 @@ class RemotePart:
         self._part = part
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        # `copy`, `pickle` and their like look up such names; they must not become calls.
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(asked, self._client, f"{self._part}.{name}")
@@ -147,6 +148,7 @@ class RemoteReading(RawFiles, RemotePart):
 
     def cells(self, campaign: str | None = None) -> list[CellRecord]:
         """Return a campaign's cells (None: the last; `all`: all), by pages: one may end meanwhile."""
+        # By its id from here on: by the next page, another campaign may be the last one.
         if campaign != "all":
             campaign = self.campaign(campaign).campaign_id
         found: list[CellRecord] = []

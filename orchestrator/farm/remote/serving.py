@@ -88,6 +88,7 @@ class Server:
 
     def run(self) -> None:
         """Schedule. Raises `FarmError` where another process schedules already."""
+        # The lock comes first: a second server must not answer anybody.
         with self._lock() as lock, self.endpoint():
             health_model.provide(Store(self.home.store))
             log.info("scheduling on %s; agents come through the broker", self.database.name)
@@ -111,6 +112,7 @@ class Server:
                     self._recovered()
             self.manager.stopping()
             try:
+                # Recorded, so that nobody takes a scheduler that was stopped for one that fell silent.
                 service.stop()
                 self._record(
                     replace(self._state, beat_at=utc_now(), broker=farm_state.STOPPED, broker_text="")
@@ -131,6 +133,7 @@ class Server:
         """Record a heartbeat, and make sure that no other process has taken over."""
         fault = self.dispatcher.fault
         broker = farm_state.BROKER_DOWN if fault else farm_state.BROKER_UP
+        # A change of the broker is recorded at once, whenever the next heartbeat is due.
         if time.monotonic() < self._heartbeat_at_s and broker == self._state.broker:
             return
         # PostgreSQL frees the lock with a lost connection, and another `farm lab serve` may have taken it.
@@ -179,6 +182,7 @@ def serve_lab(home: FarmHome, lab: LabConfig, stopping: Callable[[], bool]) -> N
         lab.recovery.require_usable()
     with Farm.open(home, lab=lab, serving=True) as farm:
         credentials = CredentialsService.open(home, lab, farm.database)
+        # Before anything listens: whom a restored backup made valid again must not get in for a moment.
         credentials.keep_revocations()
         credentials.warn_of_plaintext()
         agent_keys = AgentKeys(farm.database)

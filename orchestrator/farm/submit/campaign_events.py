@@ -61,6 +61,7 @@ def look(database: Database, campaign_no: int, seen: Seen, most: int | None = No
 
 
 def _news(session: Session, campaign_no: int, seen: Seen, most: int | None) -> News:
+    # All queries see one snapshot: `done` follows from several counts, which must be of one moment.
     open_count = campaign_progress.open_count(session, campaign_no)
     rows = events.of_campaign(session, campaign_no, seen.event, most)
     phases = records.phases(session, campaign_no)
@@ -93,6 +94,8 @@ def _events(
     cells = {c.cell_id: c for c in records.cells_by_id(session, list({name for name, _, _ in found}))}
     total = campaign_progress.total_count(session, campaign_no)
     eta_s = _eta_s(session, campaign_no) if open_count else 0.0
+    # The number before the first of these events. A cell that is measured again finishes more than once:
+    # without the bound it could be negative.
     done = max(0, total - open_count - later - sum(kind == "finished" for _, kind, _ in found))
     told = []
     for name, kind, text in found:

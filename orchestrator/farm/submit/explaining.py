@@ -81,6 +81,7 @@ def _question(store: Path, sha256: str, delegate: DelegateEntry) -> tuple[Path, 
 
 
 def _answer(path: Path, kind: str, options: str) -> Explained:
+    # `-P`: no file of the working folder stands in for a module.
     command = [sys.executable, "-P", "-m", "agent.enclosed", "--explain", str(path), kind, options]
     ran = subprocess.run(  # noqa: S603 - this interpreter, and a module of this package
         command, env=for_agent(), stdin=subprocess.DEVNULL, capture_output=True, check=False

@@ -133,6 +133,7 @@ class Notifier:
             raise _FailedError(text, final=True)
         try:
             status = self._posted(CheckedConnection(parts, addresses, TRY_LIMIT_S), parts, body, signed)
+        # Before `OSError`, of which it is one: no further try would mend it.
         except ssl.SSLCertVerificationError as error:
             text = f"the receiver's certificate cannot be trusted: {error.verify_message}"
             raise _FailedError(text, final=True) from error

@@ -114,6 +114,7 @@ class Requests:
             plan = self._planned(campaign, request, _arrived(campaign, request, store))
             placed = Placed(self.submission.submit(plan), plan.preview)
             for model in request.models:
+                # A campaign names them now: they no longer count as what their sender left unnamed.
                 for file in filter(None, (model.file, model.data)):
                     store.named(file.sha256)
             return placed
@@ -178,6 +179,7 @@ def _kept(store: Store, file: SentFile, what: str, require: Requirement) -> Stor
         raise UsageError(f"{what}: {error}") from error
     if found is None:
         raise UsageError(f"{what}: the farm has no file {file.sha256[:12]}; submit again, which sends it")
+    # Looked at here: what the sender calls a file counts for nothing.
     with store.open(found.sha256) as opened:
         require(opened, what)
     return found
@@ -194,6 +196,7 @@ def _with_inputs(entry: ModelEntry, model: SentModel) -> ModelEntry:
             raise UsageError(f"model {entry.id}: the data of its input {name!r} was not sent")
         data = InputData(sha256=sent.sha256, size_bytes=sent.size_bytes)
         inputs[name] = inputs[name].model_copy(update={"shape": sent.shape, "data": data})
+    # Validated, as a copy would not be: the number is the sender's.
     plan = MeasurePlan.model_validate(entry.plan.model_dump() | {"input_sets": model.input_sets})
     return replace(entry, inputs=inputs, plan=plan)
 

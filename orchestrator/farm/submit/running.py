@@ -90,7 +90,9 @@ class Running:
         """Be the scheduler until the campaign has ended and nothing runs."""
         health_model.provide(Store(self.machine.home.store))
         with self.database.write() as turn:
+            # Under the lock nobody else schedules: open attempts were left by a process that was killed.
             ingest.recover(turn, utc_now())
+            # Whoever still waits for one of these takes it out again (`_wait_for_other`).
             campaigns.park_others(turn, number)
         service = SchedulerLoop(self.database, self.machine.start_agent())
         try:

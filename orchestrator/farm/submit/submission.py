@@ -104,6 +104,7 @@ class Submission:
             specs = expand(campaign, files, hello.devices, hello.missing, homes)
             past = past_results.past_results(session, specs, environments)
         reuse = NEVER if force else campaign.reuse
+        # What a model's own entry says of reuse yields to `force`, too.
         specs = tuple(replace(s, reuse=NEVER) if force and s.reuse is not None else s for s in specs)
         return SubmissionPlan(campaign, reuse, plan_cells(specs, environments, past, reuse, utc_now()))
 
@@ -125,11 +126,13 @@ class Submission:
         now = utc_now()
         with self.database.write() as turn:
             before = events.newest(turn)
+            # Looked up in the write that stores: of two equal ones at once, the second finds the first.
             known = campaigns.find_unfinished(turn, content)
             if known is not None:
                 campaigns.resume(turn, known, now)
                 return Submitted(known.campaign_id, before)
             _require_reused(turn, plan)
+            # Counted in the same write: two submissions at once cannot both take the last places.
             new = sum(cell.action == "run" for cell in plan.cells)
             self.quota.require(self.quota.waiting(turn), new, "this campaign")
             campaign_id = campaigns.add(

@@ -22,6 +22,7 @@ def answer_of(cells: Sequence[CellRecord], baseline: str | None, metric: Metric 
     Another `metric` than p50 has neither ratios nor a headline: those are of the median.
     """
     cells = [cell for cell in cells if not cell.excluded] or cells
+    # The footnotes get their marks here, the worst reason first; the entries only look theirs up.
     placed, notes = Placed.of(cells, baseline), entries.footnotes(cells, metric)
     names = placed.names()
     built = [_column(key, placed, names[key], notes, metric) for key in placed.columns]
@@ -81,10 +82,12 @@ def _without_unsupported(columns: list[Column], notes: list[str]) -> tuple[list[
     marks = {note.partition(" ")[0] for note in notes}
     names: dict[str, list[str]] = {}
     for column in columns:
+        # `unsupported [a]`: what remains is the mark with which the footnote begins.
         mark = column.unsupported.removeprefix("unsupported ")
         if mark in marks:
             names.setdefault(mark, []).append(column.heading)
     left = [one for one in columns if one.unsupported.removeprefix("unsupported ") not in names]
+    # Without any column there would be no table.
     if not left:
         return columns, notes
     said = []

@@ -70,6 +70,7 @@ def entry(cell: CellRecord, found: SpeedUp | None, notes: Footnotes, metric: Met
     return Entry(
         sign="" if shown is None else SIGNS[shown.verdict],
         time=_time(cell),
+        # Only a paired ratio has a grade: an unpaired one has no interval.
         ratio="" if shown is None else _sure(ratio_text(shown), grade_of(cell) if shown.paired else None),
         more=_more(cell),
     )
@@ -224,6 +225,7 @@ class Placed:
             columns.setdefault((cell.delegate, cell.device, cell.level), {})[cell.model] = cell
         models = tuple(dict.fromkeys(cell.model for cell in cells))
         ratios = {cell.cell_id: speedup(cell, baselines.of(cell)) for cell in cells}
+        # `rank` asks for means over the ratios, so that the columns are sorted in a second step.
         placed = cls(baseline, models, columns, ratios)
         return replace(placed, columns={key: columns[key] for key in sorted(columns, key=placed.rank)})
 
@@ -262,6 +264,7 @@ class Placed:
                 name += ON_CPU
             name += f" {level}" if len(levels) > 1 else ""
             if unequal and counted[key]:
+                # By number: as texts, 10 would come before 2.
                 name += f" (threads: {', '.join(sorted(counted[key], key=int))})"
             names[key] = name
         return names

@@ -80,6 +80,7 @@ def verdicts(baseline: str, delegates: Mapping[str, Ratios]) -> Sentence:
         if not own:
             continue
         lead = f"; {name} " if clauses else f"{name} "
+        # On a short line the clauses of the first delegate go one by one, those of any other one together.
         clauses += [lead + own[0], *own[1:]] if not clauses else [lead + "".join(own)]
     return tuple(clauses)
 

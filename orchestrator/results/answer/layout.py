@@ -37,6 +37,7 @@ def cut_middle(text: str, limit: int) -> str:
     if width(text) <= limit:
         return text
     tail = _first(text[::-1], (limit - 1) // 3)[::-1]
+    # `CUT[:limit]`: in no columns there is no room for the sign either.
     return _first(text, limit - 1 - width(tail)) + CUT[:limit] + tail
 
 
@@ -105,6 +106,7 @@ def _first_line(title: Title, columns: int) -> str:
     """
     room = columns - width(title.right) - len(_GAP)
     parts = [title.name, *title.about]
+    # It ends: each turn shortens the longest part or drops one, and a single short part stops it.
     while (over := width(Title(parts[0], tuple(parts[1:]), "").text) - room) > 0:
         longest = max(range(len(parts)), key=lambda index: width(parts[index]))
         had = width(parts[longest])
@@ -236,13 +238,16 @@ def _fitted(answer: Answer, columns: int) -> _Drawn:
     natural = max(map(width, (*answer.models, "model", answer.mean_heading)))
     for count in range(len(whole), 0, -1):
         shown = whole[:count]
+        # Whole headings, cut ones, then shorter names of models, too; only then is a delegate left out.
         for heading, least in ((columns, _NAME), (0, _NAME), (0, _SHORT_NAME)):
             if _needed(shown, (), heading) + min(natural, least) <= columns:
+                # Delegates that do not fit are worth more than further columns of the others.
                 further = _further(answer, shown, columns, natural) if count == len(whole) else ()
                 # Further columns may have cost the headings their ends, or left room for them.
                 whole_too = further and _needed(shown, further, columns) + min(natural, _NAME) <= columns
                 kept = columns if whole_too else 0 if further else heading
                 return _drawn(answer, shown, further, columns, kept, natural)
+    # Too narrow even for one delegate: `lines` cuts the ends of its rows.
     return _drawn(answer, whole[:1], (), columns, 0, natural)
 
 

@@ -57,6 +57,7 @@ def _with_ranks(measurement: Measurement, run: Evaluation) -> Measurement:
     shares = run.shares("best")
     if "1" not in shares:
         return measurement
+    # The log has the share alone, of a whole number of samples.
     right = round(shares["1"] * measurement.samples)
     score = LabelledScore(metric="top1", samples=measurement.samples, right=right, share=shares["1"])
     return measurement.model_copy(update={"labelled": score})

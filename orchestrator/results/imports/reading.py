@@ -52,6 +52,7 @@ def read_printed_blocks(text: str) -> Iterator[ImportedResult]:
     rows: dict[str, tuple[str, str | None]] | None = None
     for line in map(str.strip, text.splitlines()):
         if line == _TITLE:
+            # A block whose last row, `Fully accelerated`, is missing ends at the next title.
             if rows is not None:
                 yield _result(rows, logged)
             rows = {}
@@ -145,6 +146,7 @@ def _read(content: bytes) -> list[ImportedResult]:
         try:
             return list(read_report(json.loads(text)))
         except ValueError as error:
+            # A `ValueError`, too, but of `read_report`: it says what was expected.
             if isinstance(error, NotReadableError):
                 raise
             raise NotReadableError(f"the JSON is damaged or cut off: {error}; {_EXPECTED}") from error
@@ -159,7 +161,9 @@ def _read(content: bytes) -> list[ImportedResult]:
 def _text(content: bytes) -> str | None:
     """Return the text of a file; None for a binary one."""
     try:
+        # `-sig`: on Windows a text may begin with a byte order mark.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
+    # A binary message may happen to be valid UTF-8.
     return None if _CONTROL.search(text) else text

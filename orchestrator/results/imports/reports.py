@@ -156,6 +156,7 @@ def _number(values: Mapping[str, Any], name: str, scale: float = 1.0) -> float |
     value = values.get(name)
     if value is None:
         return None
+    # To Python, JSON's `true` is an int.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise NotReadableError(f"{name} is {value!r}, not a number")
     return value * scale

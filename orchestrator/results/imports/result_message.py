@@ -79,6 +79,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, float | bytes]]:
     at = 0
     while at < len(content):
         tag, at = _varint(content, at)
+        # A tag is the field's number, with the wire type in its low three bits.
         field, kind = tag >> 3, tag & 7
         if kind == _VARINT:
             value, at = _varint(content, at)
@@ -103,6 +104,7 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
     for shift in range(0, _MOST_BITS, 7):
         if at >= len(content):
             raise NotReadableError("the message is cut off")
+        # Seven bits a byte, the lowest first; the eighth says that another byte follows.
         value |= (content[at] & 127) << shift
         at += 1
         if content[at - 1] < 128:

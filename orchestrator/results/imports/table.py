@@ -14,6 +14,7 @@ from orchestrator.results.imports.reports import Figures, ImportedResult, NotRea
 
 TOOL: Final = "table"
 
+# Every repetition is bounded: a stranger's file must not make the matching slow.
 _MS: Final = re.compile(r"(?:.{0,60}[ (_])?ms\b.{0,60}")
 _TIME: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:ms)?")
 _RULE: Final = re.compile(r"[ |:-]{1,10000}")
@@ -76,6 +77,7 @@ def _rows(text: str) -> list[list[str]]:
         return []
     if lines[0].lstrip().startswith("|"):
         return [line.strip().strip("|").split("|") for line in lines if not _RULE.fullmatch(line.strip())]
+    # By the heading alone: texts below it may contain any of them.
     separator = max(",;\t", key=lines[0].count)
     try:
         return list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
