@@ -77,6 +77,7 @@ def route_of(planned: PlannedSubgraph, signature: Signature) -> Route | None:
     if not isinstance(partition, AsynchronousPartition) or not partition.starts:
         return None
     inputs, outputs = ([index for _, index in pairs] for pairs in (signature.inputs, signature.outputs))
+    # Inputs that the partition does not read may remain; outputs must be its own to the last.
     if not set(step.inputs) <= set(inputs) or sorted(step.outputs) != sorted(outputs):
         return None
     return Route(

@@ -158,6 +158,7 @@ class CompiledModel:
     def get_output_tensor_details(self, signature_key: str) -> dict[str, Any]:
         """Name, index, dtype and shape by output name. Raises RuntimeError for an unknown signature."""
         index = self._index(signature_key)
+        # Shapes of outputs follow from the inputs' present ones, once these are planned.
         self._allocated(index)
         return self._details(index, self._at(index).outputs)
 
@@ -232,6 +233,7 @@ class CompiledModel:
         if route := self._route(signature_index):
             event = route.start(input_buffers, output_buffers)
             if route.partition.waits:
+                # Its error is raised here, and must not come a second time from who reads the output.
                 for buffer in output_buffers:
                     buffer.event = None
                 event.wait()
@@ -273,6 +275,7 @@ class CompiledModel:
             return route.start(input_buffers, output_buffers)
         after, behind = background.fillings(input_buffers), background.uses(output_buffers)
         event = Event()
+        # Views carry no event: the worker's own copies would wait for the run that they belong to.
         inputs = [buffer.view() for buffer in input_buffers]
         outputs = [buffer.view() for buffer in output_buffers]
         background.attach(event, input_buffers, output_buffers)
@@ -290,6 +293,7 @@ class CompiledModel:
         with self._lock:
             planned = self._allocated(signature_index)
             known = self._routes.get(signature_index)
+            # A resize makes another execution, whose partitions are others.
             if known is None or known.execution is not planned.execution:
                 known = self._routes[signature_index] = background.route_of(planned, signature)
             return known
@@ -304,6 +308,7 @@ class CompiledModel:
         outputs: Sequence[TensorBuffer],
     ) -> None:
         try:
+            # Those only use the outputs' memory: that one of them failed is no error of this run.
             for other in behind:
                 other.wait_in_any_case()
             for needed in after:
@@ -334,6 +339,7 @@ class CompiledModel:
     def close(self) -> None:
         """Finish the runs that were started, and release all memory. Later calls raise RuntimeError."""
         if self._worker is not None:
+            # First: its runs work on the program's memory.
             self._worker.shutdown(wait=True)
         if self._program is not None:
             self._program.close()
@@ -360,6 +366,7 @@ class CompiledModel:
 
     def _planned(self, signature_index: int) -> PlannedSubgraph:
         signature = self._at(signature_index)
+        # `_at` raises for a closed model.
         assert self._program is not None
         return self._program.subgraph(signature.subgraph_index)
 
@@ -399,6 +406,7 @@ class CompiledModel:
             "buffer_size": size,
             "supported_types": [OPENCL_BUFFER, HOST_MEMORY],
             "alignment": ALIGNMENT,
+            # Kernels reach behind the tensor: a smaller buffer is copied.
             "zero_copy_size": size + ROOM,
         }
 
@@ -451,6 +459,7 @@ def _delegates(
         # The CPU replaces what is absent; a wrong option must not turn into a slow run.
         if alone or not absent:
             raise
+        # The fifth frame is the caller of "from_file".
         warnings.warn(f"no GPU, the CPU runs the model: {error}", RuntimeWarning, stacklevel=5)
         return ()
     assert isinstance(delegate, PartitionDelegate)

@@ -88,6 +88,7 @@ class Event:
             self._error = error
             self._signaled.set()
             callbacks, self._callbacks = self._callbacks, []
+        # Outside of the lock: a callback may ask this very event.
         for callback in callbacks:
             callback()
 

@@ -126,6 +126,7 @@ class GpuOptions:
             said["cache_dir"] = ""
         for name, value in said.items():
             given = self.delegate_options.get(name, value)
+            # As texts: an option may be given as one, as "False" for False.
             if str(given).lower() != str(value).lower():
                 raise DelegateError(
                     f"gpu options: delegate_options has {name}={given!r}, and the other options say "

@@ -88,6 +88,7 @@ class Interpreter:
         experimental_disable_delegate_node_fusion: bool = False,
         experimental_force_delegate_node_profiling: bool = False,
     ) -> None:
+        # By the name, so that a member of LiteRT's own enumeration is accepted as well.
         if getattr(experimental_op_resolver_type, "name", None) not in OpResolverType.__members__:
             raise ValueError(f"Unrecognized passed in op resolver type: {experimental_op_resolver_type}")
         if num_threads is not None and not isinstance(num_threads, int):
@@ -269,11 +270,13 @@ class Interpreter:
 
     def _array(self, index: int, subgraph_index: int = 0) -> Array:
         tensor = self._tensor(index, subgraph_index)
+        # Tensors of the first subgraph alone can have buffers of the caller's.
         if subgraph_index == 0:
             self._bound.check_readable(tensor)
         planned = self._program.subgraph(subgraph_index)
         found = planned.array(index)
         if found is None and planned.is_ready:
+            # Constants that no kernel reads have no array in the plan.
             found = constant_array(tensor)
         if found is None:
             raise ValueError(_UNALLOCATED)
@@ -307,6 +310,7 @@ class Interpreter:
         """Return a function that gives a writable view of the tensor; hold the function, not the view."""
 
         def view() -> Array:
+            # A new array over the same memory: the weak reference tells whether the caller still holds it.
             array = np.asarray(self._array(tensor_index).data)
             self._views.append(weakref.ref(array))
             return array
@@ -370,6 +374,7 @@ class Interpreter:
         self._program.close()
 
     def __del__(self) -> None:
+        # "__init__" may have failed before there was one.
         program = getattr(self, "_program", None)
         if program is not None:
             program.close()
@@ -482,6 +487,7 @@ def _invoked(call: Callable[[], T]) -> T:
     """Return what a run returns; errors of the model are those of its invocation."""
     try:
         return call()
+    # It is an error of the model as well, but tells nothing of its values.
     except OutOfMemoryError:
         raise
     except ModelError as error:

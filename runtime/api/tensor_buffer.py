@@ -153,6 +153,7 @@ class TensorBuffer:
             )
         array = np.from_dlpack(tensor)
         buffer = cls.create_from_host_memory(array)
+        # Unlike LiteRT's host memory, which is flat, a tensor of another library has a shape to keep.
         buffer._shape = array.shape
         return buffer
 
@@ -189,6 +190,7 @@ class TensorBuffer:
         Raises ValueError for a dtype without a tensor type, RuntimeError beyond the buffer's end.
         """
         kind = np.dtype(output_dtype)
+        # The buffer's own type may be one that the names lack: float64 of a model's tensor.
         if kind.name not in _NAMES and kind != self._dtype:
             raise ValueError(f"Unsupported dtype: {output_dtype}")
         size = num_elements * kind.itemsize
@@ -237,6 +239,7 @@ class TensorBuffer:
     def wait(self) -> None:
         """Return when the run that fills the buffer is done. Raises its error where it failed."""
         if self.event is not None:
+            # An event whose run failed is kept, so that every later reading raises as well.
             self.event.wait()
             self.event = None
 

@@ -91,5 +91,6 @@ def _first_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
     for start, end in busy:
         if start - offset >= size:
             break
+        # The neighbours need not live together: one may lie within another.
         offset = max(offset, end)
     return offset

@@ -143,6 +143,7 @@ class _Run:
 
     def result(self) -> LoggedRun:
         """Return the run, once it is complete."""
+        # `read_log` asks behind the summary only.
         assert self.summary is not None
         init, first, _, mean = (value / 1e3 for value in self.summary)
         if self.count < 1:

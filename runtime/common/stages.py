@@ -50,6 +50,7 @@ class StageClock:
             if self._at_end is not None:
                 self._at_end(stage)
                 now = perf_counter_ns()
+                # `_turn` has set `_since` to the end of the stage.
                 self.told_ns += now - self._since
                 self._since = now
 

@@ -56,6 +56,7 @@ def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
         density = scale * (1.0 + t * t / freedom) ** -half
         # In the logarithms of both, the tail is nearly a straight line: few steps for any degrees of freedom.
         step = math.log(p / (1.0 - confidence)) * p / (2.0 * t * density)
+        # Newton's step of log t: d log p / d log t is -2 t density / p.
         t *= math.exp(step)
     return t
 

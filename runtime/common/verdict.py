@@ -73,6 +73,7 @@ def verdict(
     """
     if half is None:
         return "open"
+    # On logarithms, where "faster by a share" and "slower by it" are equally far from 1.
     low, high = centre - half - allowance, centre + half + allowance
     bound = math.log1p(different)
     if low > bound:
@@ -99,6 +100,7 @@ def blocks_to_decide(
     """
     if spread is None:
         return max(blocks + 1, MIN_UNITS)
+    # With blocks the half width falls as 1 / sqrt(count); the allowance stays.
     for count in range(max(blocks + 1, MIN_UNITS), _MOST_BLOCKS + 1):
         half = quantile_for(count) * spread / math.sqrt(count)
         if verdict(centre, half, allowance, different=different, same=same) != "open":

@@ -49,6 +49,7 @@ def install(folder: Path) -> Iterator[Path]:
 
 
 def _text(tool: EntryPoint) -> str:
+    # "-I": neither the command's folder nor PYTHONPATH can put another module in the place of this package.
     python = " ".join([sys.executable, "-I"])
     return _TEXT.format(python=python, mark=_MARK, module=tool.module, function=tool.attr)
 

@@ -125,6 +125,7 @@ def _benchmark(flags: Flags, graph: str, file: Path) -> None:
             raise FlagError(f"--{name}=true: {choice.kind} runs whole models and tells no operators")
     before = peak_bytes()
     has_peak = flags.is_set("report_peak_memory_footprint") and reset_peak()
+    # After the reset the peak is what is resident now, which growth is counted from.
     before = min(before, peak_bytes()) if has_peak else before
     started = time.perf_counter_ns()
     opened = _open(opener, graph, choice, settings, flags)
@@ -165,6 +166,7 @@ def _open(opener: Opener, graph: str, choice: Choice, settings: InputSettings, f
         opened = opener.open(graph, settings.rules())
     except NotDelegatedError as error:
         refused = error
+        # The other options are the refused delegate's, and the interpreter would refuse them as unknown.
         threads = {name: value for name, value in choice.options.items() if name == "threads"}
         opened = Opener.prepare("cpu", threads).open(graph, settings.rules())
     report = opened.delegation if refused is None else refused.delegation

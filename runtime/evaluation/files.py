@@ -32,6 +32,7 @@ def graph_file(graph: str) -> Iterator[Path]:
             if offset + size > there:
                 raise FlagError(f"--graph={graph}: the file has {there} bytes")
             while size:
+                # "pread" leaves the descriptor's own position as its owner has it.
                 part = os.pread(number, min(size, 1 << 20), offset)
                 copy.write(part)
                 offset, size = offset + len(part), size - len(part)

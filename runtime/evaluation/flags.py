@@ -111,6 +111,7 @@ def parse(words: Sequence[str], table: Mapping[str, Flag]) -> Flags:
         if flag.use not in {"used", "accepted"} and value != flag.default:
             raise FlagError(f"--{name}={text} is not offered: {flag.use}")
         values[name] = value
+        # Removed first, so that a flag that is given twice has the place of the last one.
         explicit.pop(name, None)
         explicit[name] = None
     return Flags(values, tuple(explicit))

@@ -77,6 +77,7 @@ class InputSettings:
             return (low + (high - low) * generator.random(shape)).astype(dtype)
         if dtype.kind in "iub":
             low, high = self.ranges.get(name, _RANGES.get(dtype.name, (0, 99)))
+            # Ranges are read as reals; the bounds of an integer must be whole and inside its type.
             if low != int(low) or high != int(high):
                 raise FlagError(f"--input_layer_value_range: {low:g},{high:g} for {name!r}, which is {dtype}")
             if dtype.kind != "b" and not np.iinfo(dtype).min <= low <= high <= np.iinfo(dtype).max:
@@ -96,6 +97,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:
+    # From the right, since the name of a tensor may contain commas.
     parts = text.rsplit(",", 2)
     try:
         name, low, high = parts[0], float(parts[1]), float(parts[2])
@@ -107,6 +109,7 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def _file(text: str) -> tuple[str, Path]:
+    # At single colons: a doubled one is a colon of the name or the path.
     parts = re.split(r"(?<!:):(?!:)", text)
     if len(parts) != 2 or not all(parts):  # a name and a path
         raise FlagError(f"--input_layer_value_files: {text!r} is not of the form NAME:PATH (`::` is a colon)")

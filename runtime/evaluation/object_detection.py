@@ -31,6 +31,7 @@ def _data(flags: Flags) -> Data:
 def _report(passed: Passed, flags: Flags) -> tuple[Lines, bytes]:
     """Return LiteRT's figures: a class that is found and has no object counts as 0."""
     each = curves(read_answers(passed.answers)).precisions(absent_is_zero=True)
+    # A row for each overlap, a column for each class; without classes the mean would be NaN.
     rows = each.mean(axis=1).tolist() if each.size else [0.0] * len(OVERLAPS)
     overall = sum(rows) / len(rows)
     pairs = list(zip(OVERLAPS, rows, strict=True))

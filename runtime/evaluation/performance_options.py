@@ -126,7 +126,9 @@ def _ended(run: Run, flags: Flags) -> Ended:
     """Measure one setting in a process of its own, whose lines are printed as they come."""
     with tempfile.TemporaryDirectory(prefix="performance-options-") as folder:
         result = Path(folder) / "result.json"
+        # The setting's own flags stand behind the user's: the last of equal flags wins.
         own = (*_given(run, flags), *run.flags, f"--result_file_path={result}")
+        # -P: modules are not looked for in the current folder.
         command = [sys.executable, "-P", "-m", "runtime.evaluation", "benchmark_model", *own]
         last = None
         with subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
@@ -135,6 +137,7 @@ def _ended(run: Run, flags: Flags) -> Ended:
             assert process.stdout is not None
             for line in process.stdout:
                 typer.echo(line, nl=False)
+                # The warm-up's statistics come first; those of the regular runs are for the summary.
                 last = line.rstrip("\n") if line.startswith("count=") else last
         if process.returncode or last is None or not result.exists():
             return Ended(run.name)

@@ -26,6 +26,7 @@ def flags_of(tool: str) -> Mapping[str, Flag]:
     """Return the flags of a tool: its own, then those of delegates, which all tools have."""
     shared = dict(benchmark_flags())
     names = list(shared)
+    # The table ends with the flags of delegates; those in front of them are of the benchmark alone.
     delegates = names[names.index("delegate") :]
     own = flag_table(Path(__file__).with_name(f"{tool}_flags.txt"))
     return {**own, **{name: shared[name] for name in delegates}}
@@ -58,6 +59,7 @@ def _evaluated(flags: Flags, data: Data, report: Report) -> Lines:
         lines, metrics = report(passed, flags)
         yield f"Num evaluation runs: {passed.samples}"
         for title, summary in (("Preprocessing", passed.preparing), ("Inference", passed.invoking)):
+            # The folder of the answers is new, so this pass has run every sample.
             assert summary is not None
             yield f"{title} latency: avg={summary.average:g}(us), std_dev={int(summary.deviation)}(us)"
         yield from lines
@@ -78,6 +80,7 @@ def setting_of(flags: Flags) -> Setting:
     name, table = flags.text("delegate"), benchmark_flags()
     if f"use_{name}" in table and table[f"use_{name}"].use != "used":
         raise FlagError(f"--delegate={name} is not offered: {table[f'use_{name}'].use}")
+    # `Choice.of` looks for the benchmark's flag, which these tools lack: theirs is "num_interpreter_threads".
     values = dict(flags.values) | {"num_threads": -1}
     if name:
         values |= {"delegate": {"xnnpack": "litert"}.get(name, name), "use_gpu": False, "use_xnnpack": False}

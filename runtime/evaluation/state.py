@@ -107,6 +107,7 @@ def _indices(indices: Sequence[int]) -> str:
     pieces: list[list[int]] = []
     for index in indices:
         if pieces and index == pieces[-1][-1] + 1:
+            # A piece keeps its first and its last index only.
             pieces[-1][1:] = [index]
         else:
             pieces.append([index])
@@ -128,6 +129,7 @@ def runtime_details(name: str, state: SubgraphState) -> bytes:
 
 def _edge(state: TensorState) -> bytes:
     tensor, known = state.tensor, state.tensor.type.name
+    # A type that LiteRT has no number for is told as UNKNOWN.
     kind = _TYPES.index(known) if known in _TYPES else 0
     edge = integer(1, tensor.index) + message(2, tensor.name.encode()) + integer(3, kind)
     return edge + integers(4, state.shape) + message(5, state.kind.encode()) + integer(7, state.size)

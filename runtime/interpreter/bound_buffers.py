@@ -151,6 +151,7 @@ class BoundBuffers:
                 np.copyto(_shaped(memory, array.dtype, array), array)
                 return
             scale, zero_point = _affine(planned.subgraph.tensors[index])
+            # In int32, since a level less its zero point may leave the type.
             levels = array.astype(np.int32) - zero_point
             np.multiply(levels, np.float32(scale), out=_shaped(memory, _REAL, array), dtype=_REAL)
 
@@ -182,6 +183,7 @@ def _is_real(tensor: Tensor, buffer: BoundBuffer) -> bool:
 
 
 def _affine(tensor: Tensor) -> tuple[float, int]:
+    # `_is_real` asked for it.
     assert tensor.quantization is not None
     return tensor.quantization.scales[0], tensor.quantization.zero_points[0]
 

@@ -59,6 +59,7 @@ def accepted(tensor: Tensor, shape: Shape, value: npt.ArrayLike) -> Array:
         array = _as_bytes(array)
     found = "STRING" if array.dtype.kind in "SUO" else array.dtype.name.upper()
     expected = dtype_of(tensor.type)
+    # Either byte order will do, as copying converts it.
     same = expected is not None and array.dtype == expected.newbyteorder(array.dtype.byteorder)
     if not same and tensor.type in _PACKED:
         raise ValueError(
@@ -115,6 +116,7 @@ def check_resize(tensor: Tensor, current: Shape, size: Shape, *, strict: bool) -
 
 
 def _per_tensor(q: Quantization | None) -> tuple[float, int]:
+    # As LiteRT's `quantization`: several scales are told by `quantization_parameters` alone.
     if q is None or q.blocks is not None or len(q.scales) != 1:
         return (0.0, 0)
     return (q.scales[0], q.zero_points[0])

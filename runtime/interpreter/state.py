@@ -73,6 +73,7 @@ def subgraph_state(planned: PlannedSubgraph) -> SubgraphState:
         if step.operator is not None:
             plan.append(step.operator.index)
             continue
+        # A step is an operator, or a partition with its delegate.
         assert step.partition is not None
         assert step.delegate is not None
         taken = tuple(o.index for o in (*step.before, *step.partition.operators, *step.behind))

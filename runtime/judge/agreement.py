@@ -138,6 +138,7 @@ class Expected:
     def amplification(self, i: int, k: int) -> float | None:
         """Return by how much more than the inputs the outputs moved, as shares; None where nothing tells."""
         moved = self.draws.get(MOVED)
+        # A draw may have another shape than the reference, where shapes follow from values.
         if moved is None or moved[k][i].shape != self.references[k][i].shape:
             return None
         r = _real(self.references[k][i], self.facts[i])
@@ -170,6 +171,7 @@ def judge_each(
         return [Judgement(None, None, None, None, rule.text, "the model has no outputs")]
     varying = variation(references)
     detected = expected.detections() if rule.kind != "bit_equal" else {}
+    # Detections are judged together: one of their outputs that changes is enough for all.
     varies = any(varying[i] for i in detected.values())
     found: list[list[Judgement]] = [[] for _ in facts]
     for k, values in zip(chosen, outputs, strict=True):
@@ -204,6 +206,7 @@ def worst(judgements: Sequence[Judgement]) -> Judgement:
         top1=_worst(min, (j.top1 for j in judgements)),
         nonfinite=sum(j.nonfinite for j in judgements),
         peer_rel_l2=_worst(max, (j.peer_rel_l2 for j in judgements)),
+        # Where something was judged, what was not has no part in the margin.
         margin=_worst(max, (j.margin for j in judgements if verdict is None or j.verdict is not None)),
         equal=_worst(min, (j.equal for j in judgements)),
         matching=reduce(add, matchings) if matchings else None,
@@ -237,6 +240,7 @@ class _Comparison:
         real_r, real_y = _real(r, fact), _real(y, fact)
         known = np.isfinite(real_r)
         nonfinite = int(real_y.size - np.count_nonzero(np.isfinite(real_y)))
+        # Equal infinities are alike, and so are two NaNs, which compare as different.
         wild = ~known & (real_r != real_y) & ~(np.isnan(real_r) & np.isnan(real_y))
         wild |= known & ~np.isfinite(real_y)
         if wild.any():

@@ -87,6 +87,7 @@ class Draws:
 
 
 def _unit(figure: str, scale: float) -> float:
+    # A slope is a ratio already; the other figures have the output's unit.
     return 1.0 if figure == "slope" else scale
 
 
@@ -115,6 +116,7 @@ def excesses(found: Figures, draws: Draws, k: int, floor: Floor, spread: float =
     yield _excess(found.slope, bound("slope", floor.slope, found.slope_error), "slope of y-r over r")
     for way, norms in found.slices.items():
         own = np.broadcast_to(draws.slices(way, k), norms.shape)
+        # A slice's own draws are few, so that what is usual of the whole output counts as well.
         bounds = floor.slices + FACTORS["slices"] * spread * np.hypot(own, usual)
         worst = np.unravel_index(np.argmax(norms / np.maximum(bounds, _LEAST)), norms.shape)
         where = f"weighted norm of {way} {','.join(map(str, worst))}"

@@ -45,6 +45,7 @@ class Detections:
         boxes = parts["boxes"].reshape(-1, 4)
         classes, scores = parts["classes"].reshape(-1), parts["scores"].reshape(-1)
         most = min(len(boxes), len(classes), len(scores))
+        # The count may be a wrong one: no more is read than each of the parts has.
         if "count" in parts and parts["count"].size:
             most = max(0, min(most, round(float(parts["count"].flat[0]))))
         return cls(boxes[:most], classes[:most], scores[:most])
@@ -133,6 +134,7 @@ def partners_of(r: Detections, y: Detections) -> dict[int, tuple[int, float]]:
     """Return the partner of each of `r` that has one, and their overlap: by class, `r`'s best first."""
     found: dict[int, tuple[int, float]] = {}
     free = np.ones(len(y.scores), bool)
+    # The best first, as evaluations of detectors assign them; each partner is taken once.
     for i in np.argsort(-r.scores, kind="stable").tolist():
         candidates = np.flatnonzero(free & (y.classes == r.classes[i]))
         if not candidates.size:

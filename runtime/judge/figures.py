@@ -86,6 +86,7 @@ def _slope(error: Reals, values: Reals) -> tuple[float, float, float]:
         return 0.0, 0.0, root_mean_square(error)
     slope = float((error * values).sum()) / total
     rest = error - slope * values
+    # At a leverage of 1 the line goes through the value, whatever it is, and nothing is left to scale.
     leverage = np.minimum(1.0 / values.size + squares / total, 1.0 - 1e-9)
     jackknifed = values * rest / (1.0 - leverage)
     return slope, float(np.linalg.norm(jackknifed.reshape(-1))) / total, root_mean_square(rest)

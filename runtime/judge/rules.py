@@ -164,6 +164,7 @@ def rule_for(
     path. `draws`: the honest runs that there are, by the values of `ReferenceKind`.
     """
     rounded, own = tuple(REDUCED.values()), REDUCED.get(precision, precision)
+    # Of the runs with rounded weights, only those of the delegate's own type.
     known = tuple(name for name in draws if not name.startswith(rounded) or name.startswith(own))
     if arithmetic is Arithmetic.FLOAT:
         return _float_rule(precision, known)

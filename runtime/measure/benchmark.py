@@ -109,6 +109,7 @@ class Session:
     def end(self) -> ProcessResult:
         """Return what was measured, behind the passes that follow the last slice."""
         begun, loop = self._begun, self._begun.loop
+        # The empty array stands for no slice at all, of which `concatenate` would raise.
         timed_ns = np.concatenate([np.zeros(0, np.int64), *(times.invoke_ns for times in self._slices)])
         start_ns = np.concatenate([np.zeros(0, np.int64), *(times.start_ns for times in self._slices)])
         # Before new inputs are made, which are no part of what the model needs.
@@ -170,6 +171,7 @@ def start_cold(
     later = _later(begun.loop) if is_stateful(subject.path) else []
     if plan is not None:
         on_phase("calibration")
+        # The least of them, as any single run may have been disturbed.
         run_ns = min((waited.whole_ns for waited, _ in others), default=begun.first_ns)
         facts = calibrated(begun.loop, plan, run_ns).facts()
     return begun.result(
@@ -204,6 +206,7 @@ class _Begun:
         start = Start.of(subject)
         model = start.opened.model
         pool = subject.pool(model)
+        # The peak of making the inputs is not the model's.
         memory.reset_peak()
         loop = Loop(model, pool)
         on_phase("first")
@@ -228,6 +231,7 @@ class _Begun:
         Nobody can foresee them, so nobody can have prepared the answers.
         """
         model = self.start.opened.model
+        # The sha256 seeds the inputs, so that a random text behind it makes new ones by the same rules.
         unforeseen = replace(self.subject, sha256=f"{self.subject.sha256}|{secrets.token_hex()}")
         new = Loop(model, unforeseen.pool(model))
         limit_ns = max(NEW_LEAST_NS, int(NEW_SHARE * sum(loop_ns)))

@@ -71,6 +71,7 @@ def cached(loop_ns: Sequence[int], known_ns: Sequence[int], new_ns: Sequence[int
     if len(new_ns) < NEW_LEAST or not known_ns or not loop_ns:
         return None
     ordered = sorted(known_ns)
+    # Of more than a few, one slow known invoke excuses nothing.
     usual = max(median(loop_ns), ordered[-1] if len(ordered) <= NEW_LEAST else ordered[-2])
     if min(new_ns) <= MOST_SLOWER * usual:
         return None

@@ -149,6 +149,7 @@ def make_pool(
     digest = hashlib.sha256()
     for values in sets:
         for array in values:
+            # Type and shape as well: equal bytes may be other inputs.
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(array.tobytes())
     return InputPool(sets, digest.hexdigest())

@@ -84,6 +84,7 @@ class Loop:
         outputs = self.outputs
         with collector_off(collect=False):
             for n in range(-untimed, runs):
+                # Python's remainder is never negative: in front of the first set comes the last.
                 feed = feeds[(first + n) % sets]
                 started = clock()
                 for index, value in feed:

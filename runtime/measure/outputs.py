@@ -76,6 +76,7 @@ def save_outputs(path: Path, outputs: Sequence[Sequence[Array]]) -> None:
     arrays: dict[str, Array] = {
         f"{k}_{i}": value for k, values in enumerate(outputs) for i, value in enumerate(values)
     }
+    # An open file: to a name of another suffix `savez` would append `.npz`.
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 

@@ -127,6 +127,7 @@ def _weights(graph: Subgraph) -> Iterator[int]:
 
 
 def _can_change(tensor: Tensor) -> bool:
+    # With fewer than two axes it is a bias.
     if tensor.data is None or tensor.sparsity is not None or tensor.external_buffer or len(tensor.shape) < 2:
         return False
     if tensor.type in (TensorType.FLOAT32, TensorType.FLOAT16):

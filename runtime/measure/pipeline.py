@@ -119,6 +119,7 @@ def _resizing(details: Sequence[Mapping[str, Any]]) -> _Feed:
     picture = PictureInput.of(details)
     generator = np.random.Generator(np.random.PCG64(0))
     pictures = natural(generator, (POOL_SIZE, *FRAME, picture.channels))
+    # `FRAME` and the channels of a picture are a known shape.
     assert pictures is not None
     frames = np.rint(255 * pictures).astype(np.uint8)
     return _Feed(list(frames), lambda frame: (picture.value(frame, Normalisation()),))
@@ -160,5 +161,6 @@ def _stretch(
     fewest, until = _FEWEST + len(slots), clock() + int(1e9 * seconds)
     runs = keep_in_flight(slots, inputs, lambda started: started < fewest or clock() < until, ended)
     steady = ends[: runs - len(slots)]
+    # Between the first and the last of these ends, the inputs of runs len(slots) to runs - 2 were made.
     frames = Frames(len(steady) - 1, steady[-1] - steady[0], sum(spent[len(slots) : runs - 1]))
     return frames, *last[0]

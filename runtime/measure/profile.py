@@ -55,6 +55,7 @@ def profile_model(subject: Subject, rounds: int = 10, seconds: float = inf) -> P
     with clocked(StageClock()) as clock:
         opened = subject.open()
     model = opened.model
+    # All others were refused above.
     assert isinstance(model, Interpreter)
     feeds = zip(model.get_input_details(), subject.pool(model).sets[0], strict=True)
     inputs = {int(detail["index"]): values for detail, values in feeds}
@@ -94,6 +95,7 @@ def processor_peaks(threads: int) -> Peaks:
     with ThreadPoolExecutor(threads) as pool, one_blas_thread():
         product_ns = _fastest_ns(pool, squares, lambda to, one: np.matmul(one, one, out=to))
         copy_ns = _fastest_ns(pool, streams, np.copyto)
+    # Per ns: a product and a sum for each term, and four bytes read and written for each value.
     return Peaks(2 * _SIDE**3 * threads / product_ns, 2 * 4 * count * threads / copy_ns)
 
 

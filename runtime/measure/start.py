@@ -44,6 +44,8 @@ class Start:
                 loaded.append(memory.resident_bytes())
 
         was_reset = memory.reset_peak()
+        # A peak that stays may be above what is resident: growth is then counted from it, and so not too
+        # high.
         before = memory.resident_bytes() if was_reset else memory.peak_bytes()
         with clocked(StageClock(look)) as clock:
             started = time.perf_counter_ns()

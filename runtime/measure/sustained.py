@@ -40,6 +40,7 @@ def sustain(
     model = subject.open().model
     loop = Loop(model, subject.pool(model))
     loop.once(0)
+    # Slices of equal length, as near to `SLICE_S` as the time allows.
     count = max(FEWEST_SLICES, round(seconds / SLICE_S))
     slice_ns = int(1e9 * seconds / count)
     found: list[Slice] = []

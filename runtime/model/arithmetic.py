@@ -41,6 +41,8 @@ def operator_macs(
     outputs = [tensor(i) for i in operator.outputs]
     try:
         return count(operator, inputs, outputs)
+    # A file may give an operator fewer inputs or dimensions than its kind needs; only running it refuses
+    # that.
     except IndexError:
         return 0
 

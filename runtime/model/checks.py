@@ -105,6 +105,7 @@ def _check_quantization(q: Quantization, shape: tuple[int, ...], count: int, whe
         return
     if len(q.zero_points) != len(q.scales):
         raise ModelFormatError(f"{where}: {len(q.scales)} scales with {len(q.zero_points)} zero points")
+    # A scalar has the default, 0, without having a dimension.
     if not 0 <= q.quantized_dimension < max(len(shape), 1):
         raise ModelFormatError(f"{where}: quantized_dimension {q.quantized_dimension} of rank {len(shape)}")
     if len(q.scales) > 1 and (not shape or len(q.scales) != shape[q.quantized_dimension]):
@@ -140,6 +141,7 @@ def _check_sparsity(sparsity: Sparsity, shape: tuple[int, ...], where: str) -> N
 def _check_strings(data: memoryview, where: str) -> None:
     size = len(data)
     count = struct.unpack_from("<i", data)[0] if size >= 4 else -1
+    # One word for the count, then one offset more than strings: the last is the end.
     header = 4 * (count + 2)
     if count < 0 or header > size:
         raise ModelFormatError(f"{where}: a string buffer of {size} bytes cannot hold {count} strings")
@@ -201,5 +203,6 @@ def _check_signature(signature: Signature, model: Model, where: str) -> None:
         raise ModelFormatError(f"{where}: subgraph {signature.subgraph_index} of {len(model.subgraphs)}")
     count = len(model.subgraphs[signature.subgraph_index].tensors)
     for name, index in (*signature.inputs, *signature.outputs):
+        # Unsigned in the file, so that there is no lower bound to check.
         if index >= count:
             raise ModelFormatError(f"{where}: {name!r} is tensor {index} of {count}")

@@ -28,6 +28,7 @@ def with_decompositions(model: Model) -> Model:
 def _expanded(model: Model, subgraph: Subgraph, sizes: dict[int, int]) -> Subgraph:
     if not any(_decomposition(model, o) for o in subgraph.operators):
         return subgraph
+    # Counted before anything is built.
     if _size(model, subgraph, sizes) > MOST_OPERATORS:
         return subgraph
     target = _Target(list(subgraph.tensors), [])

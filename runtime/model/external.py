@@ -66,6 +66,8 @@ def files_beside(model: Path) -> ExternalLoader:
     def load(name: str) -> memoryview:
         try:
             path = (model.parent / name).resolve()
+            # The second test looks at the resolved path: a link beside the model must not lead out of the
+            # folder either.
             if Path(name).name != name or path.parent != model.parent.resolve():
                 raise ModelFormatError(f"{model}: weights in {name!r}, which is not a file beside the model")
             with path.open("rb") as file:

@@ -37,6 +37,7 @@ class FlatBuffer:
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.view = memoryview(data).cast("B")
         self.size = len(self.view)
+        # A table has 4 bytes at least, the offset to its vtable.
         self._tables_left = min(MAX_TABLES, 16 + self.size // 4)
         self._elements_left = min(MAX_ELEMENTS, 65536 + 4 * self.size)
 
@@ -99,6 +100,7 @@ class Table:
         if vtable_size < 4 or vtable_size % 2:
             raise ModelFormatError(f"{describe(path)}: a vtable of {vtable_size} bytes is not valid")
         buffer.check(vtable, vtable_size, path)
+        # Checked once here, so that a field has only to lie within the table.
         buffer.check(position, self._size, path)
         count = (vtable_size - 4) // 2
         self._fields = struct.unpack_from(f"<{count}H", buffer.view, vtable + 4)
@@ -106,6 +108,7 @@ class Table:
     def _field(self, slot: int, name: str, size: int) -> int:
         """Return the absolute position of a field of `size` inline bytes, 0 where the field is absent."""
         offset = self._fields[slot] if slot < len(self._fields) else 0
+        # 0 also means "absent" to the callers: no field lies at the start of the file.
         if not offset:
             return 0
         if offset < 4 or offset + size > self._size:

@@ -30,6 +30,7 @@ def read_map(data: bytes) -> dict[str, Any]:
     if len(data) < 3:
         raise ModelFormatError(f"options: {len(data)} bytes are not a FlexBuffer")
     reader = _Reader(data)
+    # The end of the buffer is the root: its value, its type, and the width of the value in bytes.
     width, packed = data[-1], data[-2]
     if width not in (1, 2, 4, 8):
         raise ModelFormatError(f"options: a FlexBuffer root of {width} bytes")
@@ -57,6 +58,8 @@ class _Reader:
         self._left -= 1
         if depth > MAX_DEPTH or self._left < 0:
             raise ModelFormatError("options: the FlexBuffer is too deep or has too many values")
+        # A type byte: the type in the upper six bits, the binary logarithm of what it refers to in the lower
+        # two.
         kind, child = packed >> 2, 1 << (packed & 3)
         if kind == 0:
             return None
@@ -79,11 +82,13 @@ class _Reader:
         if kind == _MAP:
             return self._map(at, width, depth)
         if kind == _VECTOR:
+            # Type bytes of the elements lie behind all elements.
             size = self._size(at, width)
             return self._vector(at, width, size, lambda i: self._byte(at + size * width + i), depth)
         if kind in _TYPED:
             packed = _TYPED[kind] << 2
             return self._vector(at, width, self._size(at, width), lambda _i: packed, depth)
+        # Vectors of two, three and four numbers, each of int, uint and float; they have no size in front.
         if 16 <= kind <= 24:
             packed = (_INT, _UINT, _FLOAT)[(kind - 16) % 3] << 2
             return self._vector(at, width, 2 + (kind - 16) // 3, lambda _i: packed, depth)
@@ -91,6 +96,8 @@ class _Reader:
 
     def _map(self, at: int, width: int, depth: int) -> dict[str, Any]:
         size = self._size(at, width)
+        # In front of a map's values: the offset of its keys, their width, and the size, each `width` bytes
+        # wide.
         keys = at - 3 * width - int(self._number(at - 3 * width, width, _UINT))
         key_width = int(self._number(at - 2 * width, width, _UINT))
         if key_width not in (1, 2, 4, 8):
@@ -107,6 +114,7 @@ class _Reader:
         return [self.value(at + i * width, width, packed(i), depth + 1) for i in range(size)]
 
     def _size(self, at: int, width: int) -> int:
+        # In front of the first element, and bounded before anything of this size is made.
         size = int(self._number(at - width, width, _UINT))
         if size > len(self._data):
             raise ModelFormatError(f"options: a FlexBuffer vector of {size} in {len(self._data)} bytes")

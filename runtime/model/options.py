@@ -175,6 +175,7 @@ def _field(slot: int, text: str) -> OptionField:
     enum: type[IntEnum] | None = None
     if kind not in _CODES:
         enum = getattr(schema, kind)
+    # Enumerations are bytes in schema.fbs, but for those listed.
     code = _CODES.get(kind) or _ENUM_CODES.get(kind, "b")
     return OptionField(name, slot, code, is_vector, _default(code, is_vector, enum, written), enum)
 

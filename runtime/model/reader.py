@@ -119,10 +119,12 @@ class _Reader:
 
     def _tensor(self, index: int, table: Table) -> graph.Tensor:
         buffer = table.scalar(2, "buffer", "I")
+        # A file without buffers leaves its tensors at the default, 0.
         if buffer >= len(self._buffers) and (buffer or self._buffers):
             raise ModelFormatError(f"{describe(table.path)}: buffer {buffer} of {len(self._buffers)}")
         quantization, sparsity = table.table(4, "quantization"), table.table(6, "sparsity")
         external = table.scalar(10, "external_buffer", "I")
+        # Buffer 0 is empty by definition: it marks tensors that have no values in the file.
         stored = self._buffers[buffer] if buffer else None
         return graph.Tensor(
             index=index,

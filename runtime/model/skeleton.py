@@ -117,6 +117,7 @@ def _contents(data: bytes) -> _Contents:
     length = struct.unpack_from("<I", head, 8)[0] if len(head) >= 12 else 0
     if not 2 <= length <= MAX_HEADER_BYTES:
         raise ModelFormatError(f"skeleton: a header of {length} bytes is not plausible")
+    # Inflated anew at each step, by what the one before has declared: nothing unpacks further than it must.
     size, seed, holes = _header(_inflate(data, 12 + length, partial=True)[12:])
     kept = size - sum(h.size for h in holes)
     body = memoryview(_inflate(data, 12 + length + kept, partial=False))[12 + length :]
@@ -133,6 +134,7 @@ def _inflate(data: bytes, limit: int, *, partial: bool) -> bytes:
     stream = zlib.decompressobj(wbits=31)
     try:
         out = stream.decompress(data, limit)
+        # A byte more than the limit tells that the stream goes on.
         rest = b"" if partial else stream.decompress(stream.unconsumed_tail, 1)
     except zlib.error as error:
         raise ModelFormatError(f"skeleton: not a gzip file, or a damaged one ({error})") from None
@@ -146,6 +148,7 @@ def _header(text: bytes) -> tuple[int, int, list[_Hole]]:
         header = json.loads(text)
         size, seed, rows = header["size"], header["seed"], header["holes"]
         holes = [_hole(k, row) for k, row in enumerate(rows)]
+    # RecursionError: deeply nested lists in the JSON of a hostile file.
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFormatError(f"skeleton: the header cannot be read ({error})") from None
     if not _is_count(size, MAX_SIZE_BYTES) or not _is_count(seed, 2**31):

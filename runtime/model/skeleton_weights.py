@@ -24,6 +24,7 @@ def generate(
     """Fill `target`, the bytes of a hole; `stream` is (seed, number of the hole)."""
     seed, k = stream
     mean, std, low, high = moments
+    # The multiplier is odd, so that different streams begin at different words.
     base = np.uint64(((seed << 32) + k) * 0xD1342543DE82EF95 % _WORD)
     is_float = code[0] == "f"
     values: NDArray[Any] = np.empty(count, np.float32 if is_float else np.int32)
@@ -33,8 +34,10 @@ def generate(
         z = _digits(base, start, stop, bell=kind == "n")
         v = np.clip(z.astype(np.float32) * scale + offset, np.float32(low), np.float32(high))
         values[start:stop] = v if is_float else np.rint(v)
+    # The extremes occur themselves, so that the generated range is the original's.
     values[count // 3], values[2 * count // 3] = low, high
     if code == "p4":
+        # INT4 of a `.tflite` file: two's complement, the even element in the lower half of its byte.
         nibbles = (values & 15).astype(np.uint8)
         np.frombuffer(target, np.uint8)[:] = nibbles[0::2] | (nibbles[1::2] << 4)
     else:
@@ -45,10 +48,12 @@ def generate(
 def _digits(base: np.uint64, start: int, stop: int, *, bell: bool) -> NDArray[np.int32]:
     """Return elements `start` to `stop` before scaling, int32 in [-131070, 131070]."""
     with np.errstate(over="ignore"):
+        # splitmix64: a counter times the golden ratio's odd fraction of 2^64, then its three mixing steps.
         x = np.arange(start + 1, stop + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + base
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x ^= x >> np.uint64(31)
     digits = x.astype("<u8", copy=False).view("<u2").reshape(-1, 4).astype(np.int32)
+    # Four digits have the mean 2 * 65535 = 131070, as four times one digit has.
     total = digits.sum(axis=1, dtype=np.int32) if bell else 4 * digits[:, 0]
     return np.asarray(total - 131070, np.int32)

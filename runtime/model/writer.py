@@ -240,6 +240,7 @@ class _Output:
     """Parents are written before their children, so every offset is positive and patched when known."""
 
     def __init__(self) -> None:
+        # The root's offset and the identifier, both written later.
         self.data = bytearray(8)
         self.pending: deque[tuple[int, _Child]] = deque()
 
@@ -293,6 +294,7 @@ def _write_table(out: _Output, position: int, table: _Table) -> None:
         end += sizes[slot]
     slots = max(sizes, default=-1) + 1
     vtable_size = 4 + 2 * slots
+    # The vtable goes in front: aligned is what lies 4 bytes into the table, the first and largest field.
     out.align(8, ahead=vtable_size + 4)
     vtable = len(out.data)
     out.data += struct.pack(f"<HH{slots}H", vtable_size, end, *(offsets.get(s, 0) for s in range(slots)))

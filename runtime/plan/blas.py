@@ -41,9 +41,11 @@ class _Blas:
 @cache
 def _blas() -> _Blas | None:
     maps = Path("/proc/self/maps")
+    # numpy has no call for it: the library that it has loaded is found among the mapped files.
     lines = maps.read_text(encoding="utf-8").splitlines() if maps.exists() else []
     paths = {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.rsplit("/", 1)[-1]}
     for path in sorted(paths):
+        # It is loaded already: this opens the same library once more, with the same state.
         library = ctypes.CDLL(path)
         for name in _NAMES:
             if hasattr(library, name.format("set")):

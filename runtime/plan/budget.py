@@ -19,6 +19,7 @@ def machine_bytes() -> int:
     """Return the memory of this machine, or of the container that limits it, in bytes."""
     found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _CGROUP_LIMITS:
+        # Version 2 of control groups says "max" where there is no limit.
         with suppress(OSError, ValueError):
             found.append(int(Path(path).read_text(encoding="ascii")))
     return min(found)

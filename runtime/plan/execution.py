@@ -181,6 +181,7 @@ class Execution:
         """Keep an output whose shape became known only when its operator ran."""
         held = self.arrays.get(index)
         if held is not None and held.shape == array.shape and held.dtype == array.dtype:
+            # In place where it fits: the execution that follows is bound to this memory.
             np.copyto(held, array)
         else:
             self.arrays[index] = array.copy()
@@ -228,6 +229,7 @@ class Execution:
             raise
         except Exception as error:
             operator = self.steps[position].operator
+            # A partition has several operators: there is none to name.
             if operator is None:
                 raise
             raise unsupported(operator, unforeseen(error)) from error
@@ -260,7 +262,9 @@ class Execution:
         if self._after is None or not self._after.fits(shapes, known):
             if self._after is not None:
                 self._after.execution.close()
+            # Not left closed where planning the next one fails.
             self._after = None
+            # Copies, as the next run overwrites the memory of these values.
             self._after = _continue(self, shapes, {i: a.copy() for i, a in known.items()})
         return self._after.execution
 
@@ -308,6 +312,7 @@ def _continue(before: Execution, shapes: Mapping[int, Shape], known: Mapping[int
     while True:
         values = before.values.resume(shapes, known, held)
         steps = [cpu_step(o) for o in values.ready]
+        # Delegates have operators of the first segment only: here the CPU must have a kernel for each.
         for operator in (*values.ready, *values.pending):
             if operator.index in values.missing:
                 raise values.missing[operator.index]
@@ -340,6 +345,7 @@ def _same(a: Array, b: Array) -> bool:
 
 def _allocate(values: GraphValues, lives: Mapping[int, Lifetime], arena: Arena[int]) -> dict[int, Array]:
     """Return a view of the arena for each tensor; strings are arrays of objects of their own."""
+    # The excess is for aligning the base; the system gives pages of zeros as they are first touched.
     memory = np.zeros(arena.size + ALIGNMENT, np.uint8)
     base = -memory.ctypes.data % ALIGNMENT
     objects = lives.keys() - arena.offsets.keys()

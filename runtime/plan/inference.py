@@ -114,6 +114,8 @@ class GraphValues:
             folded_bytes=self.folded_bytes,
         )
         _walk(after, self.pending)
+        # Nothing is ready, nothing became known, and nothing new is waited for: another round would be the
+        # same.
         if not after.ready and not after.folded and not after.needed - set(constants):
             raise ModelError(f"{self.pending[0].name} of operator {self.pending[0].index} cannot be planned")
         return after
@@ -203,6 +205,7 @@ def _settle(values: GraphValues, operator: Operator, spec: OpSpec | None) -> boo
     except PostponeError as wait:
         if wait.tensor is not None:
             return _wait_for(values, operator, wait.tensor)
+        # It runs in this segment; only what reads its outputs waits.
         values.open_ended.add(operator.index)
         values.unknown.update(operator.outputs)
     return True
@@ -245,6 +248,7 @@ def _fold(values: GraphValues, operator: Operator) -> None:
     """Keep the operator's results, unless they are large enough to be better computed at run time."""
     context = values.context(operator, {})
     sizes = (math.prod(v.shape) * v.dtype.itemsize if v.dtype else MAX_FOLDED_BYTES for v in context.outputs)
+    # A type without a numpy form counts as too large, so that it is never folded.
     added = sum(sizes)
     if added >= MAX_FOLDED_BYTES or values.folded_bytes + added > machine_bytes() // 2:
         return

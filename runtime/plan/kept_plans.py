@@ -29,6 +29,8 @@ class KeptPlans:
         """Put a plan aside for these input shapes. What is one too many is released."""
         self._plans[_key(shapes)] = plan
         while len(self._plans) > self._most:
+            # A dict keeps the order of insertion, and `take` removes: the first one was put aside the longest
+            # ago.
             self._plans.pop(next(iter(self._plans))).execution.close()
 
     def take(self, shapes: Mapping[int, Shape]) -> KeptPlan | None:

@@ -34,6 +34,7 @@ def lifetimes(
             first, last = spans.get(i, (position, position))
             spans[i] = (min(first, position), max(last, position))
     throughout = {i for i in kept if i in spans} | {i for i in spans if subgraph.tensors[i].is_variable}
+    # From before the first step to behind the last: between runs, callers write inputs and read outputs.
     spans.update(dict.fromkeys((*subgraph.inputs, *subgraph.outputs, *throughout), (-1, len(steps))))
     found = {}
     for i, (first, last) in spans.items():

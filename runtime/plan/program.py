@@ -119,6 +119,7 @@ class Program:
         if key not in self._inferred:
             found = infer(subgraph, shapes, _Services(self, subgraph), constants)
             answer = tuple(None if i in found.unknown else found.shapes[i] for i in subgraph.outputs)
+            # Behind `infer`, whose nested calls add answers of their own.
             while len(self._inferred) >= _KEPT_ANSWERS:
                 self._inferred.pop(next(iter(self._inferred)))
             self._inferred[key] = answer

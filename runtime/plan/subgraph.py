@@ -133,6 +133,7 @@ class PlannedSubgraph:
         left = tuple(o for o in self.subgraph.operators if o.index not in folded)
         assignments: tuple[Assignment, ...] = (Assignment(left, None, None),)
         if self._delegates:
+            # What failed had other input shapes: with these, its partition may compile.
             if self._failed_shapes != self.shapes:
                 self._failed, self._failures = {}, []
             delegation = delegate_graph(
@@ -175,6 +176,7 @@ class PlannedSubgraph:
             raise out_of_memory(error) from error
         self._announce()
         values = execution.values
+        # Only now: until the new plan is bound, the old one stays in use.
         self._put_aside()
         self.execution = execution
         self._report = self.report

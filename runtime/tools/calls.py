@@ -72,6 +72,7 @@ def rules_of(ranges: list[str], shapes: list[str]) -> dict[str, InputRule]:
 
     found: dict[str, InputRule] = {}
     for text in ranges:
+        # From the right, since the name of an input may contain "=".
         name, _, bounds = text.rpartition("=")
         match = re.fullmatch(r"(-?[\d.]+)\.\.(-?[\d.]+)", bounds)
         low, high = (_number(match[1]), _number(match[2])) if match else (None, None)

@@ -197,6 +197,7 @@ def profile(
             told = ", ".join(f"{key} {found.settings[key]}" for key in keys)
             heading = f"{file.name} on {found.delegate}: {told}"
             for line in forms.written(found.profile, heading, form, theirs):
+                # A page has line breaks, which "visible" would escape; tabs divide the tables' columns.
                 typer.echo(line if form == "flame" else "\t".join(map(calls.visible, line.split("\t"))))
     return 0
 

@@ -57,6 +57,7 @@ def _peaks_text(profile: ModelProfile) -> str:
 
 def _row_text(profile: ModelProfile, row: ProfileRow) -> str:
     peaks = profile.peaks
+    # A slice, as a kernel may be of no operator.
     first = next((one for one in profile.operators if row.operators[:1] == (one.index,)), None)
     name = "" if first is None else f"{first.index} {first.name}"
     more = f"+{len(row.operators) - 1}" if len(row.operators) > 1 else ""
@@ -160,6 +161,7 @@ def _block(nodes: Sequence[_Node], totals_ns: Sequence[int], *, is_csv: bool) ->
     yield f"Number of nodes executed: {len(nodes)}"
     yield from _types(nodes, is_csv=is_csv)
     yield f"Timings (microseconds): {Statistics([ns // _NS_PER_US for ns in totals_ns]).line()}"
+    # What LiteRT prints where nothing was counted; parsers look for the line.
     yield "Memory (bytes): count=0"
     yield f"{len(nodes)} nodes observed"
 

@@ -42,6 +42,7 @@ class ProfileRow:
     @property
     def gflops(self) -> float:
         """Arithmetic in GFLOP/s."""
+        # One in a nanosecond is 10^9 in a second.
         return self.flops / self.time_ns if self.time_ns else 0.0
 
     @property

@@ -52,6 +52,7 @@ class Answers:
         self.count = 0
         self._file: IO[bytes]
         if path.exists() and path.stat().st_size:
+            # By way of JSON, in which tuples are lists.
             if answers_head(path) != json.loads(json.dumps(head)):
                 raise DataError(
                     f"{path}: holds the answers of another model, setting or data set; name another "

@@ -75,10 +75,12 @@ def _matched(found: Sequence[Detection], objects: Sequence[Object]) -> list[Dete
     for bit, least in enumerate(OVERLAPS):
         is_taken = [False] * len(objects)
         for i in range(len(found)):
+            # As in `evaluateImg` of pycocotools, whose figures these are.
             best, partner = min(least, 1 - 1e-10), -1
             for j, one in enumerate(objects):
                 if is_taken[j] and not one.is_crowd:
                     continue
+                # Crowds come last: an object that matched is not given up for one.
                 if partner >= 0 and one.is_crowd and not objects[partner].is_crowd:
                     break
                 if shares[i, j] >= best:
@@ -163,6 +165,7 @@ def _precision(one: _Class, weights: Reals) -> Reals | None:
     ignored = (np.frombuffer(one.ignored, np.uint16) & bits) != 0
     true, false = (right * weight).cumsum(axis=1), ((~right & ~ignored) * weight).cumsum(axis=1)
     precision = true / (true + false + np.spacing(1))
+    # The precision at a recall is the best that is reached there or at any higher recall.
     envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     made = np.zeros(len(OVERLAPS))
     for row in range(len(OVERLAPS)):

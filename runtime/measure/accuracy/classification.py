@@ -45,6 +45,7 @@ def classified(name: str, truth: frozenset[int], output: Array) -> Answer:
     `rank`: the place of the first true class, from 0, None where it is none of the best.
     """
     values = output.reshape(-1)
+    # In float64, since unsigned levels, and the lowest signed one, have no negative of their own type.
     order = np.argsort(-values.astype(np.float64), kind="stable")[: places(values.size)]
     best = [int(number) for number in order]
     rank = next((place for place, number in enumerate(best) if number in truth), None)

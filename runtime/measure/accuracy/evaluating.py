@@ -75,6 +75,7 @@ def evaluate(
             invoking.append(min((ended - fed) // 1000, _MOST_US))
             answers.add(task.answer(sample, [np.asarray(model.get_tensor(int(d["index"]))) for d in outputs]))
             told(answers.count, task.count)
+            # Judging and writing the answer lie in front, and count to neither time.
             began = time.perf_counter_ns()
     finally:
         answers.close()

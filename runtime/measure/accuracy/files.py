@@ -147,6 +147,7 @@ class Files:
 def _of_folder(folder: Path, inner: str) -> Iterator[str]:
     with os.scandir(folder) as found:
         for entry in found:
+            # Links to folders are not followed: one to a folder above would never end.
             if entry.is_dir(follow_symlinks=False):
                 yield from _of_folder(folder / entry.name, f"{inner}{entry.name}/")
             else:
@@ -155,6 +156,7 @@ def _of_folder(folder: Path, inner: str) -> Iterator[str]:
 
 def _of_tar(path: Path, spans: array[int]) -> Iterator[str]:
     """Yield the names of files and append the span of each."""
+    # "r:" refuses compression: members are read later, by their offsets in the file.
     with tarfile.open(path, "r:") as archive:
         while (member := archive.next()) is not None:
             if member.isfile():

@@ -59,6 +59,7 @@ def read_coco(content: bytes, where: str) -> GroundTruth:
             for number in sorted(images)
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        # It is a ValueError too, and says more.
         if isinstance(error, DataError):
             raise
         raise DataError(f"{where}: no instances JSON of COCO: {type(error).__name__} {error}") from error
@@ -69,6 +70,7 @@ def read_coco(content: bytes, where: str) -> GroundTruth:
 
 _Message: TypeAlias = dict[str, list[Any]]
 
+# Behind comments: the name of a message with its brace, a field with its value, or a closing brace.
 _TOKEN: Final = re.compile(
     r"\s*(?:#[^\n]*\n\s*)*(?:(?P<name>\w+)\s*(?::\s*)?(?P<open>\{)|(?P<field>\w+)\s*:\s*"
     r"(?P<value>\"(?:[^\"\\]|\\.)*\"|[^\s{}]+)|(?P<close>\}))"
@@ -107,6 +109,7 @@ def _message(text: str, where: str) -> _Message:
             raise DataError(f"{where}: line {line} is no field of a text proto")
         if token["open"]:
             open_ones.append({})
+            # The new message is in its parent at once, and is filled until its brace closes.
             open_ones[-2].setdefault(token["name"], []).append(open_ones[-1])
         elif token["close"]:
             open_ones.pop()

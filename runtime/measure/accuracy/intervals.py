@@ -42,6 +42,8 @@ def paired_share_interval(gained: int, lost: int, count: int) -> Interval:
 
     def score(difference: float) -> float:
         """Tango's statistic, which falls as the difference grows."""
+        # q is the larger root of 2 n q^2 + b q + c = 0: the likeliest share of lost samples under this
+        # difference.
         b = -gained - lost + (2 * count - gained + lost) * difference
         c = -lost * difference * (1 - difference)
         q = (math.sqrt(max(0.0, b * b - 8 * count * c)) - b) / (4 * count)

@@ -39,6 +39,7 @@ def decoded(content: bytes, where: str, *, is_grey: bool = False) -> NDArray[np.
             # The bound below is the narrower one.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
+                # `open` has read the header alone: nothing of this size is decoded yet.
                 width, height = image.size
                 if width * height > MOST_PIXELS:
                     raise DataError(

@@ -127,6 +127,7 @@ def _precision_scores(answers: Iterable[Answer]) -> tuple[Score, ...]:
 
 def _draws(images: int) -> Iterator[Reals]:
     """Yield how often each picture counts in samples of as many pictures, drawn with replacement."""
+    # Seeded by the number of pictures: all settings get the same draws, and the same again in the next run.
     generator = np.random.default_rng(images)
     for _ in range(_DRAWS):
         yield np.bincount(generator.integers(0, images, images), minlength=images).astype(np.float64)
@@ -222,6 +223,7 @@ def _precision_difference(
         for one, side in zip(pair, sides, strict=True):
             _add(side, one)
             sure = [entry for entry in one["found"] if entry[1] >= 0.3]
+            # Bit 0 is the overlap of 0.5.
             hits = sum(entry[2] & 1 for entry in sure)
             texts.append(f"{hits} of {sum(n for _, n in one['objects'])} found, {len(sure) - hits} false")
         if texts[0] != texts[1]:

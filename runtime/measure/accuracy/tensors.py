@@ -149,6 +149,7 @@ class ArrayTask:
         """Yield the samples from this number on."""
         opened = self._open()
         try:
+            # From the first one: a member of a zip can only be unpacked from its start.
             for number in range(self.count):
                 feeds, truths = opened.take()
                 if number >= start:
@@ -226,6 +227,7 @@ def _check_sample(path: Path, detail: Detail, column: _Column) -> None:
             f"{path}: a sample for {column.name!r} is {list(column.shape)}, the input {detail['name']!r} "
             f"{shape}"
         )
+    # No values are needed to see whether the types go together.
     _typed(path, detail, np.empty(0, column.dtype), is_shaped=False)
 
 

@@ -34,6 +34,8 @@ def names_of_zip(path: Path, spans: array[int]) -> Iterator[str]:
             if len(head) < 46 or head[:4] != b"PK\1\2":
                 raise BadZipFile("its directory is damaged")
             flags, method = struct.unpack("<2H", head[8:12])
+            # CRC and sizes, then the lengths of name, extra field and comment, which follow the header
+            # (4.3.12).
             crc, packed, size, *lengths = struct.unpack("<3L3H", head[16:34])
             name, extra = file.read(lengths[0]), file.read(lengths[1])
             file.seek(lengths[2], os.SEEK_CUR)
@@ -43,6 +45,7 @@ def names_of_zip(path: Path, spans: array[int]) -> Iterator[str]:
                 raise BadZipFile("its directory is damaged")
             if not name.endswith(b"/"):
                 spans.extend((crc | method << 32 | flags << 48, packed, size, offset + shift))
+                # Bit 11 says that the name is in UTF-8; else it is in the character set of the first PCs.
                 yield name.decode("utf-8" if flags & 0x800 else "cp437", "replace")
 
 
@@ -56,6 +59,8 @@ def read_member(path: Path, fields: array[int]) -> bytes:
         if len(head) < 30 or head[:4] != b"PK\3\4":
             raise BadZipFile("there is no member where the directory says")
         file.seek(sum(struct.unpack("<2H", head[26:30])), os.SEEK_CUR)
+        # What cannot be packed grows by less than a thousandth in deflate: more is not read, whatever it is
+        # said to be.
         content = file.read(min(packed, size + size // 1000 + 1024))
     if flags & 1:
         raise BadZipFile("it is encrypted")
@@ -80,6 +85,8 @@ def _directory(file: BinaryIO) -> tuple[int, int, int]:
         raise BadZipFile("it has no directory")
     length, start = struct.unpack("<2L", tail[at + 12 : at + 20])
     end = begin + at
+    # The 20 bytes in front locate the record of ZIP64, if there is one (4.3.15): its offset is the second
+    # field.
     if tail[max(0, at - 20) : at].startswith(b"PK\6\7"):
         (end,) = struct.unpack("<Q", tail[at - 12 : at - 4])
         file.seek(end)

@@ -92,8 +92,10 @@ def conservative_share(count: int, q: float) -> float | None:
     With t the largest number for which P[Bin(count, 1 - q) <= t] <= 1 - `CONFIDENCE`, the t - 1 largest
     samples are left out, and the largest of the rest is the bound; None where t is 0.
     """
+    # t lies below the mean, at which the distribution function is far above 1 - `CONFIDENCE`.
     most = min(count, math.ceil((1.0 - q) * count)) + 1
     k = np.arange(most)
+    # log P[X = k + 1] - log P[X = k]; the sum begins at P[X = 0] = q^count.
     steps = np.log((count - k) / (k + 1.0) * (1.0 - q) / q, where=k < count, out=np.full(most, -np.inf))
     logs = count * math.log(q) + np.concatenate([[0.0], np.cumsum(steps)])
     t = int(np.searchsorted(np.cumsum(np.exp(logs)), 1.0 - CONFIDENCE, side="right")) - 1

@@ -80,6 +80,7 @@ def variation_of(tunings: Sequence[Sequence[Timed]], cold_s: Sequence[float]) ->
     within = fmean(known) if len(known) == len(own) else None
     samples = fmean(len(p.invoke_ns) for p in every)
     between, over = nested(medians)
+    # Medians also scatter by the samples of their own process, which is no doing of the processes.
     process = None if between is None else max(0.0, between - (within or 0.0))
     sample = None if within is None else within * samples
     sample_s = fmean(math.fsum(p.invoke_ns) / len(p.invoke_ns) / 1e9 for p in every)
@@ -132,6 +133,7 @@ def nested(groups: Sequence[Sequence[float]]) -> tuple[float | None, float | Non
         return between, None
     grand = math.fsum(x for group in groups for x in group) / total
     outer = math.fsum(len(g) * (mean - grand) ** 2 for g, mean in zip(groups, means, strict=True))
+    # The mean size of a group, corrected for groups that differ in size.
     size = (total - sum(len(group) ** 2 for group in groups) / total) / (count - 1)
     return between, max(0.0, (outer / (count - 1) - (between or 0.0)) / size)
 

@@ -87,6 +87,7 @@ def divide(op: OpContext) -> Kernel:
     if kind is TensorType.INT32:
         return by_no_zero(op, _divide_integers(op))
     if kind in QUANTIZED:
+        # The level that stands for 0 is the divisor's zero point.
         return by_no_zero(op, pair_levels(op, levels.quotient), op.scale_and_zero_point(op.input(1))[1])
     return _run_ufunc(op, np.divide)
 

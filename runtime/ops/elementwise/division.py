@@ -65,6 +65,8 @@ def power(op: OpContext) -> Kernel:
     op.require_operands(1)
     exponent, is_float = op.read(1), op.input().type is TensorType.FLOAT32
     pieces = broadcast_blocks(op.write(), op.read(0), exponent)
+    # Only LiteRT's broadcasting kernel multiplies out; operands of one shape go to `pow`, single elements
+    # too.
     alone = exponent.size == 1 and exponent.shape != op.input().shape
 
     def run() -> None:

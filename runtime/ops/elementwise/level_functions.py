@@ -84,6 +84,7 @@ def _multiplier(scale: float, plain: tuple[int, ...]) -> tuple[int, int]:
     if abs(exponent - power) < _NEAR_A_POWER and 12 + power in plain:
         return 3 << (12 + power), 0
     real, shift = float(np.float32(scale)) * 4096 * 3, 0
+    # As many bits as int16 holds, in which the reference keeps the multiplier.
     while real <= 32767 / 2 and shift <= 30:
         real, shift = real * 2, shift + 1
     return int(real), shift
@@ -100,17 +101,20 @@ def _table() -> Array:
 def _interpolated(size: Array, bits: int) -> Array:
     """Interpolate the table at `size`, int64, with `bits` between two points; the result has `bits` more."""
     table, index = _table(), size >> bits
+    # Beyond the table the result is not used: the callers put the saturated value there.
     base, after = table[np.minimum(index, 254)], table[np.minimum(index, 254) + 1]
     return np.asarray((base << bits) + (size & ((1 << bits) - 1)) * (after - base))
 
 
 def _logistic(sign: Array, size: Array) -> Array:
     # Below zero it is 1 - sigmoid(|x|); the reference subtracts 1 more, by which both sides stay symmetric.
+    # A step of the table, 1/24, is 2^9 units of 1/12288. The result has 25 fractional bits, 15 in the end.
     result = np.where(size >> 9 >= 255, 0x7FFF << 10, _interpolated(size, 9))
     return np.where(sign > 0, result + (1 << 9), (1 << 25) - result + (1 << 9) - 1) >> 10
 
 
 def _tanh(sign: Array, size: Array) -> Array:
+    # The table is read at 2 x, so that half as many units make a step.
     result = np.where(size >> 8 >= 255, 0xFFFF << 8, _interpolated(size, 8))
     half = 1 << 23
     return np.where(sign > 0, result - half + (1 << 7), half - result + (1 << 7) - 1) >> 8

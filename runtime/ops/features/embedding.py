@@ -120,6 +120,7 @@ def _combine(rows: Array, buckets: Array, found: Array, weights: Array, combiner
     group adds to the result of the first, and divides all of it.
     """
     rows.fill(0)
+    # -1 is no bucket, so that the first and the last group have edges too.
     edges = np.flatnonzero(np.diff(buckets, prepend=-1, append=-1))
     for first, last in pairwise(edges):
         row, total, squares = rows[buckets[first]], np.float32(0), np.float32(0)

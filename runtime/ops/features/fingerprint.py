@@ -18,6 +18,7 @@ _K2 = 0x9AE16A3B2F90404F
 def fingerprint64(data: bytes) -> int:
     """Return the hash of `data`, in [0, 2^64); each range of lengths has a rule of its own."""
     size = len(data)
+    # HashLen0to16, HashLen17to32, HashLen33to64 and Hash64 of `farmhash.cc`, namespace `farmhashna`.
     if size <= 16:
         return _up_to_16(data)
     if size <= 32:

@@ -52,6 +52,7 @@ def _bit(seed: bytes, rows: list[bytes], weights: Array | None) -> bool:
     score = 0.0
     for i, row in enumerate(rows):
         found = fingerprint64(seed + row)
+        # The reference adds the hash as a signed number.
         value = float(found - (1 << 64) if found >> 63 else found)
         score += value if weights is None else float(weights[i]) * value
     return score > 0

@@ -116,6 +116,7 @@ def max_unpool(op: OpContext) -> Kernel:
     x, indices, y, options = op.read(0), op.read(1), op.write(), pool_options(op)
     before = unpool_padding(x.shape, options)
     targets = []
+    # A smaller tap belongs to a later window: backwards, so that later windows overwrite earlier ones.
     for i in reversed(range(options.filter[0])):
         in_h, out_h = span(i - before[0], options.strides[0], y.shape[1], x.shape[1])
         for j in reversed(range(options.filter[1])):

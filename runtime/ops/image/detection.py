@@ -86,6 +86,7 @@ def detection_post_process(op: OpContext) -> Kernel:
         boxes = decode(encodings[0, :, :4], anchors, found.scales)
         if (boxes[:, 0] > boxes[:, 2]).any() or (boxes[:, 1] > boxes[:, 3]).any():
             raise op.error("a decoded box has its minimum above its maximum")
+        # A class more than the options count is the background, which comes first.
         scores = scores[0, :, scores.shape[2] - found.num_classes :]
         chosen, classes, values = suppress(boxes, scores, found)
         for output in outputs:

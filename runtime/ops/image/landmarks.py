@@ -99,6 +99,7 @@ def landmarks_to_matrix(op: OpContext) -> Kernel:
         back = _turn(-angle)
         found = np.eye(4, dtype=np.float32)
         found[:2, :2] = back * (scale * (high - low))
+        # The crop's centre becomes the rectangle's.
         found[:2, 3] = back @ ((low + high) / 2) - found[:2, :2] @ (size / 2)
         np.copyto(y, found[None])
 

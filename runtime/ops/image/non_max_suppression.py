@@ -126,6 +126,7 @@ def overlaps(low: Array, high: Array, index: int, others: slice | list[int]) -> 
     area, areas = size[0] * size[1], sizes[:, 0] * sizes[:, 1]
     shared = np.minimum(high[index], high[others]) - np.maximum(low[index], low[others])
     common = np.prod(np.maximum(shared, np.float32(0)), axis=1)
+    # 0 / 0 where both have no area; the last line replaces it.
     ratio = common / (area + areas - common)
     return np.where((area <= 0) | (areas <= 0), np.float32(0), ratio)
 

@@ -80,6 +80,8 @@ def max_pool(op: OpContext) -> Kernel:
             y.fill(low)
         for out, value in taps[covers:]:
             larger(out, value, out=out)
+        # `fmax` with a number also replaces a NaN that the first copy brought, or that is alone under its
+        # window.
         larger(y, low, out=y)
         np.minimum(y, high, out=y)
 
@@ -108,6 +110,7 @@ def average_pool(op: OpContext) -> Kernel:
     def run() -> None:
         add_up()
         if integer:
+            # C's division truncates: half of the count, added with the sum's sign, makes it round.
             np.add(total, np.where(total > 0, half, -half), out=total)
             np.copyto(total, np.fix(total / counts), casting="unsafe")
         else:

@@ -120,6 +120,7 @@ def _decoded(heat: Array, short: Array, mid: Array, found: _Settings) -> tuple[A
             continue
         logits = _grow(heat, short, mid, keypoint, place, poses[taken])
         scores[taken] = 1 / (1 + np.exp(-logits))
+        # The next root overwrites a pose that stays below the threshold.
         taken += bool(scores[taken].mean(dtype=np.float32) >= found.threshold)
     poses, scores = poses[:taken], scores[:taken]
     totals = _rescored(poses, scores, square)
@@ -130,6 +131,7 @@ def _decoded(heat: Array, short: Array, mid: Array, found: _Settings) -> tuple[A
 
 def _roots(heat: Array, short: Array, threshold: np.float32) -> list[tuple[int, Array]]:
     """Return the keypoints and places (y, x) of local maxima above the threshold, the best first."""
+    # The heat maps hold log odds: so is the threshold, and no score needs a sigmoid here.
     least = -np.log(1 / (np.float64(threshold) + 1e-6) - 1)
     edged = np.pad(heat, ((1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
     around = np.lib.stride_tricks.sliding_window_view(edged, (3, 3), axis=(0, 1)).max(axis=(3, 4))
@@ -147,6 +149,7 @@ def _grow(heat: Array, short: Array, mid: Array, root: int, place: Array, pose: 
     """
     logits, serial = np.zeros(KEYPOINTS, np.float32), count()
     done = np.zeros(KEYPOINTS, bool)
+    # The serial number decides between equal scores: comparing the arrays behind it would raise.
     queue = [(-_sample(heat, place, [root])[0], next(serial), root, place)]
     while queue:
         score, _, keypoint, here = heapq.heappop(queue)

@@ -38,6 +38,7 @@ def resampler(op: OpContext) -> Kernel:
         left, top = np.floor(x).astype(np.intp), np.floor(z).astype(np.intp)
         right = ((left + 1).astype(np.float32) - x)[..., None]
         below = ((top + 1).astype(np.float32) - z)[..., None]
+        # The border of zeros comes first: pixel i of the image is i + 1 of `edged`.
         np.copyto(y, right * below * edged[batch, top + 1, left + 1])
         np.add(y, (one - right) * (one - below) * edged[batch, top + 2, left + 2], out=y)
         np.add(y, right * (one - below) * edged[batch, top + 2, left + 1], out=y)

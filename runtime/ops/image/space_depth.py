@@ -118,6 +118,7 @@ def batch_to_space(op: OpContext) -> Kernel:
     x, y, (blocks, crops) = op.read(0), op.write(), _blocks_and_edges(op)
     m, batch, rest = len(blocks), x.shape[0] // math.prod(blocks), x.shape[1 + len(blocks) :]
     cut = x.reshape(*blocks, batch, *x.shape[1:])
+    # Axes of `cut`: places inside the blocks, batch, block indices. Each place goes behind its block index.
     pairs = [n for i in range(m) for n in (m + 1 + i, i)]
     woven = cut.transpose(m, *pairs, *range(2 * m + 1, cut.ndim))
     sizes = [d * b for d, b in zip(x.shape[1:], blocks, strict=False)]

@@ -51,6 +51,7 @@ def _products(x: Array, z: Array, y: Array) -> Kernel:
 def _shared(op: OpContext, x: Array, z: Array, y: Array) -> list[tuple[Array, Array, Array]]:
     """Return operands and result of each thread: parts of the first batch axis, or rows of one matrix."""
     lanes = lane_count(op, y.size * x.shape[-1])
+    # Without a batch the rows of the matrix are shared, and each lane multiplies by the whole of z.
     axis = next((i for i, d in enumerate(y.shape[:-2]) if d > 1), y.ndim - 2)
     if lanes == 1:
         return [(x, z, y)]
@@ -73,6 +74,7 @@ def _levels(op: OpContext, kind: TensorType, x: Array, z: Array) -> Kernel:
     y = op.write()
     (scale_x, zero_x), (scale_z, zero_z) = (op.scale_and_zero_point(op.input(i)) for i in (0, 1))
     out_scale, out_zero = op.scale_and_zero_point(op.output())
+    # GetQuantizedConvolutionMultipler: a product in single precision, a quotient in double.
     real = float(np.float32(scale_x) * np.float32(scale_z)) / out_scale
     multipliers, shifts = quantize_multipliers([real])
     wide_x, wide_z = op.temporary(x.shape, np.float64), op.temporary(z.shape, np.float64)
@@ -106,6 +108,7 @@ def _hybrid(op: OpContext) -> Kernel:
     scales = quantizer.scales.reshape(*x.shape[:-1], 1)
 
     def run() -> None:
+        # The quantiser takes rows, which a transposed view does not have.
         if x is not given:
             np.copyto(x, turned)
         quantizer()

@@ -148,6 +148,7 @@ def _sums(op: OpContext, x: Array, weights: Array, end: RowsEnd, zero: int = 0) 
     levels = None if weights.dtype == np.float32 else LevelMatrix(op, rows, zero, np.float32)
     lanes = lane_count(op, y.size * weights[0].size)
     plan = tiles(op, g, x, 0.0, 4 * out_channels, lanes=lanes, filter_bytes=4 * weights.size)
+    # One for each lane: where a filter is widened piece by piece, the product owns the buffer of the pieces.
     products = (plain_product(rows.T) if levels is None else levels.product() for _ in plan)
     return together([_sums_lane(*lane, y, end) for lane in zip(plan, products, strict=True)])
 
@@ -230,6 +231,7 @@ def _conv_levels(op: OpContext, kind: TensorType) -> Kernel:
     dtype = np.float64 if any(gemm.dtype is np.float64 for gemm in gemms) else np.float32
     g = geometry(op, filter_h, filter_w)
     lanes = lane_count(op, y.size * weights[0].size)
+    # 20 bytes for each output: a partial sum in float32, and "total" and "part" in float64.
     plan = tiles(op, g, x, float(in_zero), 20 * out_channels, dtype, lanes, 4 * weights.size)
     return together([_levels_lane(op, g, lane, y, gemms, dtype) for lane in plan])
 

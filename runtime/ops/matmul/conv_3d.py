@@ -69,6 +69,7 @@ def conv_3d(op: OpContext) -> Kernel:
     finish = float_end(op)
 
     def run() -> None:
+        # In every run, as other operators use this scratch memory in between; images only replace the inside.
         padded.fill(0)
         for image, out in zip(x, y, strict=True):
             np.copyto(inside, image)
@@ -87,6 +88,7 @@ def _pieces(
     """Yield rows of an output slice: where, their windows [rows, Wo, kd, kh, kw, C], memory for columns."""
     steps = padded.strides
     shape = (*sizes, *filter_sizes, padded.shape[3])
+    # The three axes of space: channels have neither stride nor dilation.
     over = [s * t for s, t in zip(steps, strides(op), strict=False)]
     taps = [s * t for s, t in zip(steps, dilations(op), strict=False)]
     windows = as_strided(padded, shape, (*over, *taps, steps[3]), writeable=False)

@@ -164,6 +164,7 @@ def _lane(strips: Iterable[_Strip], finish: _Finish, fill: int) -> Kernel:
 
     def run() -> None:
         for edges, copies, end in steps:
+            # In every run: other strips, and other operators in between, use the same memory.
             for edge in edges:
                 edge.fill(fill)
             for target, source in copies:
@@ -245,6 +246,7 @@ def _strips(
     each tap instead, so that neighbouring outputs read contiguous inputs again.
     """
     height, width = x.shape[1:3]
+    # Nothing to convert, repeat, pad or bring together: windows are views of the input itself.
     is_plain = x.dtype == dtype and channels == x.shape[3] and not g.is_padded and g.stride_w == 1
     copies = _column_copies(g, width)
     most = max(b.stop - b.start for b in blocks) if blocks else 0

@@ -86,6 +86,7 @@ def _float(op: OpContext) -> Kernel:
     clamp = quantization.float_activation_range(op.activation())
     lanes = lane_count(op, x.size * y.shape[1])
     whole = slice(0, y.shape[1])
+    # Too few rows to share among the lanes: the output channels are shared instead.
     if len(x) < lanes * _LEAST_ROWS:
         plan = [[(slice(0, len(x)), slice(c.start, c.stop))] for c in shares(y.shape[1], lanes)]
     else:
@@ -111,6 +112,7 @@ def _float(op: OpContext) -> Kernel:
 
 def _blocks(x: Array, y: Array, lanes: int) -> list[list[slice]]:
     """Return the rows of each lane, in blocks that stay in the cache."""
+    # Inputs widened to float32; of each output a sum in float32, and one in float64.
     row_bytes = 4 * x.shape[1] + 12 * y.shape[1]
     return row_blocks(len(x), lanes, max(_BLOCK_ROWS, _BLOCK_BYTES // row_bytes))
 
@@ -158,6 +160,7 @@ def _blockwise(op: OpContext, quantizer: RowQuantizer, y: Array) -> Kernel:
     planning: the sum over blocks then is one matrix product.
     """
     q = op.input(1).quantization
+    # `_hybrid` has found blockwise scales.
     assert q is not None
     assert q.blocks is not None
     stored = op.services.constant_of(q.blocks.scales)
@@ -220,6 +223,7 @@ def _output_stage(op: OpContext) -> integer_gemm.OutputStage:
     """
     in_scale, _, out_scale, out_zero = op.scales()
     q = op.input(1).quantization
+    # `stored_filter`, which the caller asks before, refuses a filter without scales.
     assert q is not None
     out_type = op.require_output(TensorType.INT8, TensorType.UINT8, TensorType.INT16)
     low, high = quantization.activation_range(op.activation(), out_scale, out_zero, out_type)

@@ -107,6 +107,7 @@ def _round_half_away(x: Array, whole: Array) -> None:
     """Apply `round_half_away` in place; `whole` is scratch memory of the same shape."""
     np.trunc(x, out=whole)
     np.subtract(x, whole, out=x)
+    # Twice the fraction is 1 or more in size just where x rounds away from zero; both steps are exact.
     np.multiply(x, np.float32(2), out=x)
     np.trunc(x, out=x)
     np.add(x, whole, out=x)

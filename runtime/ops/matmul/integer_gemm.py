@@ -141,7 +141,9 @@ class ExactGemm:
         self, op: OpContext, levels: Array, zero: int, activations: TensorType, in_zero: int, bias: Array
     ) -> None:
         sums, sizes = _sums_and_sizes(levels, zero)
+        # No sum of products exceeds the weights' sizes times the largest activation.
         sizes *= max(abs(bound) for bound in quantization.RANGES[activations])
+        # sum w (x - z) = sum w x - z * sum w: raw levels are multiplied, and the rest is known before a run.
         self.offset = bias - in_zero * sums
         self.limit = float((sizes.sum(axis=1) + np.abs(self.offset)).max(initial=0))
         parts = _exact_parts(sizes, levels.shape[1])
@@ -166,6 +168,7 @@ class ExactGemm:
             for channels, matrix in pieces():
                 some, sums = partial[:, channels], total[:, channels]
                 np.matmul(a[:, first], matrix[first], out=some)
+                # Each part is exact in float32; their sum may not be, and is made in float64.
                 np.copyto(sums, some)
                 for part in others:
                     np.matmul(a[:, part], matrix[part], out=some)
@@ -203,6 +206,7 @@ def _exact_parts(sizes: Array, depth: int) -> list[slice] | None:
             return None
         running += sizes[:, block]
         if running.max(initial=0) > _EXACT_FLOAT32:
+            # The block that does not fit begins the next part.
             cuts.append(block * _SMALLEST_PART)
             running = sizes[:, block].copy()
     return [slice(a, b) for a, b in pairwise([*cuts, depth])]

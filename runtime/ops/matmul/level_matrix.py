@@ -48,6 +48,7 @@ class LevelMatrix:
         self._kept = None if levels.size > _KEPT_ELEMENTS else self._widened()
         count, depth = levels.shape
         rows = _PIECE_BYTES // max(1, depth * np.dtype(dtype).itemsize)
+        # Rounded down to whole groups of channels, but to one group at least.
         self._rows = min(count, max(_PIECE_ROWS, rows // _PIECE_ROWS * _PIECE_ROWS))
 
     def pieces(self) -> Callable[[], Iterator[tuple[slice, Array]]]:

@@ -66,6 +66,7 @@ def _sums(op: OpContext, x: Array, weights: Array, y: Array, end: RowsEnd | None
     rows = y.reshape(n, y.shape[1], -1)
 
     def run() -> None:
+        # The taps of neighbouring pixels overlap, so that an output is a sum over several of them.
         y.fill(0)
         for image in range(n):
             np.matmul(x[image].reshape(-1, depth), matrix, out=flat)
@@ -98,6 +99,7 @@ def _levels(op: OpContext, kind: TensorType) -> Kernel:
     run_sums = _sums(op, centred, weights, total, None)
 
     def run() -> None:
+        # First, since outputs at the border get fewer taps: no one correction would suit all of them.
         np.subtract(x, zero, out=centred)
         run_sums()
         np.add(total, bias, out=total)

@@ -73,6 +73,7 @@ def transpose_conv_bias(op: OpContext) -> Kernel:
     rows, columns = axes(op)
     products = op.temporary((*x.shape[:3], filter_h, filter_w, channels))
     flat = products.reshape(-1, filter_h * filter_w * channels)
+    # Channels last, so that adding a tap to its outputs goes over neighbouring memory.
     matrix = np.ascontiguousarray(weights.transpose(3, 1, 2, 0).reshape(depth, -1))
     pairs = _pairs(products, y, rows, columns)
 

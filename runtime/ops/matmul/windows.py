@@ -87,6 +87,7 @@ def tiles(
     """
     depth = g.filter_h * g.filter_w * x.shape[3]
     row_bytes = max(1, g.columns.size * (depth * np.dtype(dtype).itemsize + result_bytes))
+    # No tile is larger than a lane's share of the rows, or some lanes would get none.
     share = -(-len(x) * g.rows.size // lanes)
     tile_bytes = max(TILE_BYTES, min(filter_bytes, LARGEST_TILE_BYTES))
     rows = max(1, min(g.rows.size, share, tile_bytes // row_bytes))
@@ -171,6 +172,8 @@ def _windows(g: Geometry, source: Array, rows: int) -> Array:
     """Return a view [rows, Wo, kh, kw * C] (or [.., kh, kw, C] when dilated) of all windows."""
     row, column, item = source.strides
     channels = source.shape[2]
+    # Without dilation the taps of a filter's row are neighbours: one axis for taps and channels copies longer
+    # runs.
     shape: Shape = (rows, g.columns.size, g.filter_h, g.filter_w * channels)
     strides: Shape = (row * g.stride_h, column * g.stride_w, row * g.dilation_h, item)
     if g.dilation_w > 1:

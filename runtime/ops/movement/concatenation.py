@@ -92,4 +92,5 @@ def pack(op: OpContext) -> Kernel:
     op.require_same_type(*range(len(op.inputs)))
     y = op.write()
     stacked = np.moveaxis(y, axis_index(op, op.option("axis"), y.ndim), 0)
+    # With `...` even an entry of a list is a view, not a scalar.
     return copies([(stacked[i, ...], op.read(i)) for i in range(len(op.inputs))])

@@ -24,6 +24,7 @@ def fill_shape(op: OpContext) -> tuple[Shape, ...]:
 def fill(op: OpContext) -> Kernel:
     """FILL: one value everywhere."""
     op.require_same_type(1)
+    # A view, not the value: a computed input has it only while running.
     return copy(op.write(), op.read(1).reshape(-1)[0:1])
 
 
@@ -107,6 +108,7 @@ def matrix_diag(op: OpContext) -> Kernel:
     """MATRIX_DIAG: matrices with the input on their diagonal and zeros elsewhere."""
     op.require_same_type(0)
     y = op.write()
+    # A writable view; the one of `np.diagonal` is read-only.
     diagonal = np.einsum("...ii->...i", y)
     return copies([(y, np.zeros(1, y.dtype)), (diagonal, op.read(0))])
 

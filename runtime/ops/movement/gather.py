@@ -69,6 +69,7 @@ def gather_nd(op: OpContext) -> Kernel:
     op.require(*NARROW_INDICES, i=1)
     x, indices, y = op.read(0), op.read(1), op.write()
     depth = indices.shape[-1]
+    # numpy cannot resolve -1 for an array without elements.
     rows = x.reshape((-1, *x.shape[depth:])) if x.size else x.reshape((0, *x.shape[depth:]))
     out = y.reshape((-1, *x.shape[depth:]))
     return lambda: np.take(rows, flat_positions(op, indices, x.shape[:depth]), axis=0, out=out, mode="clip")

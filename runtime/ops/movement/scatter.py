@@ -40,6 +40,7 @@ def scatter_nd(op: OpContext) -> Kernel:
 
     def run() -> None:
         y.fill(0)
+        # Not `rows[...] += parts`, which adds only one of the updates to a place.
         np.add.at(rows, flat_positions(op, indices, y.shape[:depth]), parts)
 
     return run

@@ -81,6 +81,7 @@ def _index(op: OpContext) -> tuple[slice | int | None, ...]:
         raise op.error("begin, end and strides differ in length")
     shape = op.input().shape
     entries = len(begin)
+    # Entries that use up an axis of the input; the ellipsis stands for what they leave.
     consumed = sum(1 for i in range(entries) if not (masks.ellipsis | masks.new_axis) >> i & 1)
     index: list[slice | int | None] = []
     axis = 0
@@ -94,6 +95,7 @@ def _index(op: OpContext) -> tuple[slice | int | None, ...]:
         elif axis >= len(shape):
             raise op.error(f"{entries} entries index shape {list(shape)}")
         else:
+            # With `offset` an end counts from its begin, which must be resolved before.
             first = begin[i] + shape[axis] if masks.offset and begin[i] < 0 else begin[i]
             stop = first + end[i] if masks.offset else end[i]
             index.append(_entry(op, masks, i, shape[axis], (first, stop, strides[i])))
@@ -113,6 +115,7 @@ def _entry(op: OpContext, masks: _Masks, i: int, dim: int, span: tuple[int, int,
         return position
     start = None if masks.begin >> i & 1 else begin
     stop = None if masks.end >> i & 1 else end
+    # Python counts negative bounds from the end and clamps the rest, by the same rules as `strided_slice.cc`.
     return slice(start, stop, stride)
 
 

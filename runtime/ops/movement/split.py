@@ -68,4 +68,5 @@ def unpack(op: OpContext) -> Kernel:
     op.require_same_type(0)
     x = op.read(0)
     entries = np.moveaxis(x, axis_index(op, op.option("axis"), x.ndim), 0)
+    # With `...` even an entry of a list is a view, not a scalar.
     return copies([(op.write(i), entries[i, ...]) for i in range(len(op.outputs))])

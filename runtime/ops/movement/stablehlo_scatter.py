@@ -72,6 +72,7 @@ def stablehlo_scatter(op: OpContext) -> Kernel:
         found = offsets.copy()
         found[:, targets] += vectors[rows]
         inside = ((found >= 0) & (found < bounds)).all(axis=1)
+        # A scalar operand has no index to ravel, and one place.
         where = np.ravel_multi_index(tuple(found[inside].T), y.shape) if y.ndim else np.zeros(1, np.int64)
         _apply(flat, where, updates.reshape(-1)[inside], join)
 

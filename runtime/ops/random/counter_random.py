@@ -78,6 +78,7 @@ class PhiloxStream:
         blocks = -(-words // 4)
         start, wide = self._counter & 0xFFFFFFFFFFFFFFFF, self._counter >> 64
         low = np.uint64(start) + np.arange(blocks, dtype=np.uint64)
+        # Where the low half wrapped around, one is carried into the high half.
         upper = np.where(low < np.uint64(start), np.uint64((wide + 1) & 0xFFFFFFFFFFFFFFFF), np.uint64(wide))
         return philox(self._key, low, (upper & _LOW, upper >> _HALF)).reshape(-1)[:words]
 

@@ -105,6 +105,7 @@ def _integer(op: OpContext) -> Kernel:
         sums[:] = fixed_point.narrow(_scaled(total, form.multiplier, form.shift))
         fresh, output = _integer_state(sums, state.astype(np.int64))
         after[:] = fresh
+        # From 15 fractional bits to the 7 of scale 1/128.
         y[:] = fixed_point.narrow_to_byte(rounding_shift_right(output, 8)) + 128
         np.copyto(previous, y)
         np.copyto(state, after)

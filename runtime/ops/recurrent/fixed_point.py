@@ -40,6 +40,7 @@ def tanh_table(integer_bits: int) -> Array:
     It is indexed by the level's bits.
     """
     x = _every_level()
+    # With one integer bit more the same bits are 2 |x|: e = exp(-2 |x|).
     decayed = _exp(-np.abs(x), integer_bits + 1)
     # (1 - e) / (1 + e), as 2 / (1 + e) - 1.
     found = _raised(_reciprocal_of_half(decayed) - _ONE_IN_Q2, 2)
@@ -91,6 +92,7 @@ def _exp(x: Array, integer_bits: int) -> Array:
     """Return exp of x <= 0 with `integer_bits`; the result has none (`exp_on_negative_values`)."""
     fraction_bits = 15 - integer_bits
     quarter = 1 << (fraction_bits - 2)
+    # x is a part in [-1/4, 0) and a whole number of quarters, whose bits choose the factors.
     within = (x & (quarter - 1)) - quarter
     result = _exp_of_last_quarter(_raised(within, integer_bits))
     whole = within - x
@@ -136,6 +138,7 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
     """
     size = x.shape[1]
     sums, squares = x.sum(axis=1), (x * x).sum(axis=1)
+    # Means have 10 fractional bits, and their squares the 20 of `_OVERFLOW_GUARD`.
     means = _truncated(sums * 1024, size)
     variances = _truncated(squares * (_OVERFLOW_GUARD // size) - means * means, _OVERFLOW_GUARD)
     rows = []
@@ -143,6 +146,7 @@ def layer_norm(x: Array, weights: Array, bias: Array, scale: tuple[int, int], le
         inverse = quantization.inverse_square_root(int(variance) if variance >= 1 else least_variance)
         normal = quantization.multiply_by_quantized_multiplier(1024 * row - mean, *inverse)
         weighted = normal * weights + bias
+        # The reference rounds with C's division: 512 towards the sign, then truncated.
         rounded = _truncated(np.where(weighted > 0, weighted + 512, weighted - 512), 1024)
         levels = quantization.multiply_by_quantized_multiplier(rounded, scale[0], scale[1] + 12)
         rows.append(narrow(levels))

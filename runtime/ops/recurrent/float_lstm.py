@@ -172,6 +172,7 @@ class FloatLstm:
         np.multiply(cell, self._forget, out=cell)
         np.multiply(self._input, self._candidate, out=self._candidate)
         np.add(cell, self._candidate, out=cell)
+        # Clipped before the output gate's peephole and the activation read it, as in `lstm_eval.cc`.
         if self._clip > 0:
             np.clip(cell, -self._clip, self._clip, out=cell)
         for late in self._stages[1:]:

@@ -132,6 +132,7 @@ def sequence_products(
     [time, batch, gates * units]: one product for all steps, as only the states wait for the step before.
     """
     time, batch = sources[0][0].shape[:2]
+    # Copies: where the batch comes first, x is a view with its axes swapped, which has no rows to reshape to.
     bound = [(x, op.temporary(x.shape)) for x, _ in sources]
     first, *others = [
         products(op, rows.reshape(time * batch, x.shape[2]), gates, units, asymmetric=asymmetric)

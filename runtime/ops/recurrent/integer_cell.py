@@ -140,6 +140,7 @@ class _Reader:
             tuple(self._peephole(g, scale, cell_bits) for g, scale in zip(order, scales, strict=True)),
             tuple(self._norm(g, bias) if has_norm else None for g, bias in zip(order, biases, strict=True)),
             cell_bits,
+            # The output gate and the tanh of the cell have 15 fractional bits each.
             _multiplier(2.0**-15 / float(hidden_scale) * 2.0**-15),
             hidden_zero,
             op.scale_and_zero_point(op.input(slots.state))[1],
@@ -199,6 +200,7 @@ class _Reader:
         where = self._slots.norms[g]
         scale = self._scale(where)
         weights = self._op.constant(where, "layer norm weights").astype(np.int64)
+        # The last one is `variance_guard` of `lstm.cc`.
         return Norm(weights, bias, _multiplier(float(scale)), max(1, int(np.float32(10000) * scale)))
 
     def _peephole(self, g: int, scale: np.float32, cell_bits: int) -> Peephole | None:

@@ -83,12 +83,15 @@ class IntegerLstm:
         candidate = fixed_point.look_up(fixed_point.tanh_table(3), sums[:, :size])
         shares = fixed_point.look_up(fixed_point.sigmoid_table(), sums[:, size:-size])
         forget = shares[:, -size:]
+        # Under CIFG it is 1 - forget, where 1 is the largest int16.
         given = shares[:, :size] if len(self._places) == 4 else fixed_point.INT16_MAX - forget
         kept = rounding_shift_right(forget * cell, 15)
+        # Both factors have 15 fractional bits, the cell has -cell_bits.
         cell = fixed_point.narrow(kept + rounding_shift_right(given * candidate, 30 + self._form.cell_bits))
         clip = self._form.clips[0]
         if clip:
             cell = np.clip(cell, -clip, clip)
+        # The output gate comes last: its peephole reads the new cell.
         self._complete(len(self._places) - 1, sums, cell)
         output = fixed_point.look_up(fixed_point.sigmoid_table(), sums[:, -size:])
         shaped = fixed_point.look_up(fixed_point.tanh_table(15 + self._form.cell_bits), cell)

@@ -48,9 +48,11 @@ def _real(op: OpContext) -> Kernel:
 
     def run() -> None:
         latest = feature()
+        # The slices overlap; numpy assigns as if it had read all of the right side first.
         state[..., :-1] = state[..., 1:]
         state[..., -1] = latest
         seen = np.einsum("bfm,fm->bf", state, time)
+        # The `rank` filters of a unit lie side by side.
         y[:] = seen.reshape(len(x), units, -1).sum(axis=2) + bias
         finish(y, y)
 
@@ -62,6 +64,7 @@ def _time_weights(op: OpContext, shape: tuple[int, int]) -> Array:
         return weights(op, _TIME, shape)
     op.require(TensorType.INT8, TensorType.UINT8, i=_TIME)
     scale, _ = op.scale_and_zero_point(op.input(_TIME))
+    # A uint8 tensor holds signed levels here, as `svdf.cc` reads it.
     return op.constant(_TIME, "time weights").view(np.int8).astype(np.float32) * np.float32(scale)
 
 

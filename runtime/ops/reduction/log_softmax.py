@@ -84,6 +84,7 @@ def _of_signed(op: OpContext, x: Array, y: Array) -> Kernel:
     """
     scale, _ = op.scale_and_zero_point(op.input())
     multiplier, shift = quantize_multiplier(min(scale * 2.0 ** (31 - _INTEGER_BITS), 2.0**31 - 1))
+    # PreprocessLogSoftmaxScalingExp: from Q5.26 back to levels, for the bound `least`.
     back, back_shift = quantize_multiplier(2.0**-shift / (multiplier / 2.0**31))
     radius = int(np.floor(((1 << _INTEGER_BITS) - 1) * 2.0 ** (31 - _INTEGER_BITS) / 2.0**shift))
     differences = np.arange(256, dtype=np.int64)
@@ -97,6 +98,7 @@ def _of_signed(op: OpContext, x: Array, y: Array) -> Kernel:
         least = multiply_by_quantized_multiplier(logarithm + _INT32_MIN, back, back_shift)
         difference = wide[np.minimum(below, 255)] - logarithm
         levels = rounding_shift_right(difference, 31 - _INTEGER_BITS - _OUT_BITS) + high
+        # Below `least` the difference of the logarithms would leave int32.
         known = -below > np.maximum(-radius - 1, least)
         np.copyto(y, np.where(known, np.clip(levels, low, high), low), casting="unsafe")
 

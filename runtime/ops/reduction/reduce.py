@@ -131,6 +131,7 @@ def _in_order(op: OpContext, ufunc: np.ufunc) -> Kernel:
     ordered, y = x.transpose(axes + kept), op.write().reshape(-1)
     terms = math.prod(x.shape[a] for a in axes)
     rows = ordered.reshape(terms, y.size)
+    # Where `reshape` had to copy, its result holds what x was while planning: each run copies again.
     copied = not (rows.flags.c_contiguous and np.shares_memory(rows, x))
     rows = op.temporary(rows.shape) if copied else rows
     target = rows.reshape(ordered.shape)
@@ -225,6 +226,7 @@ def _integer_mean(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
 
     def run() -> None:
         total = np.add.reduce(x, axis=axes, keepdims=True, dtype=np.int64)
+        # The size of the least int64 overflows to itself, and is right as an unsigned number.
         magnitude = np.abs(total).view(np.uint64) // np.uint64(count)
         np.copyto(y, np.where(total < 0, -1, 1) * magnitude.astype(np.int64), casting="unsafe")
 
@@ -241,6 +243,7 @@ def _scaled_sum(op: OpContext, axes: tuple[int, ...], count: int) -> Kernel:
     x, y = op.read(0), _kept(op, axes)
     terms = math.prod(x.shape[a] for a in axes)
     multiplier, shift = quantize_multiplier(in_scale / out_scale)
+    # floor(log2 count), but no further than the reference goes: 32 bits, and a right shift of 31 in total.
     fold = min(count.bit_length() - 1, 32, 31 + shift)
     multiplier, shift = (multiplier << fold) // count, shift - fold
     total = op.temporary(y.shape, np.int64)

@@ -69,6 +69,7 @@ def unsorted_segment(op: OpContext) -> Kernel:
             raise op.error(f"segment {flat.max()} of {y.shape[0]}")
         kept = flat >= 0
         y.fill(identity)
+        # Plain indexing would keep one row alone of those with equal ids.
         join.at(y, flat[kept], rows[kept])
 
     return run

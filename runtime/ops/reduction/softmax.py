@@ -87,6 +87,7 @@ def _softmax_bytes(op: OpContext, x: Array, y: Array) -> Kernel:
         raise op.unsupported(f"an output other than with scale {scale} and zero point {lowest}")
     if x.shape[1] > 1 << 12:
         raise op.unsupported("more than 4096 classes of 8-bit levels")
+    # PreprocessSoftmaxScaling of `quantization_util.cc`: differences in Q5.26, 31 - 5 bits behind the point.
     real = float(np.float32(op.option("beta"))) * in_scale * (1 << 26)
     if real < 1:
         raise op.unsupported(f"beta times scale of {real / (1 << 26)}, below the fixed-point grid")
@@ -112,6 +113,7 @@ def exponentials(real: float) -> Array:
     """
     multiplier, shift = quantization.quantize_multiplier(min(real, 2.0**31 - 1))
     k = np.arange(256, dtype=np.int64)
+    # CalculateInputRadius of `quantization_util.cc` for 5 integer bits.
     counted = k <= (31 << 26) >> shift
     scaled = quantization.saturating_doubling_high_mul(-np.where(counted, k, 0) << shift, multiplier)
     return np.where(counted, quantization.fixed_point_exp(scaled), 0)
@@ -129,6 +131,7 @@ def softmax_int16(op: OpContext, x: Array, y: Array) -> Kernel:
     in_scale, _ = op.scale_and_zero_point(op.input())
     if op.scale_and_zero_point(op.output()) != (1 / 32768, 0):
         raise op.unsupported("an int16 output scale other than 1/32768")
+    # 65535 units make 10, the width of the table of exp; `_HIGH` then centres them to int16.
     real = in_scale * float(np.float32(op.option("beta"))) / (10.0 / 65535.0)
     multiplier = quantization.quantize_multiplier(real)
     exponentials = lookup_table(-10.0, 0.0, np.exp, real=np.float64)

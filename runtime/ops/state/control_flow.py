@@ -104,6 +104,7 @@ def case(op: OpContext) -> Kernel:
 def _while_shapes(op: OpContext) -> tuple[Shape, ...]:
     arguments = _arguments(op, 0)
     before = tuple(v.shape for v in arguments)
+    # Not known: a constant among the loop's variables is their value in the first round only.
     condition = op.services.infer_subgraph(op.option("cond_subgraph_index"), arguments, known=False)
     if len(condition) != 1:
         raise op.error(f"the condition has {len(condition)} outputs, not 1")
@@ -181,6 +182,7 @@ def call_once(op: OpContext) -> Kernel:
     def run() -> None:
         if not state.done:
             services.run_subgraph(index, ())
+            # Only now: an initialisation that failed runs again.
             state.done = True
 
     return run

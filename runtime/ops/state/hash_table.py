@@ -41,6 +41,7 @@ def import_entries(op: OpContext) -> Kernel:
         table = _table(op)
         if table.entries is None:
             pairs = zip(keys.tolist(), values.tolist(), strict=True)
+            # Later entries of a dict replace earlier ones: backwards, the first of equal keys stays.
             table.entries = dict(reversed(list(pairs)))
 
     return run

@@ -77,6 +77,7 @@ def assign_variable(op: OpContext) -> Kernel:
     def run() -> None:
         variable = resource_of(op, Variable, "variable")
         if variable.value is None or variable.value.shape != source.shape:
+            # The plan reuses the memory of the source within the same run.
             variable.value = source.copy()
         else:
             np.copyto(variable.value, source, casting="unsafe")

@@ -163,6 +163,7 @@ class OpContext:
         Raises `ShapeError` where the memory has another shape, or the tensor another type.
         """
         value = self.output(i)
+        # `copyto` below would convert silently within a kind, int64 to int32 for example.
         if value.dtype != array.dtype:
             raise self.error(f"output {i} became {array.dtype} where {value.type.name} is declared")
         if value.array is None:

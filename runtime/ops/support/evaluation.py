@@ -21,7 +21,9 @@ def prepare_kernel(op: OpContext) -> Kernel:
     spec = find_spec(op.operator)
     if spec.types and op.optional(spec.data) is not None:
         op.require(*spec.types, i=spec.data)
+    # An output without memory is delivered by the run itself: its shape says nothing yet.
     empty = all(value.elements == 0 and value.array is not None for value in op.outputs)
+    # A stateful operator runs for its effect, whatever its outputs hold.
     if op.outputs and not spec.stateful and empty:
         return lambda: None
     with named_failures(op.operator):

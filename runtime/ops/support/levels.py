@@ -57,6 +57,7 @@ def level_table(op: OpContext, rule: Callable[[Array], Array]) -> Kernel:
     if table.size == 256 and dtype.itemsize == 1:
         return _translated(op, table.tobytes())
     pieces = flat_blocks(op.write(), x.view(f"u{x.itemsize}"))
+    # "clip" instead of the default "raise", for which `take` buffers `out`; no index is beyond the table.
     return over(pieces, lambda y, index: np.take(table, index, out=y, mode="clip"))
 
 
@@ -84,6 +85,7 @@ def pair_levels(op: OpContext, rule: PairRule) -> Kernel:
         return _pairs_as_they_come(op, rule, zero, clamp)
     every = every_level(kind)
     raw = rule(op, every[:, None], every[None, :]) + zero
+    # Row-major: the result for two levels is at left * 256 + right, both taken as unsigned bytes.
     flat = np.clip(raw, *clamp).astype(kind.name.lower()).reshape(-1)
     pieces = broadcast_blocks(op.write(), op.read(0).view(np.uint8), op.read(1).view(np.uint8))
     index = op.temporary((max((p[0].size for p in pieces), default=0),), np.intp)
@@ -152,6 +154,7 @@ def _power_of_two_shifts(op: OpContext) -> tuple[int, int] | None:
     if not all(log == round(log) for log in logs):
         return None
     shifts = (int(logs[2] - logs[0]), int(logs[2] - logs[1]))
+    # `add.cc` and `sub.cc` demand it: one operand as it is, and none shifted to the left.
     if min(shifts) < 0 or 0 not in shifts:
         raise op.unsupported(
             "int16 scales that are powers of two, of which none of the inputs' is the output's"
@@ -200,8 +203,10 @@ def quotient(op: OpContext, x: Array, z: Array) -> Array:
     real = np.float32(scale_x) / (np.float32(scale_z) * np.float32(out_scale))
     multiplier, shift = quantize_multiplier(float(real))
     dividend, divisor = np.broadcast_arrays(x - zero_x, z - zero_z)
+    # The reciprocal is of positive numbers: the reference turns both signs.
     dividend = np.where(divisor < 0, -dividend, dividend)
     inverse, bits = reciprocal(np.maximum(np.abs(divisor), 1), 31)
+    # CountLeadingSignBits: the sign bits of a negative number are the leading zeros of its complement.
     headroom = 31 - np.frexp(np.where(dividend < 0, ~dividend, dividend).astype(np.float64))[1]
     wide = saturating_doubling_high_mul(dividend << headroom.astype(np.int64), inverse)
     right = -(shift - bits - headroom)
@@ -219,9 +224,12 @@ def reciprocal(x: Array, integer_bits: int) -> tuple[Array, Array]:
     `one_over_one_plus_x_for_x_in_0_1` makes them. More steps would be more exact, and differ from LiteRT.
     """
     headroom = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    # gemmlowp's RoundingHalfSum of the fraction in Q0.31 and of one, which is 2^31 - 1 there.
     half = ((x << headroom) - (1 << 31) + (2**31 - 1) + 1) // 2
     y = DIVISION_START - saturating_doubling_high_mul(half, DIVISION_SLOPE)
     for _ in range(3):
+        # All in Q2.29, where one is 2^29. The next product is Q4.27: two bits to the left make it Q2.29
+        # again.
         error = (1 << 29) - saturating_doubling_high_mul(half, y)
         y = y + (saturating_doubling_high_mul(y, error) << 2)
     return np.minimum(y << 1, 2**31 - 1), integer_bits - headroom
@@ -250,6 +258,7 @@ def reciprocal_root(op: OpContext, q: Array) -> Array:
     multiplier, shift = quantize_multiplier(real)
     found = np.full(q.shape, RANGES[op.output().type][1], np.int64)
     for i, value in enumerate((q - in_zero).tolist()):
+        # Levels below the zero point are not looked up: the kernel raises for them first.
         if value > 0:
             root, left = inverse_square_root(value)
             one = multiply_by_quantized_multiplier(np.asarray(1), root, left + 20)
@@ -310,11 +319,13 @@ def hard_swish(op: OpContext, q: Array) -> Array:
     fine = (q - in_zero) << 7
     out_multiplier, out_exponent = _multiplier16(float(fine_scale / np.float32(scale)))
     gate_multiplier, gate_exponent = _multiplier16(float(fine_scale / np.float32(3 / 32768)))
+    # One bit of the left shift waits until after the product: saturation here then never decides the result.
     gate = _saturate16(fine << max(gate_exponent - 1, 0))
     gate = _rounding_high_mul16(gate, gate_multiplier)
     if gate_exponent > 0:
         gate = _saturate16(gate << 1)
     gate = rounding_shift_right(gate, max(-gate_exponent, 0))
+    # From [-1, 1] to [0, 1], both with 15 fractional bits.
     gate = (gate + (1 << 15)) >> 1
     # SaturatingDoublingHighMul does not round, and C++ divides towards zero.
     raw = gate * _rounding_high_mul16(fine, out_multiplier)

@@ -38,6 +38,7 @@ def lookup_table(
         between = round_all((after + here) / real(2))
         bias = round_all((between - middle) / real(2))
         last = round_all(function(np.array([high], real)) * factor)
+        # The last point has no step behind it whose error could be halved.
         points = np.clip(np.concatenate([here - bias, last]), _LOW, _HIGH)
     return np.asarray(np.nan_to_num(points, nan=0), np.int64)
 

@@ -66,6 +66,7 @@ def together(lanes: Sequence[Kernel]) -> Kernel:
 
 @cache
 def _pool(size: int) -> ThreadPoolExecutor:
+    # numpy's error state is one per thread: in a new one overflow and NaN would be warnings again.
     return ThreadPoolExecutor(size, "runtime-lane", initializer=np.seterr, initargs=("ignore",))
 
 

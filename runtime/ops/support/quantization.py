@@ -41,6 +41,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         return 0, 0
     fraction, shift = math.frexp(real)
     fixed = int(round_half_away(np.float64(fraction * (1 << 31))))
+    # A fraction just below 1 has rounded up to what int32 does not hold.
     if fixed == 1 << 31:
         fixed //= 2
         shift += 1
@@ -55,6 +56,8 @@ def quantize_multipliers(reals: Sequence[float]) -> tuple[_Array, _Array]:
 
 def round_half_away(x: _Array | np.float64) -> _Array:
     """Round as C's `round`: to the nearest integer, ties away from zero; same shape and dtype."""
+    # Not floor(x + 0.5): that sum rounds, and takes the largest number below 0.5 to 1. Both steps here are
+    # exact.
     whole = np.trunc(x)
     return np.asarray(whole + np.trunc((x - whole) * 2))
 
@@ -101,11 +104,15 @@ DIVISION_SLOPE = 1010580540
 def fixed_point_exp(x: _Array) -> _Array:
     """Return exp(x) in Q0.31 of x <= 0 in Q5.26 (gemmlowp's `exp_on_negative_values`); int64."""
     quarter = 1 << 24
+    # x = fraction - whole: the fraction in [-1/4, 0), `whole` a multiple of 1/4, one factor for each of its
+    # bits.
     fraction = (x & (quarter - 1)) - quarter
+    # Five bits of Q5.26 are integer bits: below 1/4 in size they are spare, and the shift makes it Q0.31.
     result = _exp_of_last_quarter(fraction << 5)
     whole = fraction - x
     for k, factor in enumerate(EXP_OF_POWERS):
         result = np.where(whole & (quarter << k), saturating_doubling_high_mul(result, factor), result)
+    # exp(0) = 1 is beyond Q0.31: the largest number stands for it.
     return np.where(x == 0, 2**31 - 1, result)
 
 
@@ -162,12 +169,14 @@ def inverse_square_root(value: int) -> tuple[int, int]:
     while value >= 1 << 29:
         value //= 4
         shift += 1
+    # Bits move in pairs, as the root of 4 is 2: each pair is one bit of the result's exponent.
     pairs = (32 - value.bit_length() - 1) // 2 - 1
     shift -= pairs
     half = ((value << (2 * pairs) >> 1) + 1) >> 1
     # Five steps of Newton's method in Q3.28, from 1: as many, and in the same roundings, as the reference.
     x = 1 << 28
     for _ in range(5):
+        # x <- 1.5 x - (value / 2) x^3. A cube of Q3.28 is Q9.22 and a product Q6.25: six and three bits back.
         cube = _shifted32(_high_mul(_high_mul(x, x), x), 6)
         grown = _high_mul(x, (1 << 28) + (1 << 27))
         x = _shifted32(grown - _high_mul(half, cube), 3)
@@ -255,13 +264,16 @@ class Requantizer:
         # The excess of 2^-42 turns a negative tie away from zero and survives adding an 8-bit zero point;
         # it is too small to move any other value that an 8-bit clamp leaves alone.
         scale = np.exp2(-right.astype(np.float64)) * (1 + np.exp2(-42.0))
+        # A multiplier is high * 2^16 + low; `whole` is the factor that it stands for.
         whole, low, high = multipliers * left / 2.0**31, multipliers & 0xFFFF, multipliers >> 16
+        # 0.5 before the floor of `_multiply` is the reference's nudge of 2^30: nearest, ties upwards.
         parts = (whole, offset * whole + 0.5, np.asarray(offset), low * left / 65536.0, high * left, scale)
         rows = [_repeated(part, repeats) for part in parts]
         self._whole, self._start, self._offset, self._low, self._high, self._scale = rows
         self._row = max(row.size for row in rows)
         self._one_product = limit <= _ONE_PRODUCT_LIMIT
         self._bias = 0.5 + zero_point
+        # As floats: numpy would convert two Python integers for every piece.
         self._clamp = (float(clamp[0]), float(clamp[1]))
         self._work = work
 
@@ -296,6 +308,7 @@ class Requantizer:
             t = self._work[-sums.size :].reshape(acc.shape)
             np.add(sums, self._offset, out=acc)
             np.multiply(acc, self._low, out=t)
+            # In units of 2^16 the nudge of 2^30 is 2^14, and the division by 2^31 below one by 2^15.
             np.add(t, 16384.0, out=t)
             np.floor(t, out=t)
             np.multiply(acc, self._high, out=acc)
@@ -311,6 +324,7 @@ class Requantizer:
         levels = out.view(np.uint8)
         np.copyto(levels, acc, casting="unsafe")
         if below:
+            # In two's complement the flipped top bit subtracts the 128.
             np.bitwise_xor(levels, 128, out=levels)
 
 
@@ -332,6 +346,7 @@ class WideRequantizer:
     """
 
     def __init__(self, multipliers: _Array, shifts: _Array, clamp: tuple[int, int]) -> None:
+        # From 0x7FFF0000 on, rounding to 16 bits would give 2^15, which int16 does not hold.
         self._multipliers = np.where(multipliers < 0x7FFF0000, (multipliers + (1 << 15)) >> 16, 0x7FFF)
         self._shifts = 15 - shifts
         self._half = np.int64(1) << (self._shifts - 1)

@@ -36,6 +36,7 @@ class Scratch:
             self._memory = np.empty(self._size, np.uint8)
         start = self._used + -(self._memory.ctypes.data + self._used) % _ALIGNMENT
         self._used = start + size
+        # Aligning may have moved the end beyond the memory.
         if self._used > self._size:
             return np.empty(shape, dtype)
         taken: Array = self._memory[start : start + size].view(dtype).reshape(shape)

@@ -59,6 +59,7 @@ def window(op: OpContext, padding: Padding, size: int, extent: int, stride: int,
 
 def span(offset: int, stride: int, size: int, outputs: int) -> tuple[slice, slice]:
     """Return the outputs whose window has an input at a tap, and those inputs; `offset` is output 0's."""
+    # -(a // b) is ceil(-a / b): the first output whose tap is not in the padding.
     low = min(outputs, max(0, -(offset // stride)))
     high = max(low, min(outputs, (size - 1 - offset) // stride + 1))
     start = offset + low * stride
@@ -70,6 +71,7 @@ def spread(low: int, step: int, total: int, size: int) -> tuple[slice, slice]:
 
     Element i becomes output `low + i * step` of `total`; negative padding crops.
     """
+    # Both are quotients rounded up, of -low and of total - low.
     first = max(0, -(low // step))
     last = max(first, min(size, -((low - total) // step)))
     begin = low + first * step
@@ -108,6 +110,7 @@ def reshaped(op: OpContext, elements: int, target: Shape) -> Shape:
         raise op.error(f"shape {list(target)} has more than one unknown dimension")
     result = list(target)
     if unknown:
+        # With a dimension of 0 beside it, any size would do for -1.
         if known == 0 or elements % known:
             raise op.error(f"{elements} elements do not fill shape {list(target)}")
         result[unknown[0]] = elements // known

@@ -80,6 +80,7 @@ def _places(tensor: Tensor, sparsity: Sparsity, coordinates: list[_Array]) -> _A
     indices = [np.zeros_like(coordinates[0]) for _ in shape]
     for place, here in zip(sparsity.traversal_order, coordinates, strict=True):
         if place < rank:
+            # A dimension of the tensor counts blocks, a block's own dimension the elements inside of one.
             indices[place] += here * sizes[place]
         else:
             indices[sparsity.block_map[place - rank]] += here

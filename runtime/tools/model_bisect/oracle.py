@@ -52,6 +52,7 @@ def litert_runs(data: bytes, feeds: Sequence[Array]) -> dict[str, tuple[Array, .
         except subprocess.TimeoutExpired as error:
             raise OracleError(f"LiteRT did not finish within {_LIMIT_S} s") from error
         if ran.returncode:
+            # Of a traceback the last line has the error's text.
             words = ran.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
                 f"exit {ran.returncode}"
             ]
@@ -77,6 +78,7 @@ def run(opener: Opener, path: Path, feeds: Sequence[Array]) -> tuple[tuple[Array
 def write_arrays(path: Path, arrays: Sequence[Array]) -> None:
     """Write arrays in their order."""
     named: dict[str, Array] = {str(i): value for i, value in enumerate(arrays)}
+    # To an open file: of a path numpy would change the name, where that does not end with ".npz".
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **named)
 
@@ -84,6 +86,7 @@ def write_arrays(path: Path, arrays: Sequence[Array]) -> None:
 def read_arrays(path: Path) -> tuple[Array, ...]:
     """Read what `write_arrays` wrote."""
     with np.load(path, allow_pickle=False) as stored:
+        # By number: sorted as text, "10" would come before "2".
         return tuple(stored[str(i)] for i in range(len(stored.files)))
 
 

@@ -145,6 +145,7 @@ class _Maker:
         else:
             data, shape = memoryview(np.ascontiguousarray(value).tobytes()), value.shape
         index = len(self.tensors)
+        # The writer shares one buffer among tensors of equal numbers but 0; a computed value has its own.
         buffer = held.buffer if held.is_constant else 0
         self.tensors.append(replace(held, index=index, data=data, shape=shape, buffer=buffer))
         return index
@@ -156,8 +157,10 @@ class _Maker:
             replace(
                 held,
                 index=index,
+                # The index makes the name unique: a tensor that several pieces read has a copy in each.
                 name=f"{held.name}/{number}.{index}",
                 shape=held.shape if value is None else value.shape,
+                # The pieces run at the shapes of the values that they are fed with, so that none is open.
                 shape_signature=None,
                 has_rank=True,
             )

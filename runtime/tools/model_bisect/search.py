@@ -91,12 +91,14 @@ def bisect(
     on_phase("fusions")
     nodes = [tuple(sorted(node)) for node in search.nodes() if set(node) <= set(tried)]
     wrong = {index for suspect in alone for index in suspect.operators}
+    # With an operator that is wrong alone, a fusion would only show the same error again.
     fusions = [node for node in nodes if len(node) > 1 and not wrong & set(node)]
     fused = [search.narrowed(suspect, values) for suspect in search.of_pieces(fusions, values, "fused")[0]]
     on_phase("in place")
     in_place = search.in_place(feeds, folded)
     suspects = sorted((*alone, *fused), key=lambda one: one.operators)
     if in_place is not None and not any(one.operators <= in_place.operators for one in suspects):
+        # No suspect lies at or before it, so that nothing found so far explains it.
         suspects.insert(0, in_place)
     missing = [one.index for one in graph.operators if one.index not in tried and one.outputs]
     return Bisected(
@@ -156,6 +158,7 @@ class _Search:
     def narrowed(self, suspect: Suspect, values: Mapping[int, Array]) -> Suspect:
         """Return the shortest run of a fusion's operators that is wrong by itself, the first of these."""
         whole = suspect.operators
+        # Shortest first: the first that is wrong has no smaller one to blame.
         parts = [whole[i : i + n] for n in range(2, len(whole)) for i in range(len(whole) - n + 1)]
         return next(iter(self.of_pieces(parts, values, "fused")[0]), suspect)
 

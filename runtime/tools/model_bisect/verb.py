@@ -47,6 +47,7 @@ def bisect(
     options, rules = calls.options_of(option or [], None), calls.rules_of(input_ or [], shape or [])
     with calls.clear_errors(file), readable_model(file, signature) as (path, model):
         rules = ranged(rules, model.subgraphs[0])
+        # The CPU path opens every model that the runtime knows, whatever the delegate would refuse of it.
         details = Opener.prepare("cpu", {}).open(str(path), rules).model.get_input_details()
         pool = make_pool(details, hashlib.sha256(path.read_bytes()).hexdigest(), rules)
         found = search.bisect(

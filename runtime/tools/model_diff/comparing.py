@@ -209,11 +209,13 @@ class _Comparison:
                 errors.append(mean_error(y, r))
             outputs.append(tested.outputs)
             references.append(expected.outputs)
+            # A copy of the pairs, since one that fails is removed.
             for name, model in list(self._draws.items()):
                 try:
                     ran = model.run(moved_inputs(feeds) if name == MOVED else feeds, self._steps)
                     drawn[name].append(ran.outputs)
                 except WorkerError:
+                    # With its outputs so far: all honest runs must have as many sets.
                     del self._draws[name], drawn[name]
         self.runs += len(sets)
         self._rule = self._current_rule()
@@ -249,6 +251,7 @@ class _Comparison:
             self._arithmetic,
             integer_path=descriptor.integer_path or settings.get("integer_path") == "yes",
             precision=settings.get("precision", "fp32"),
+            # XNNPACK rounds integers in its own way; the other two follow LiteRT's reference kernels.
             exact_reference=REFERENCES[self._request.reference] is not _XNNPACK,
             draws=list(self._draws),
         )

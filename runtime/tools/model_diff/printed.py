@@ -116,6 +116,7 @@ def evaluation_metrics(found: Difference) -> bytes:
 
 def latency(summary: Summary) -> bytes:
     """Return a `LatencyMetrics`."""
+    # The fields 1 to 4 are integers: last_us, max_us, min_us and sum_us.
     whole = (summary.last, summary.largest, summary.smallest, summary.total)
     fields = b"".join(integer(number, int(value)) for number, value in enumerate(whole, 1))
     average = real64(5, summary.average)

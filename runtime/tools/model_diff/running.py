@@ -109,6 +109,7 @@ class LocalModel:
             begin = time.perf_counter_ns()
             self._model.invoke()
             times.append((time.perf_counter_ns() - begin) // 1000)
+        # A copy: some runtimes return their own memory, which the next invoke overwrites.
         outputs = tuple(
             np.array(self._model.get_tensor(d["index"])) for d in self._model.get_output_details()
         )
@@ -117,6 +118,7 @@ class LocalModel:
 
     def close(self) -> None:
         """Free what it holds."""
+        # LiteRT's interpreter has none.
         close = getattr(self._model, "close", None)
         if close is not None:
             close()

@@ -78,6 +78,7 @@ class _WorkerModel:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=words,
+                # No buffer on this side: a line that waits in one would be unseen by "select".
                 bufsize=0,
             )
         shapes = {name: rule.shape for name, rule in rules.items() if rule.shape is not None}
@@ -126,6 +127,7 @@ class _WorkerModel:
         return answer
 
     def _end(self) -> WorkerError:
+        # The pipe closes before the exit code is there.
         code = self._process.wait()
         words = (self._folder / _WORDS).read_bytes().decode(errors="replace").strip().splitlines()[-1:]
         end = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"

@@ -144,6 +144,7 @@ def _drawing(found: Sequence[Found]) -> str:
     best = front(found)
     slowest = max(time for _, time in known)
     values = [one.scores[0].value for one, _ in known]
+    # 1 where all scores are equal, so that nothing is divided by 0.
     low, span = min(values), (max(values) - min(values)) or 1.0
     marks = []
     for (one, time), value in zip(known, values, strict=True):

@@ -81,6 +81,7 @@ def run_pass(
             try:
                 outcome = _listen(process, request, told)
             finally:
+                # Also where "told" raises, as at Ctrl-C; one that has ended by itself is not touched.
                 process.kill()
         if outcome is None:
             raise PassError(_end(setting, process.returncode, words))
@@ -106,8 +107,10 @@ def _listen(
     assert process.stdout is not None
     try:
         process.stdin.write(json.dumps(request).encode())
+        # The end of the file is the end of the request.
         process.stdin.close()
     except BrokenPipeError:
+        # It ended before it had read all; its exit code and its last words tell why.
         return None
     for line in process.stdout:
         answer: dict[str, Any] = json.loads(line)
@@ -154,6 +157,7 @@ def _main() -> None:
 def _evaluated(request: Mapping[str, Any], told: Told) -> Evaluated:
     given = request["data"]
     paths = {name: given[name] and Path(given[name]) for name in ("path", "truth", "labels")}
+    # JSON has made lists of them.
     pairs = {name: given[name] and tuple(given[name]) for name in ("mean", "std")}
     data = replace(Data(**(given | paths | pairs)), left_out=frozenset(given["left_out"]))
     opener = Opener.prepare(request["kind"], request["options"])

@@ -92,7 +92,9 @@ def _evaluated(
         identity = {
             "model": digest,
             "delegate": setting.kind,
+            # As texts, which compare equal after a round trip through JSON whatever type an option has.
             "options": {name: str(value) for name, value in sorted(setting.options.items())},
+            # Answers of other data are not gone on with: size and time of change stand for the content.
             "data": [_version(path) for path in (data.path, data.truth, data.labels)],
             "mean": data.mean,
             "std": data.std,
@@ -136,6 +138,7 @@ def _compared(first: Found, second: Found, max_drop: float | None) -> Found:
             lambda change: file.write(change.line()),
         )
     verdict = None
+    # Without an interval nothing is known of the scatter, and a drop can be neither passed nor failed.
     if max_drop is not None and made.interval is not None:
         verdict = judged_drop(made.interval, max_drop, higher_is_better=made.higher_is_better)
     return replace(second, against=made, changes=changes, verdict=verdict)
@@ -155,6 +158,7 @@ def _costs(found: Found) -> tuple[float | None, ...]:
     score, passed = found.score, found.passed
     assert score is not None
     assert passed is not None
+    # All of the front's figures are costs: less is better.
     sign = -1.0 if passed.head.get("higher_is_better", True) else 1.0
     memory = None if passed.memory_bytes is None else float(passed.memory_bytes)
     return sign * score.value, passed.median_us, float(found.size_bytes), memory

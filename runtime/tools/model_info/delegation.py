@@ -43,6 +43,7 @@ def delegate_view(name: str, file: Path, total: int, options: Mapping[str, Any])
     """Ask one of them, with its options, about the model in `file`, which has so many operators."""
     try:
         factory = delegate_factory(delegate_descriptor(name))
+        # "load" is what a delegate of whole models has in the place of "supports".
         if hasattr(factory, "load"):
             return DelegateView(
                 name, 0, total, 0, {}, "it runs whole models; only a run shows which operators it supports"

@@ -75,11 +75,13 @@ def _is_folded(operator: Operator, known: set[int]) -> bool:
         return False
     if spec.stateful or not operator.outputs:
         return False
+    # A SHAPE needs the shape of its input alone, which is known before any run.
     return spec.shape_only or all(i < 0 or i in known for i in operator.inputs)
 
 
 def _peak(lives: Mapping[int, Lifetime], steps: int) -> tuple[int, int]:
     """Return (bytes, step) of the largest set that lives at once, each tensor aligned as in the arena."""
+    # Lives go from -1 to "steps" with both ends included; index 0 stands for -1, and an end frees one later.
     changes = [0] * (steps + 3)
     for life in lives.values():
         size = aligned(life.size, ALIGNMENT)

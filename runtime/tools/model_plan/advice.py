@@ -121,6 +121,7 @@ def _is_border(node: PlannedNode, partition: PartitionPlan) -> bool:
         node.kind == "RESHAPE"
         and set(node.reads) <= set(partition.inputs)
         and not node.merged
+        # A copy that the delegate adds writes a value that is no tensor of the model.
         and ({value.tensor for value in partition.values if value.id in node.writes} == {None})
     )
 

@@ -134,6 +134,7 @@ def _operators(
             name=operator.name,
             inputs=tuple(tensor for tensor in operator.inputs if tensor >= 0),
             outputs=operator.outputs,
+            # An operator of no step was folded: its result was computed while planning.
             place=places.get(operator.index, "constant"),
             reason=reasons.get(operator.index, "") if operator.index in places else "",
         )

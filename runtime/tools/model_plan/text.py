@@ -233,6 +233,7 @@ def dot(plan: ModelPlan, file: str) -> Iterator[str]:
         else:
             for operator in step.operators:
                 yield from _operator(plan, operator, makers, edges)
+        # A partition without a plan keeps its number, as in the listing.
         number += not step.on_cpu
     for tensor in plan.graph.outputs:
         yield f"  output_{tensor} [label={_quoted(plan.graph.tensors[tensor].name)}, shape=ellipse];"
@@ -284,4 +285,5 @@ def _node(plan: ModelPlan, node: PlannedNode) -> str:
 def _quoted(*rows: str) -> str:
     """Quote a label; characters of a file name that are not printable become escapes."""
     text = (row.encode("unicode_escape").decode() if not row.isprintable() else row for row in rows)
+    # The line break is Graphviz's escape, so that rows are escaped before they are joined.
     return '"' + "\\n".join(row.replace("\\", "\\\\").replace('"', '\\"') for row in text) + '"'

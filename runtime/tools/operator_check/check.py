@@ -51,6 +51,7 @@ def check_device(
         try:
             loaded = load_delegate(delegate, {**options, **_PLAIN, "precision": precision})
         except UnsupportedPrecisionError:
+            # The device has no such precision, so that no kernel of it can ever run there.
             continue
         if not (isinstance(loaded, PartitionDelegate) and isinstance(loaded, Checkable)):
             raise DelegateError(f"{delegate}: its operators cannot be checked: it keeps no findings")
@@ -67,6 +68,7 @@ def compared(delegate: PartitionDelegate, precision: str, rows: Sequence[Row]) -
 
     All rows are one model, whose kernels are compiled at once; where that does not run, each is its own.
     """
+    # A refused row would run on the CPU path, and agree with itself.
     taken = [row for row in rows if not _refused(delegate, row)]
     try:
         outputs = _delegated(delegate, taken)

@@ -128,6 +128,7 @@ def levels(*shape: int, scale: float, dtype: Any = np.int8, role: Role = "fed") 
     bounds, quantization = np.iinfo(dtype), Quantization((scale,), (0,))
     if role == "state":
         return Operand(np.zeros(shape, dtype), role, quantization)
+    # All but the lowest, which symmetric weights do not have.
     one = whole(*shape, low=int(bounds.min) + 1, high=int(bounds.max), dtype=dtype)
     return replace(one, role=role, quantization=quantization)
 
@@ -154,4 +155,5 @@ def given(values: Any, dtype: Any = np.int32) -> Operand:
 
 
 def _random(*drawn: object) -> np.random.Generator:
+    # A CRC, since "hash" of a text differs from process to process.
     return np.random.default_rng(zlib.crc32(repr(drawn).encode()))

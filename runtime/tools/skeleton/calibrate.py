@@ -128,6 +128,7 @@ def _inputs(subgraph: Subgraph) -> dict[int, Array]:
             drawn = rng.integers(-60, 60, value.shape) + value.quantization.zero_points[0]
             drawn = np.clip(drawn, np.iinfo(value.dtype).min, np.iinfo(value.dtype).max)
         else:
+            # Mostly rows of an embedding, which must exist; a lone integer is rather a length or a position.
             drawn = rng.integers(1, 1000, value.shape) if value.elements > 1 else np.ones(value.shape)
         found[index] = np.asarray(drawn).astype(value.dtype)
     return found
@@ -161,6 +162,7 @@ def _correct(
     wanted = original.rms(output)
     for _ in range(_ROUNDS):
         found = stand_in.rms(output)
+        # 0 stands for integers and for what is not finite, too: no factor mends these.
         if wanted < 1e-12 or found < 1e-12 or 1 / _CLOSE < wanted / found < _CLOSE:
             return
         factor = float(np.clip(wanted / found, *_FACTORS))

@@ -80,6 +80,7 @@ class Hole:
 
     def scale(self, factor: float) -> None:
         """Multiply every value by `factor`, within what the type holds."""
+        # The largest of int8, int4 and float16; 3e38 is just below the largest float32.
         limit = {"i1": 127.0, "p4": 7.0, "f2": 65504.0}.get(self.code, 3e38)
         self.mean, self.std = _single(self.mean * factor), _single(self.std * factor)
         low, high = (float(np.clip(v * factor, -limit, limit)) for v in (self.low, self.high))
@@ -112,6 +113,7 @@ class Stripped:
             parts.append(bytes(self.data[position : hole.offset]))
             position = hole.offset + hole.size
         parts.append(bytes(self.data[position:]))
+        # Without a time of writing, which would make equal skeletons differ.
         return gzip.compress(b"".join(parts), 9, mtime=0)
 
     def restored(self) -> bytearray:
@@ -130,6 +132,7 @@ def strip(data: bytes | bytearray | memoryview, seed: int = 1) -> Stripped:
         code = _code(tensors, is_bias=buffer in biases)
         content = tensors[0].data
         if code is not None and content is not None and len(content):
+            # Constants are views of the file's bytes: the difference of addresses is the place in the file.
             holes.append(_hole(buffer, _address(content) - base, code, content))
     holes.sort(key=lambda hole: hole.offset)
     for first, second in itertools.pairwise(holes):
@@ -203,6 +206,7 @@ def _values(content: memoryview, code: str) -> NDArray[np.float64]:
     if code != "p4":
         return np.frombuffer(content, f"<{code}").astype(np.float64)
     packed = np.frombuffer(content, np.uint8)
+    # Out of order, which neither moments nor extremes depend on.
     nibbles = np.concatenate([packed & 15, packed >> 4]).astype(np.int16)
     return np.where(nibbles > 7, nibbles - 16, nibbles).astype(np.float64)
 
